@@ -1,4 +1,4 @@
-"""PyHudi: Apache Hudi 1.0 tables, read and write, in Python.
+"""PyHudi: read and write Apache Hudi 1.0 tables in Python.
 
     import pyhudi as hp
     t = hp.Table.create("/data/trips", record_key="id", partition_by="city", ordering="ts")
@@ -89,7 +89,7 @@ __all__ = [
 ]
 
 _CAPABILITIES = {"bootstrap": "bootstrap", "restore_properties": "recovery"}
-"""Functions that optional capabilities add, see `pyhudi.features`."""
+"""Functions provided by optional features, see `pyhudi.features`."""
 
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api.table"),
@@ -104,11 +104,11 @@ _HOMES = {
     "register_time_generator": "pyhudi.storage.time_generators",
     **dict.fromkeys(("RecordMerger", "record_by_record", "register_merger", "register_payload"), "pyhudi.records.mergers"),
 }
-"""Where the names are that do not stand in `pyhudi.errors`."""
+"""Modules of the public names that are not defined in `pyhudi.errors`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: a Spark worker needs the tasks alone, and starts in half the time."""
+    """Import public names lazily: a Spark worker imports only the tasks and starts in half the time."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _CAPABILITIES:

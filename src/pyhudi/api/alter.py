@@ -1,4 +1,4 @@
-"""Changing the columns of a table: `Table.alter`."""
+"""Schema evolution: `Table.alter`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comm
 
 
 class Alter:
-    """Changes of a table's columns, as `Table.alter` gives them.  No file is rewritten: columns go by ids from then on.
+    """Schema evolution by column ids (schema on read), as returned by `Table.alter`. No data file is rewritten.
 
-    t.alter.add("tip", pa.float64(), after="fare")
-    t.alter.rename("rider", "driver")
-    t.alter.drop("address.street")
+    A column is named by its dotted path: `stops.element.name` in a list of structs, `prices.value.net` in a map. Apache
+    Hudi
+    reads such a table with `hoodie.schema.on.read.enable=true`. Every method raises InvalidRequest for changes that the
+    schema does
+    not allow, and Unsupported for a table that cannot have column ids.
 
-    A column is named by its dotted path; `stops.element.name` lies in a list of structs, `prices.value.net` in a map.  Apache
-    Hudi reads such a table with `hoodie.schema.on.read.enable=true`.  Every method raises InvalidRequest for what the columns do
-    not allow, and Unsupported for a table whose columns cannot go by ids.
+    Example:
+        >>> result = table.alter.add("tip", pa.float64(), after="fare")
+        >>> result = table.alter.rename("rider", "driver")
+        >>> result = table.alter.drop("address.street")
     """
 
     def __init__(self, table: TableHandle) -> None:
@@ -37,51 +40,89 @@ class Alter:
         comment: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Add a column, which is null in every row that is there.
+        """Add a column, which is null in all existing rows.
 
         Args:
-            column: Its path.
-            type: Of its values; they may always be null.
-            after: The sibling behind which it stands; None for the last place.
-            comment: What is said of it.
+            column: Path of the column.
+            type: Type of its values. The column is always nullable.
+            after: Sibling column that precedes it; None for the last position.
+            comment: Comment of the column.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The commit that changed the columns.
+            The commit that changed the schema.
         """
         return self._change("add", Add(column, type, comment, after), options)
 
     def drop(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Drop a column, with all below it.  A column that is added under its name later is another one, and null in old rows."""
+        """Drop a column and all nested columns. A column added later under the same name is a new one, null in existing
+        rows.
+
+        Args:
+            column: Path of the column.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The commit that changed the schema.
+        """
         return self._change("drop", Drop(column), options)
 
     def rename(self, column: str, name: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Give a column another name.
+        """Rename a column.
 
         Args:
-            column: Its path.
+            column: Path of the column.
             name: The new name alone, without the path before it.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The commit that changed the columns.
+            The commit that changed the schema.
         """
         return self._change("rename", Rename(column, name), options)
 
     def retype(self, column: str, type: pa.DataType, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Give a column another plain type: whole and floating numbers wider ones, decimals and text; decimals and dates text;
-        text dates, decimals and bytes; bytes text.
+        """Change the primitive type of a column.
 
-        Values are cast as they are read; one that the new type does not hold ends a read with InvalidRequest.
+        Allowed: integers and floating point to wider numbers, decimals and strings; decimals and dates to strings;
+        strings to dates,
+        decimals and bytes; bytes to strings. Values are cast on read; a value that the new type cannot hold fails the
+        read with
+        InvalidRequest.
+
+        Args:
+            column: Path of the column.
+            type: New type.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The commit that changed the schema.
         """
         return self._change("retype", Retype(column, type), options)
 
     def reorder(self, column: str, *, after: str | None, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Put a column behind a sibling, or, where `after` is None, to the first place of the struct that it is in."""
+        """Move a column after a sibling column.
+
+        Args:
+            column: Path of the column.
+            after: Sibling column; None moves the column to the first position of its struct.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The commit that changed the schema.
+        """
         return self._change("reorder", Move(column, after), options)
 
     def comment(self, column: str, text: str | None, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Say something of a column, or nothing any more."""
+        """Set or remove the comment of a column.
+
+        Args:
+            column: Path of the column.
+            text: The comment; None removes it.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The commit that changed the schema.
+        """
         return self._change("comment", Comment(column, text), options)
 
     def _change(self, method: str, change: ColumnChange, options: Mapping[str, object] | None) -> WriteResult:

@@ -1,4 +1,4 @@
-"""What tables of delta-rs and PyIceberg have, and by which name it is here.  Source: docs/migrate-from-delta-and-iceberg.md."""
+"""Names of delta-rs and PyIceberg methods, and their equivalents here. Source: docs/migrate-from-delta-and-iceberg.md."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ _THERE = {
 
 
 def missing_attribute_message(kind: str, name: str) -> str:
-    """What is said of an attribute that an object of this kind has not."""
-    told = f"{kind!r} object has no attribute {name!r}"
-    return f"{told}: it is .{_THERE[name]} here" if name in _THERE else told
+    """Message for a missing attribute of an object of this type, with its equivalent if there is one."""
+    message = f"{kind!r} object has no attribute {name!r}"
+    return f"{message}: use .{_THERE[name]}" if name in _THERE else message

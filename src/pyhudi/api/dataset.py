@@ -1,18 +1,24 @@
-"""A scan as a dataset of pyarrow, for the engines that know these: `Scan.to_dataset`.
+"""A scan as a pyarrow dataset, for engines that read datasets: `Scan.to_dataset`.
 
-Engines hand columns and filters down to a dataset, by `scanner` (DuckDB, Polars) or by `get_fragments` and the scanners of these
-(DataFusion).  What filters of the project can say of a filter passes over file slices before anything is opened: by partitions,
-by statistics and indexes of the metadata table.  What is left is read by one of two readers:
+Engines push columns and filters down to a dataset, through `scanner` (DuckDB, Polars) or through `get_fragments` and
+the scanners
+of the fragments (DataFusion). The translatable part of a filter prunes file slices before any file is opened: by
+partitions, and
+by statistics and indexes of the metadata table. The remaining slices are read by one of two readers:
 
-    the Parquet files, by Arrow    slices without logs, of a scan without a filter, whose file has the columns as the table has
-                                   them; a column that the file lacks is null, or what the path tells
-    our own reader                 slices with logs or with rows in another file, columns by other names or types, scans with a
-                                   filter of their own (incremental ones have it), change data
+    Arrow's Parquet reader    slices without log files, of a scan without a filter, if the file has the columns of the
+                              table;
+                              a column missing in the file is null, or a partition value from the path
+    PyHudi's reader           slices with log files or with rows in another file, renamed or retyped columns, scans with
+                              a
+                              filter (incremental queries have one), change data
 
-Every row is then tested by Arrow, so a filter means what it means to Arrow.
+Arrow then evaluates the filter on every row, so a filter has Arrow's semantics.
 
-`HudiDataset` is a `FileSystemDataset` of the Parquet files, so that engines take it.  In the place of a slice that Arrow cannot
-read stands a file that cannot be opened: what goes round the methods here fails, and never gives other rows.
+`HudiDataset` is a `FileSystemDataset` of the Parquet files, because engines require that type. A slice that Arrow
+cannot read is
+represented by a file that cannot be opened: an engine that bypasses the methods here fails, and never returns wrong
+rows.
 """
 
 from __future__ import annotations
@@ -47,7 +53,7 @@ from pyhudi.tasks.read_slice import ReadSpec, is_joined, partition_path_values
 __all__ = ["HudiDataset"]
 
 _FILES_AT_ONCE = 32
-"""Parquet files that one scanner of Arrow reads; the next ones are looked at when it has ended."""
+"""Parquet files per Arrow scanner; the next files are checked after it ends."""
 
 _FORMAT = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
 
@@ -56,10 +62,11 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class HudiDataset(ds.FileSystemDataset):
-    """The rows of a scan, lazily.  Made by `Scan.to_dataset`; it can be pickled.
+    """The rows of a scan as a lazy dataset, created by `Scan.to_dataset`. It can be pickled.
 
-    What works: `schema`, `files`, `scanner`, `to_batches`, `to_table`, `head`, `take`, `count_rows` and `get_fragments`; and
-    `join` and `sort_by`, where Arrow reads all files.
+    Supported: `schema`, `files`, `scanner`, `to_batches`, `to_table`, `head`, `take`, `count_rows` and `get_fragments`;
+    `join` and
+    `sort_by` if Arrow reads all files.
     """
 
     def __init__(self, query: SnapshotQuery | ChangeQuery, threads: int = 0) -> None:
@@ -77,73 +84,78 @@ class HudiDataset(ds.FileSystemDataset):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the scan."""
+        """Schema of the scan."""
         return self._query.schema
 
     @property
     def files(self) -> list[str]:
-        """URIs of the Parquet files that Arrow can read as they are; rows of other slices come from our own reader."""
+        """URIs of the Parquet files that Arrow reads directly; rows of other slices come from PyHudi's reader."""
         absolute = self._query.snapshot.context.storage.absolute
-        found = (self._files.fragment(task) for task in self._query.tasks)
-        return [absolute(fragment.path) for fragment in found if fragment is not None]
+        fragments = (self._files.fragment(task) for task in self._query.tasks)
+        return [absolute(fragment.path) for fragment in fragments if fragment is not None]
 
     def scanner(self, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any) -> BatchScanner:
-        """What reads some columns of the rows for which a filter is true.
+        """Return a scanner of the rows that match a filter.
 
         Args:
-            columns: Names, or expressions by the names of their results; None for all.
-            filter: A condition on the dataset's columns.
-            options: Those of a scanner of pyarrow, for the files that Arrow reads.
+            columns: Column names, or expressions by the names of their results; None for all.
+            filter: Predicate on the dataset's columns.
+            options: Options of a pyarrow scanner, for the files that Arrow reads.
         """
         return BatchScanner(self.schema, columns, filter, partial(self._read, options=options))
 
     def to_batches(self, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any) -> Batches:
-        """The rows of `scanner`, batch by batch."""
+        """Read the rows of `scanner` as record batches."""
         return self.scanner(columns, filter, **options).to_batches()
 
     def to_table(self, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
-        """The rows of `scanner`, as one table."""
+        """Read the rows of `scanner` into one table."""
         return self.scanner(columns, filter, **options).to_table()
 
     def head(
         self, num_rows: int, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any
     ) -> pa.Table:
-        """The first rows of `scanner`."""
+        """Read the first rows of `scanner`."""
         return self.scanner(columns, filter, **options).head(num_rows)
 
     def take(
         self, indices: pa.Array, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any
     ) -> pa.Table:
-        """Rows of `scanner` by their numbers; all of them are read."""
+        """Return rows of `scanner` by position; all rows are read."""
         return self.to_table(columns, filter, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """How many rows there are for which the filter is true."""
+        """Count the rows that match the filter."""
         return self.scanner([], filter, **options).count_rows()
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Any]:
-        """What the dataset is made of: a fragment of pyarrow for each Parquet file that Arrow reads, and a `SliceFragment` for
-        each other slice.  Those in which the filter finds no row are left out; a fragment gives all its rows.
+        """Return a pyarrow fragment for each Parquet file that Arrow reads, and a `SliceFragment` for each other file
+        slice.
+
+        Slices without matching rows are pruned; a fragment returns all its rows.
+
+        Args:
+            filter: Predicate that prunes file slices.
         """
         for task, fragment in self._looked_at(self._narrowed(filter), self.schema.names):
             yield SliceFragment(self._query, task) if fragment is None else fragment
 
     def filter(self, expression: pc.Expression) -> NoReturn:
-        """Not supported: filters are given to what reads."""
-        raise Unsupported("a dataset of a table has no filter of its own: give it to to_table, to scanner, or to Table.scan")
+        """Not supported: pass filters to the methods that read."""
+        raise Unsupported("a table's dataset cannot be filtered: pass the filter to to_table, to scanner, or to Table.scan")
 
     def replace_schema(self, schema: pa.Schema) -> HudiDataset:
-        """The dataset itself, for the columns that it has; others are not supported."""
+        """Return the dataset itself if the schema is equal; other schemas are not supported."""
         if schema.equals(self.schema):
             return self
-        raise Unsupported("a dataset of a table has the columns of its scan: name those wanted in to_table, or in Table.scan")
+        raise Unsupported("a table's dataset has the schema of its scan: select columns in to_table, or in Table.scan")
 
     def _narrowed(self, filter: pc.Expression | None) -> SnapshotQuery | ChangeQuery:
-        said = None if filter is None else pushed_down(filter, self.schema)
-        return self._query if said is None else self._query.narrowed(None, said)
+        predicate = None if filter is None else pushed_down(filter, self.schema)
+        return self._query if predicate is None else self._query.narrowed(None, predicate)
 
     def _looked_at(self, query: SnapshotQuery | ChangeQuery, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
-        """Each task of a query, with the fragment by which Arrow reads it, None where our own reader does."""
+        """Each task of a query, with the fragment with which Arrow reads it, or None for PyHudi's reader."""
         look = partial(self._files.checked, columns=columns)
         yield from zip(query.tasks, LocalEngine(self._threads).pipelined(look, query.tasks), strict=True)
 
@@ -151,20 +163,20 @@ class HudiDataset(ds.FileSystemDataset):
         query = self._narrowed(filter)
         needed = _columns_needed(self.schema, columns, filter)
         by_arrow = partial(self._files.read, columns=columns, filter=filter, options=options)
-        held: list[Any] = []
+        fragments: list[Any] = []
         for task, fragment in self._looked_at(query, needed):
             if fragment is None:
                 yield from _read_task(query, task, columns, filter)
                 continue
-            held.append(fragment)
-            if len(held) == _FILES_AT_ONCE:
-                yield from by_arrow(held)
-                held = []
-        yield from by_arrow(held)
+            fragments.append(fragment)
+            if len(fragments) == _FILES_AT_ONCE:
+                yield from by_arrow(fragments)
+                fragments = []
+        yield from by_arrow(fragments)
 
 
 class SliceFragment:
-    """A file slice that our own reader reads, with the methods of a fragment of pyarrow."""
+    """A file slice read by PyHudi's reader, with the interface of a pyarrow fragment."""
 
     def __init__(self, query: SnapshotQuery | ChangeQuery, task: Any) -> None:
         self._query = query
@@ -172,48 +184,56 @@ class SliceFragment:
 
     @property
     def physical_schema(self) -> pa.Schema:
-        """The columns of the dataset."""
+        """Schema of the dataset."""
         return self._query.schema
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """True: of its rows nothing is said."""
+        """Always true: no guarantee about the rows."""
         return pc.scalar(True)
 
     def scanner(
         self, schema: pa.Schema | None = None, columns: Columns | None = None, filter: pc.Expression | None = None, **_: Any
     ) -> BatchScanner:
-        """As of `HudiDataset`.  schema: that of the dataset.  Other options say how Arrow reads files, and mean nothing here."""
+        """As `HudiDataset.scanner`.
+
+        Args:
+            schema: Schema of the dataset, or None.
+            columns: As in `HudiDataset.scanner`.
+            filter: As in `HudiDataset.scanner`.
+            _: Options of Arrow's file reader, which have no effect here.
+        """
         if schema is not None and not schema.equals(self._query.schema):
-            raise Unsupported("a part of a table's dataset is read in the columns of the dataset")
+            raise Unsupported("a fragment of a table's dataset is read with the schema of the dataset")
         return BatchScanner(self._query.schema, columns, filter, self._read)
 
     def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Batches:
-        """The rows of `scanner`, batch by batch."""
+        """Read the rows of `scanner` as record batches."""
         return self.scanner(schema, **options).to_batches()
 
     def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
-        """The rows of `scanner`, as one table."""
+        """Read the rows of `scanner` into one table."""
         return self.scanner(schema, **options).to_table()
 
     def head(self, num_rows: int, **options: Any) -> pa.Table:
-        """The first rows of `scanner`."""
+        """Read the first rows of `scanner`."""
         return self.scanner(**options).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """How many rows there are for which the filter is true."""
+        """Count the rows that match the filter."""
         return self.scanner(columns=[], filter=filter, **options).count_rows()
 
     def _read(self, columns: Columns, filter: pc.Expression | None) -> Batches:
-        said = None if filter is None else pushed_down(filter, self._query.schema)
-        return _read_task(self._query.narrowed(None, said), self._task, columns, filter)
+        predicate = None if filter is None else pushed_down(filter, self._query.schema)
+        return _read_task(self._query.narrowed(None, predicate), self._task, columns, filter)
 
 
 class BatchScanner:
-    """What reads a dataset or a fragment, with the methods of a scanner of pyarrow.
+    """Scanner of a dataset or a fragment, with the interface of a pyarrow scanner.
 
-    Arrow's own one for a stream holds a thread of its pool while it waits for the next batch, and what makes the batches needs
-    threads of that pool.
+    Arrow's scanner of a stream occupies a thread of Arrow's pool while it waits for the next batch. The producer of the
+    batches
+    needs threads of that pool, so the two could deadlock.
     """
 
     def __init__(
@@ -223,7 +243,7 @@ class BatchScanner:
         filter: pc.Expression | None,
         read: Callable[[Columns, pc.Expression | None], Batches],
     ) -> None:
-        """Raises pyarrow's errors for columns that are not there, and for a filter that does not fit them."""
+        """Raises pyarrow's errors for columns that do not exist, and for a filter that does not fit them."""
         self.dataset_schema = schema
         self._columns: Columns = list(schema.names) if columns is None else columns
         self._filter = filter
@@ -231,31 +251,31 @@ class BatchScanner:
         self.projected_schema: pa.Schema = _scanned(schema.empty_table(), self._columns, filter).projected_schema
 
     def to_batches(self) -> Batches:
-        """The rows, batch by batch."""
+        """Read the rows as record batches."""
         return self._read(self._columns, self._filter)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream."""
+        """Read the rows as a stream."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """The rows as one table."""
+        """Read the rows into one table."""
         batches = list(self.to_batches())
         if not self.projected_schema.names:
             return rows_without_columns(sum(batch.num_rows for batch in batches))
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows."""
+        """Read the first rows."""
         return pa.Table.from_batches(first_rows(self.to_batches(), num_rows), self.projected_schema)
 
     def count_rows(self) -> int:
-        """How many rows there are."""
+        """Count the rows."""
         return sum(batch.num_rows for batch in self._read([], self._filter))
 
 
 class _ArrowFiles:
-    """The base files of a query as Arrow reads them."""
+    """The base files of a query, as pyarrow fragments."""
 
     def __init__(self, query: SnapshotQuery | ChangeQuery) -> None:
         self._spec = query.spec if isinstance(query, SnapshotQuery) and _gives_stored_rows(query.spec) else None
@@ -264,7 +284,9 @@ class _ArrowFiles:
         self.system = readable_files(self._storage.uri, partial(open_base_input, self._storage))
 
     def fragment(self, task: Any) -> Any:
-        """The base file of a slice without logs, where its name says that Arrow may read it; None else."""
+        """Fragment of the base file of a slice without log files, if its name shows that Arrow can read it; otherwise
+        None.
+        """
         spec = self._spec
         if (
             spec is None
@@ -277,30 +299,32 @@ class _ArrowFiles:
             return None
         if spec.ids is not None and spec.ids.origins(task.base.name.instant_time) is not None:
             return None
-        said = _said_by_path(spec, task.partition)
-        return _FORMAT.make_fragment(task.base.path, filesystem=self.system, partition_expression=said)
+        partition_expression = _said_by_path(spec, task.partition)
+        return _FORMAT.make_fragment(task.base.path, filesystem=self.system, partition_expression=partition_expression)
 
     def refusing(self, task: Any) -> Any:
         """A fragment that cannot be opened."""
         return _FORMAT.make_fragment(f"{task.partition}/{task.file_id}", filesystem=readable_files(self._storage.uri, _refuse))
 
     def checked(self, task: Any, columns: Sequence[str]) -> Any:
-        """As `fragment`, where the file has the columns as the table has them.  What is wrong with it, our own reader says."""
+        """As `fragment`, if the file has the columns of the table. Errors of the file are left to PyHudi's reader to
+        report.
+        """
         fragment = self.fragment(task)
         if fragment is None or self._spec is None:
             return None
         try:
             with open_base_input(self._storage, task.base.path) as source:
                 read_footer(source)
-            held = fragment.physical_schema
+            file_schema = fragment.physical_schema
         except (HudiError, pa.ArrowInvalid, UnicodeDecodeError, OSError):
             return None
-        return fragment if all(self._is_as_asked(held, name) for name in columns) else None
+        return fragment if all(self._is_as_asked(file_schema, name) for name in columns) else None
 
     def read(
         self, fragments: Sequence[Any], columns: Columns, filter: pc.Expression | None, options: Mapping[str, Any]
     ) -> Batches:
-        """The rows of fragments."""
+        """Read the rows of fragments."""
         if not fragments:
             return
         try:
@@ -308,15 +332,15 @@ class _ArrowFiles:
             yield from files.scanner(columns=columns, filter=filter, **options).to_batches()
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                # The machine said no, not the Parquet reader.
+                # An error of the operating system, not of the Parquet reader.
                 raise
             paths = ", ".join(fragment.path for fragment in fragments[:3])
             raise CorruptData(
-                f"one of {len(fragments)} base files ({paths}, ...) cannot be read: {error}; `Table.validate()` says which"
+                f"one of {len(fragments)} base files ({paths}, ...) cannot be read: {error}; run `Table.validate()` to find it"
             ).with_path(self._storage.uri) from error
 
     def _is_as_asked(self, file_schema: pa.Schema, name: str) -> bool:
-        assert self._spec is not None, "files are looked at that Arrow may read"
+        assert self._spec is not None, "only files that Arrow can read are checked"
         place = file_schema.get_field_index(name)
         if place >= 0:
             return name not in self._spec.path_columns and file_schema.field(place).type == self._schema.field(name).type
@@ -324,31 +348,33 @@ class _ArrowFiles:
 
 
 def _gives_stored_rows(spec: ReadSpec) -> bool:
-    # A file from before a column with a default is known by its footer alone.
+    # A file written before a column with a default was added is recognized by its footer only.
     return spec.condition is None and not spec.values_from_path and all(column_default(f) is None for f in spec.output)
 
 
 def _said_by_path(spec: ReadSpec, partition: str) -> pc.Expression:
-    """What is true of all rows of a partition; of a column that no file holds, its value."""
-    told = partition_path_values(spec, partition, spec.output)
-    said = [pc.field(name).is_null() if value.as_py() is None else pc.field(name) == value for name, value in told.items()]
+    """Expression that holds for all rows of a partition: values of columns that only the path stores."""
+    path_values = partition_path_values(spec, partition, spec.output)
+    guarantees = [
+        pc.field(name).is_null() if value.as_py() is None else pc.field(name) == value for name, value in path_values.items()
+    ]
     for name, values in partition_values_from_path(partition, spec.keys, spec.output, ()).items():
         type_ = spec.output.field(name).type
-        if name not in told and not pa.types.is_floating(type_):
+        if name not in path_values and not pa.types.is_floating(type_):
             tests = [pc.field(name).is_null() if v is None else pc.field(name) == arrow_scalar(v, type_) for v in values]
-            said.append(reduce(or_, tests))
-    return reduce(and_, said) if said else pc.scalar(True)
+            guarantees.append(reduce(or_, tests))
+    return reduce(and_, guarantees) if guarantees else pc.scalar(True)
 
 
 def _refuse(path: str) -> NoReturn:
     raise Unsupported(
-        f"file slice {path} is no Parquet file that Arrow can read by itself: it has logs, other columns, or a filter; read the "
-        "dataset by its own methods (to_table, to_batches, scanner)"
+        f"Arrow cannot read file slice {path} as a Parquet file: it has log files, other columns, or a filter; read the "
+        "dataset through its own methods (to_table, to_batches, scanner)"
     )
 
 
 def _read_task(query: SnapshotQuery | ChangeQuery, task: Any, columns: Columns, filter: pc.Expression | None) -> Batches:
-    """The rows of a slice or source, by our own reader, tested and projected by Arrow."""
+    """Read the rows of a slice or change source with PyHudi's reader; Arrow filters and projects them."""
     needed = _columns_needed(query.schema, columns, filter)
     for batch in read_batches(query.narrowed(needed, None).reader, [task]):
         if needed:
@@ -362,7 +388,7 @@ def _scanned(rows: pa.Table, columns: Columns, filter: pc.Expression | None) -> 
 
 
 def _columns_needed(schema: pa.Schema, columns: Columns, filter: pc.Expression | None) -> list[str]:
-    """The columns to be read, in the schema's order."""
+    """The columns to read, in the order of the schema."""
     expressions = [*(columns.values() if isinstance(columns, Mapping) else ()), *(() if filter is None else (filter,))]
     heads = set() if isinstance(columns, Mapping) else {name.split(".")[0] for name in columns} | set(columns)
     for expression in expressions:

@@ -1,13 +1,13 @@
-"""What is wrong with this machine, and with how a table is kept: `pyhudi doctor`, `diagnose`.
+"""Diagnose the environment and the configuration and health of a table: `pyhudi doctor`, `diagnose`.
 
-    packages       missing ones, and those older than PyHudi needs
-    workers        the interpreter that Spark starts for its Python workers: another Python, or one without PyHudi
-    java           Spark needs Java 17 or newer; its version is read from its `release` file, so no JVM is started
-    settings       options and table properties that contradict one another or make each other useless
-    services       compaction, cleaning and archival that are overdue; plans that nobody carried out
-    state          what died and waits for somebody: see `repair`; locks that were left behind
+    packages       missing packages, and packages older than PyHudi requires
+    workers        interpreter of Spark's Python workers: another Python version, or one without PyHudi
+    java           Spark requires Java 17 or newer; the version is read from the `release` file, no JVM is started
+    settings       options and table properties that contradict or disable one another
+    services       overdue compaction, cleaning and archival; plans that no process executes
+    state          dead writes that need a `repair`; abandoned locks
 
-Every finding names its remedy.  Nothing is changed.
+Every finding has a remedy. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import SERVICE_ACTIONS
 
 PACKAGES = {"pyarrow": (18,), "numpy": (1, 26), "pyroaring": (1, 0), "xxhash": (3, 4), "obstore": (0, 6)}
-"""The oldest releases that PyHudi works with."""
+"""Minimum versions of required packages."""
 
 OLDEST_PYSPARK = (4, 1)
 OLDEST_JAVA = 17
@@ -69,7 +69,7 @@ FINDINGS_SCHEMA = pa.schema([pa.field(name, pa.string(), nullable=False) for nam
 
 
 class Severity(StrEnum):
-    """error: something fails; warning: it works worse than it could."""
+    """Severity of a finding. error: an operation fails; warning: performance or reliability suffers."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -77,7 +77,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, and what to do about it."""
+    """One problem and its remedy.
+
+    Attributes:
+        severity: Error or warning.
+        check: Name of the check: packages, workers, java, settings, services or state.
+        finding: Description of the problem.
+        remedy: Command or change that solves it.
+    """
 
     severity: Severity
     check: str
@@ -87,19 +94,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis(HtmlRepr):
-    """checks: what was looked at, with what was seen."""
+    """Result of `diagnose`.
+
+    Attributes:
+        checks: Name and observed value of each check.
+        found: The findings.
+    """
 
     checks: tuple[tuple[str, str], ...]
     found: tuple[Finding, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """True if there are no findings."""
         return not self.found
 
     @property
     def findings(self) -> pa.Table:
-        """The findings as text columns severity, check, finding, remedy."""
+        """The findings as an Arrow table with text columns severity, check, finding, remedy."""
         return pa.Table.from_pylist([asdict(one) for one in self.found], schema=FINDINGS_SCHEMA)
 
     def __str__(self) -> str:
@@ -110,7 +122,15 @@ class Diagnosis(HtmlRepr):
 
 
 def diagnose(table: Table | None = None, options: Mapping[str, object] | None = None) -> Diagnosis:
-    """Look at this machine and, where one is given, at a table.  options: those with which the table is written."""
+    """Diagnose this environment and, optionally, a table.
+
+    Args:
+        table: Table to diagnose; None checks the environment only.
+        options: Options with which the table is written.
+
+    Returns:
+        The checks and their findings.
+    """
     checks: list[tuple[str, str]] = []
     found: list[Finding] = []
     for check in (_packages, _java, _workers):
@@ -131,15 +151,15 @@ def _packages() -> tuple[str, list[Finding]]:
         needed["pyspark"] = OLDEST_PYSPARK
     for name, oldest in needed.items():
         version = _installed(name)
-        wanted = ".".join(map(str, oldest))
+        minimum = ".".join(map(str, oldest))
         if version is None:
-            remedy = f'pip install "{name}>={wanted}"'
+            remedy = f'pip install "{name}>={minimum}"'
             found.append(Finding(Severity.ERROR, "packages", f"{name} is not installed", remedy))
             continue
         seen.append(f"{name} {version}")
         if _numbers(version) < oldest:
-            remedy = f'pip install "{name}>={wanted}"'
-            found.append(Finding(Severity.ERROR, "packages", f"{name} {version} is older than {wanted}", remedy))
+            remedy = f'pip install "{name}>={minimum}"'
+            found.append(Finding(Severity.ERROR, "packages", f"{name} {version} is older than {minimum}", remedy))
     if "pyspark" in needed:
         version = _installed("pandas")
         if version is not None and _numbers(version) >= (3,):
@@ -151,7 +171,7 @@ def _packages() -> tuple[str, list[Finding]]:
 def _java() -> tuple[str, list[Finding]]:
     if _installed("pyspark") is None:
         return "not needed: PySpark is not installed", []
-    remedy = f"install Java {OLDEST_JAVA} or newer, and let JAVA_HOME name it"
+    remedy = f"install Java {OLDEST_JAVA} or newer, and set JAVA_HOME to it"
     home = os.environ.get("JAVA_HOME")
     if home is None:
         program = shutil.which("java")
@@ -170,7 +190,7 @@ def _java() -> tuple[str, list[Finding]]:
 
 
 def java_version(home: Path) -> int | None:
-    """The feature release of a Java installation by its `release` file; None when it has none that says so."""
+    """Feature release of a Java installation, from its `release` file; None if the file does not contain it."""
     for folder in (home, home.parent):
         try:
             text = (folder / "release").read_text(errors="replace")
@@ -189,7 +209,7 @@ def _workers() -> tuple[str, list[Finding]]:
     program = shutil.which(name)
     remedy = f"export PYSPARK_PYTHON={sys.executable}, or install PyHudi where Spark's workers start"
     if program is None:
-        finding = f"Spark starts {name!r} for its Python workers, and there is no such program"
+        finding = f"{name!r}, the interpreter of Spark's Python workers, does not exist"
         return name, [Finding(Severity.ERROR, "workers", finding, remedy)]
     if os.path.samefile(program, sys.executable) and os.path.abspath(program) == os.path.abspath(sys.executable):
         return f"{program}, this interpreter", []
@@ -214,35 +234,37 @@ print(json.dumps({"python": list(sys.version_info[:2]), "pyhudi": ours, **{n: ve
 
 
 def worker_findings(program: str, remedy: str) -> list[Finding]:
-    """What another interpreter lacks to run tasks of this one."""
+    """Problems that prevent another interpreter from running tasks of this one."""
     names = ["pyarrow", "pyspark"]
     try:
-        answer = subprocess.run(
+        output = subprocess.run(
             [program, "-c", _ASK, *names], capture_output=True, text=True, timeout=_WORKER_WAIT_S, check=True
         ).stdout
-        there: dict[str, Any] = json.loads(answer)
+        worker: dict[str, Any] = json.loads(output)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         finding = f"{program}, which Spark starts for its Python workers, does not run: {error}"
         return [Finding(Severity.ERROR, "workers", finding, remedy)]
-    found = []
-    here = list(sys.version_info[:2])
-    if there["python"] != here:
-        finding = f"workers run Python {_dotted(there['python'])} ({program}), the driver {_dotted(here)}: Spark refuses that"
-        found.append(Finding(Severity.ERROR, "workers", finding, remedy))
-    if there["pyhudi"] is None:
+    findings = []
+    driver_python = list(sys.version_info[:2])
+    if worker["python"] != driver_python:
+        finding = (
+            f"workers run Python {_dotted(worker['python'])} ({program}), the driver {_dotted(driver_python)}: Spark refuses that"
+        )
+        findings.append(Finding(Severity.ERROR, "workers", finding, remedy))
+    if worker["pyhudi"] is None:
         finding = f"{program} has no PyHudi: tasks fail there, and format('pyhudi') is not found"
-        found.append(Finding(Severity.ERROR, "workers", finding, remedy))
+        findings.append(Finding(Severity.ERROR, "workers", finding, remedy))
     for name in names:
-        if there[name] is None:
-            found.append(Finding(Severity.ERROR, "workers", f"{program} has no {name}", remedy))
-        elif there[name] != _installed(name):
-            finding = f"{name} is {there[name]} in {program}, and {_installed(name)} here"
-            found.append(Finding(Severity.WARNING, "workers", finding, remedy))
-    return found
+        if worker[name] is None:
+            findings.append(Finding(Severity.ERROR, "workers", f"{program} has no {name}", remedy))
+        elif worker[name] != _installed(name):
+            finding = f"{name} is {worker[name]} in {program}, and {_installed(name)} here"
+            findings.append(Finding(Severity.WARNING, "workers", finding, remedy))
+    return findings
 
 
 def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding]]:
-    """The options, and what is wrong with them: those that are refused are left out then."""
+    """The valid options, and findings about the others."""
     kept: dict[str, object] = {}
     found = []
     prefix = parse_options({key: value for key, value in (options or {}).items() if key == METADATA_PREFIX.key})
@@ -258,7 +280,7 @@ def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding
             found.append(Finding(Severity.WARNING, "settings", str(warning.message), f"correct {key} or leave it out"))
         kept[key] = value
     with warnings.catch_warnings():
-        # Each of them was told above.
+        # Reported above, option by option.
         warnings.simplefilter("ignore")
         try:
             return parse_options(kept), found
@@ -268,7 +290,7 @@ def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding
 
 
 def _of_table(table: Table, options: Options) -> list[Finding]:
-    """What is wrong with a table that others may write meanwhile."""
+    """Findings about a table that other processes can write concurrently."""
 
     def look(_: TableContext) -> list[Finding]:
         return [*_settings(table, options), *_services(table, options), *_state(table, options)]
@@ -290,24 +312,24 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
     try:
         check_open(context)
     except HudiError as error:
-        yield Finding(Severity.ERROR, "settings", str(error), "write it anew with Apache Hudi, without what closes it")
+        yield Finding(Severity.ERROR, "settings", str(error), "rewrite it with Apache Hudi, without the unsupported feature")
     try:
         check_no_schema_on_read(context)
     except HudiError as error:
-        yield warn(str(error), "keep the version that it has")
+        yield warn(str(error), "keep the table version")
     if not config.version.is_writable:
-        finding = f"the table has version {int(config.version)}: it is read, and not written"
+        finding = f"table version {int(config.version)} is read-only"
         yield warn(finding, "upgrade one of version 6 with Table.upgrade(), or keep it for reading")
     if config.merge.mode is MergeMode.EVENT_TIME_ORDERING and not config.ordering_fields:
-        finding = "the table merges by event time and has no ordering field, so the later write always wins"
-        yield warn(finding, f"name one with {ORDERING} when the table is made anew")
+        finding = "the table merges by event time but has no ordering field, so the latest write always wins"
+        yield warn(finding, f"set {ORDERING} when the table is re-created")
     keep_min, keep_max = options.integer(MIN_COMMITS), options.integer(MAX_COMMITS)
     retained = options.integer(COMMITS_RETAINED)
     if keep_max <= keep_min:
         finding = f"{MAX_COMMITS}={keep_max} is not above {MIN_COMMITS}={keep_min}: archival refuses to run"
         yield Finding(Severity.ERROR, "settings", finding, f"{MAX_COMMITS}={keep_min + 10}")
     if keep_min <= retained:
-        finding = f"{MIN_COMMITS}={keep_min} archives instants that {COMMITS_RETAINED}={retained} wants kept for queries"
+        finding = f"{MIN_COMMITS}={keep_min} archives instants that {COMMITS_RETAINED}={retained} retains for queries"
         yield warn(finding, f"{MIN_COMMITS}={retained + 10} and {MAX_COMMITS}={retained + 20}")
     if config.is_cow and options.explicit(COMPACT_INLINE) == "true":
         yield warn(f"{COMPACT_INLINE}=true on a copy-on-write table, which has nothing to compact", "leave it out")
@@ -333,7 +355,7 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
         is_alive(context.storage, context.env, instant.request_time, heartbeats) for instant in building
     ):
         names = ", ".join(config.metadata_partitions_inflight)
-        yield warn(f"the index {names} was begun and never finished: it is not used", "drop it, and create it again")
+        yield warn(f"the build of index {names} did not finish: the index is not used", "drop it, and create it again")
 
 
 def _services(table: Table, options: Options) -> Iterator[Finding]:
@@ -354,29 +376,29 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
             finding = f"a clean is due: {cleaned.file_count:,} files, {cleaned.size_bytes:,} bytes that no query needs"
             yield overdue(finding, f"pyhudi clean {table.uri} --no-dry-run")
         if reason_not_to_archive(timeline, ArchiveSettings.of(options).archival) is None:
-            finding = f"an archival is due: {len(timeline.completed_writes()):,} writes stand on the timeline"
+            finding = f"an archival is due: the timeline has {len(timeline.completed_writes()):,} writes"
             yield overdue(finding, f"pyhudi archive {table.uri}")
     except HudiError as error:
-        yield Finding(Severity.ERROR, "services", f"cannot be planned: {error}", "repair that first, then ask again")
+        yield Finding(
+            Severity.ERROR, "services", f"cannot be planned: {error}", "repair that first, then run the diagnosis again"
+        )
     for instant in timeline.pending(*SERVICE_ACTIONS):
         lost = False
         with suppress(HudiError):
-            # A plan that cannot be read is told of by the state.
+            # `_state` reports a plan that cannot be read.
             lost = instant.action is Action.CLUSTERING and changes_ring(context, instant)
         if lost:
             finding = (
-                f"clustering {instant.request_time} would take records out of the file groups of their buckets, where no write "
-                "finds them, and writes to these wait for it"
+                f"clustering {instant.request_time} would move records out of the file groups of their buckets, where writes cannot "
+                "find them; writes to these file groups wait for it"
             )
-            remedy = f"drop it: Table.unschedule_clustering({instant.request_time!r})"
+            remedy = f"unschedule it: Table.unschedule_clustering({instant.request_time!r})"
             yield Finding(Severity.ERROR, "services", finding, remedy)
             continue
         waited_ms = now_ms - timestamp_from_instant(instant.request_time, zone)
         if instant.state is State.REQUESTED and waited_ms > HOUR_MS:
             command = "cluster" if instant.action is Action.CLUSTERING else "compact"
-            finding = (
-                f"{instant.action} {instant.request_time} was planned {waited_ms // HOUR_MS:,} hours ago, and nobody runs it"
-            )
+            finding = f"{instant.action} {instant.request_time} was scheduled {waited_ms // HOUR_MS:,} hours ago, and no process runs it"
             yield overdue(finding, f"pyhudi {command} {table.uri} --instant {instant.request_time}")
 
 
@@ -395,7 +417,7 @@ def _state(table: Table, options: Options) -> Iterator[Finding]:
         until = lock["valid_until_ms"]
         if lock["is_held"] and until is not None and until - now_ms > HOUR_MS:
             finding = f"the lock {lock['path']} of {lock['owner']} holds for {(until - now_ms) // HOUR_MS:,} hours more"
-            yield Finding(Severity.WARNING, "state", finding, "ask its owner; delete the object when it is gone")
+            yield Finding(Severity.WARNING, "state", finding, "check with its owner; delete the object if the owner is dead")
 
 
 def _installed(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The indexes of a table: `Table.index`."""
+"""Indexes of a table: `Table.index`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
 
 class Indexes:
-    """The indexes of a table, as `Table.index` gives them.
+    """The indexes of a table, as returned by `Table.index`.
 
-    t.index.create("record_index")
-    t.index.create("secondary_index", "city")
-    t.index.create("column_stats", "ts", function="to_date", name="day")         # an expression index
+    Writers can continue while an index is built. Every method raises InvalidRequest for an index that does not exist or
+    that the
+    table cannot have.
 
-    Writers may go on while an index is built.  Every method raises InvalidRequest for what the table has not or cannot have.
+    Example:
+        >>> info = table.index.create("record_index")
+        >>> info = table.index.create("secondary_index", "city")
+        >>> info = table.index.create("column_stats", "ts", function="to_date", name="day")  # an expression index
     """
 
     def __init__(self, table: TableHandle) -> None:
@@ -52,20 +55,21 @@ class Indexes:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> IndexInfo:
-        """Build an index; one whose building died is built anew.
+        """Build an index. An index whose build failed is rebuilt.
 
         Args:
-            kind: `record_index`, `column_stats`, `partition_stats`, `bloom_filters` or `secondary_index`.
-            columns: Of `column_stats`, those with statistics (the table's first when left out); of `secondary_index` and with
+            kind: Index type: `record_index`, `column_stats`, `partition_stats`, `bloom_filters` or `secondary_index`.
+            columns: For `column_stats`, the columns to index (by default the first ones of the table). For
+                `secondary_index`, and with
                 `function`, the one column.
-            name: Of a secondary or expression index.
+            name: Name of a secondary or expression index.
             function: Makes `column_stats` or `bloom_filters` an expression index over one column.
-            function_options: Of the function, such as `format`.
-            spark: Read the table and write the index on the cluster.
+            function_options: Options of the function, such as `format`.
+            spark: Session that reads the table and writes the index on the cluster.
             options: `hoodie.*` options of this call.
 
         Returns:
-            What the index is then.
+            Description of the index.
         """
         request = self._request(kind, columns, name, function, function_options)
         create_index(*self._call("create", options, spark), request)
@@ -82,65 +86,85 @@ class Indexes:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> str:
-        """Plan an index, as `create` does, for `run` to build; the instant of the plan.
+        """Schedule an index build, to be executed by `run` (asynchronous indexing).
 
         Args:
-            kind: As of `create`; several kinds, such as `["record_index", "column_stats"]`, are built at once, from one state of
-                the table.  What follows is for one.
-            columns: As of `create`, and so are those that follow.
-            name: Of a secondary or expression index.
-            function: Of an expression index.
-            function_options: Of the function.
-            spark: Make a metadata table that is not there yet on the cluster.
+            kind: As in `create`. Several types, such as `["record_index", "column_stats"]`, are built together from one
+                snapshot; the
+                arguments below then do not apply.
+            columns: As in `create`.
+            name: Name of a secondary or expression index.
+            function: Function of an expression index.
+            function_options: Options of the function.
+            spark: Session that initializes a missing metadata table on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            Request time of the plan.
         """
-        kinds = (kind,) if isinstance(kind, str) else tuple(dict.fromkeys(kind))
-        if len(kinds) != 1 and (not kinds or columns is not None or name or function or function_options):
-            raise InvalidRequest("several indexes in one plan are given by their kinds alone, and one plan has one at least")
-        requests = (self._request(one, columns, name, function, function_options) for one in kinds)
+        index_types = (kind,) if isinstance(kind, str) else tuple(dict.fromkeys(kind))
+        if len(index_types) != 1 and (not index_types or columns is not None or name or function or function_options):
+            raise InvalidRequest(
+                "several indexes in one plan are named by type alone: pass one type or more, and none of columns=, name=, "
+                "function=, function_options="
+            )
+        requests = (self._request(index_type, columns, name, function, function_options) for index_type in index_types)
         return schedule_index(*self._call("schedule", options, spark), *requests)
 
     def run(self, instant: str, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> Instant:
-        """Build what is planned, also where its building died.
+        """Execute a scheduled index build, also one whose executor died.
 
         Args:
-            instant: The request time of the plan.
-            spark: As of `create`.
+            instant: Request time of the plan.
+            spark: As in `create`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The completed instant.
 
         Raises:
-            InstantNotFound: There is no such plan.
-            TableState: Another process builds it.
+            InstantNotFound: No such plan exists.
+            TableState: Another process builds the index.
         """
         return run_index(*self._call("run", options, spark), instant)
 
     def abort(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Take back a planned index, or one whose building has not ended."""
+        """Abort a scheduled or unfinished index build.
+
+        Args:
+            instant: Request time of the plan.
+            options: `hoodie.*` options of this call.
+        """
         context, _, settings = self._call("abort", options)
         abort_index(context, settings, instant)
 
     def drop(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Remove one index, such as `record_index` or `secondary_index_by_city`."""
+        """Drop one index.
+
+        Args:
+            name: Name of the index, such as `record_index` or `secondary_index_by_city`.
+            options: `hoodie.*` options of this call.
+        """
         parsed = self._open.parse(VERBS["index.drop"], options)
         drop_index(self._open.load_context(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
 
     def rebuild(
         self, name: str | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> tuple[str, ...]:
-        """Build an index anew from the table's files, or the whole metadata table; what was built.  Repairs what is damaged.
+        """Rebuild an index, or the whole metadata table, from the table's files. Repairs a damaged index.
 
         Args:
-            name: The index; None for all.
-            spark: As of `create`.
+            name: Name of the index; None for all.
+            spark: As in `create`.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            Names of the rebuilt indexes.
         """
         return rebuild_index(*self._call("rebuild", options, spark), name)
 
     def list(self) -> tuple[IndexInfo, ...]:
-        """The indexes: ready, being built, planned."""
+        """List the indexes: ready, being built and scheduled."""
         return list_indexes(self._open.context.reloaded())
 
     def _call(

@@ -1,19 +1,20 @@
-"""What a table consists of, as Arrow tables: `Table.inspect`.
+"""Contents of a table as Arrow tables: `Table.inspect`.
 
-    timeline        instants in their highest state
-    commits         what each completed write changed
+    timeline        instants in their latest state
+    commits         statistics of each completed write
     files           every data file of the table's partitions
-    file_slices     what a snapshot query reads
-    partitions      with their files and bytes
-    sizes           how large base files are, by partition
-    column_stats    ranges of columns, from the metadata table or footers
-    record_index    where keys live, by the record index
-    log_blocks      the blocks of one log file
-    markers         what unfinished writes have begun
-    locks           the table's lock, and who holds it
+    file_slices     file slices that a snapshot query reads
+    partitions      partitions with their files and bytes
+    sizes           distribution of base file sizes, by partition
+    column_stats    column ranges, from the metadata table or Parquet footers
+    record_index    locations of record keys, from the record index
+    log_blocks      blocks of one log file
+    markers         files that unfinished writes have started
+    locks           the table lock and its owner
 
-Each answer is that of the moment of the call, made by the same code that queries use.  Paths are relative to the table.  Schemas
-stand beside the methods; times are the digits of instants, sizes are bytes.
+Each result is that of the time of the call, computed by the code that queries use. Paths are relative to the table. The
+schemas
+are documented with the methods; times are instant times, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ TIMELINE_SCHEMA = pa.schema(
         pa.field("state", pa.string(), nullable=False),
     ]
 )
-"""By request time.  state: REQUESTED, INFLIGHT or COMPLETED."""
+"""Sorted by request time. state: REQUESTED, INFLIGHT or COMPLETED."""
 
 COMMITS_SCHEMA = pa.schema(
     [
@@ -83,8 +84,10 @@ COMMITS_SCHEMA = pa.schema(
         pa.field("bytes_written", pa.int64(), nullable=False),
     ]
 )
-"""By request time.  operation: UPSERT, COMPACT and the like.  is_service: a compaction or clustering, which changes no row.
-rows_written: copied ones included; bytes_written: of data files.
+"""Sorted by request time. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which changes
+no
+row.
+rows_written: including copied rows; bytes_written: of data files.
 """
 
 FILES_SCHEMA = pa.schema(
@@ -99,7 +102,7 @@ FILES_SCHEMA = pa.schema(
         pa.field("is_current", pa.bool_(), nullable=False),
     ]
 )
-"""By path.  kind: base, log or cdc.  is_current: a snapshot query reads it."""
+"""Sorted by path. kind: base, log or cdc. is_current: a snapshot query reads the file."""
 
 FILE_SLICES_SCHEMA = pa.schema(
     [
@@ -112,7 +115,7 @@ FILE_SLICES_SCHEMA = pa.schema(
         pa.field("log_size_bytes", pa.int64(), nullable=False),
     ]
 )
-"""By partition and file id; logs in merge order."""
+"""Sorted by partition and file id; log files in merge order."""
 
 PARTITIONS_SCHEMA = pa.schema(
     [
@@ -124,7 +127,9 @@ PARTITIONS_SCHEMA = pa.schema(
         pa.field("all_bytes", pa.int64(), nullable=False),
     ]
 )
-"""By partition.  all_files, all_bytes: older versions too, and uncommitted files where the folders were listed."""
+"""Sorted by partition. all_files, all_bytes: including older versions, and uncommitted files if directories were
+listed.
+"""
 
 SIZES_SCHEMA = pa.schema(
     [
@@ -137,7 +142,7 @@ SIZES_SCHEMA = pa.schema(
         pa.field("total_bytes", pa.int64(), nullable=False),
     ]
 )
-"""Sizes of the base files that queries read, by partition; partitions without any are left out."""
+"""Sizes of the base files that queries read, by partition; partitions without base files are omitted."""
 
 COLUMN_STATS_SCHEMA = pa.schema(
     [
@@ -152,7 +157,9 @@ COLUMN_STATS_SCHEMA = pa.schema(
         pa.field("source", pa.string(), nullable=False),
     ]
 )
-"""By partition, file and column.  min, max: as text; null when no value but null is known.  source: metadata or footer."""
+"""Sorted by partition, file and column. min, max: as text; null if no non-null value is known. source: metadata or
+footer.
+"""
 
 LOG_BLOCKS_SCHEMA = pa.schema(
     [
@@ -168,7 +175,8 @@ LOG_BLOCKS_SCHEMA = pa.schema(
         pa.field("damage", pa.string()),
     ]
 )
-"""In file order.  kind: AVRO, PARQUET, HFILE, DELETE, COMMAND, CDC, or CORRUPT for a torn block, whose `damage` says why."""
+"""In file order. kind: AVRO, PARQUET, HFILE, DELETE, COMMAND, CDC, or CORRUPT for a torn block, explained in `damage`.
+"""
 
 MARKERS_SCHEMA = pa.schema(
     [
@@ -177,7 +185,7 @@ MARKERS_SCHEMA = pa.schema(
         pa.field("kind", pa.string(), nullable=False),
     ]
 )
-"""By instant and path.  kind: CREATE, MERGE or APPEND."""
+"""Sorted by instant and path. kind: CREATE, MERGE or APPEND."""
 
 LOCKS_SCHEMA = pa.schema(
     [
@@ -187,7 +195,7 @@ LOCKS_SCHEMA = pa.schema(
         pa.field("is_held", pa.bool_(), nullable=False),
     ]
 )
-"""One row for each lock object.  valid_until_ms: epoch milliseconds, null for a lock that does not run out."""
+"""One row per lock object. valid_until_ms: epoch milliseconds, null for a lock without expiry."""
 
 
 _P = ParamSpec("_P")
@@ -195,7 +203,7 @@ _R = TypeVar("_R")
 
 
 def _of_present_state(method: Callable[Concatenate[Inspection, _P], _R]) -> Callable[Concatenate[Inspection, _P], _R]:
-    """`retry_on_stale_files` for a method of `Inspection`."""
+    """Apply `retry_on_stale_files` to a method of `Inspection`."""
 
     @wraps(method)
     def wrapped(self: Inspection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -205,13 +213,13 @@ def _of_present_state(method: Callable[Concatenate[Inspection, _P], _R]) -> Call
 
 
 class Inspection:
-    """The answers for one table.  Every method loads what it needs at the time of the call."""
+    """Contents of one table. Every method loads what it needs when it is called."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
 
     def timeline(self) -> pa.Table:
-        """TIMELINE_SCHEMA: the active timeline."""
+        """Return the active timeline (TIMELINE_SCHEMA)."""
         rows = [
             {
                 "request_time": instant.request_time,
@@ -225,9 +233,13 @@ class Inspection:
 
     @_of_present_state
     def commits(self, limit: int | None = None) -> pa.Table:
-        """COMMITS_SCHEMA: the completed writes of the active timeline; limit: only so many, the newest.
+        """Return the completed writes of the active timeline (COMMITS_SCHEMA). One timeline file is read per write.
 
-        Reads one timeline file for each.  Raises CorruptData that names a damaged one.
+        Args:
+            limit: Return only the latest writes, at most this many; None for all.
+
+        Raises:
+            CorruptData: A timeline file is damaged; the error names it.
         """
         store = self._context.timeline
         writes = store.load().completed_writes()
@@ -236,9 +248,10 @@ class Inspection:
 
     @_of_present_state
     def files(self, *, on_storage: bool = False) -> pa.Table:
-        """FILES_SCHEMA: the data files that the metadata table lists; without one, those in the table's folders.
+        """Return the data files (FILES_SCHEMA) listed in the metadata table, or in the directories if there is none.
 
-        on_storage: list the folders whatever there is, and so find files of writes that are under way or died.
+        Args:
+            on_storage: Always list directories, which also finds files of active or dead writes.
         """
         snapshot = self._listed(on_storage=on_storage)
         current = {path for path, _ in _current_files(snapshot)}
@@ -265,7 +278,11 @@ class Inspection:
 
     @_of_present_state
     def file_slices(self, as_of: str | None = None) -> pa.Table:
-        """FILE_SLICES_SCHEMA: what a snapshot query reads now, or as of a request time."""
+        """Return the file slices that a snapshot query reads (FILE_SLICES_SCHEMA).
+
+        Args:
+            as_of: Request time for time travel; None for the latest state.
+        """
         rows = [
             {
                 "partition": partition,
@@ -283,7 +300,11 @@ class Inspection:
 
     @_of_present_state
     def partitions(self, *, on_storage: bool = False) -> pa.Table:
-        """PARTITIONS_SCHEMA.  on_storage: as for `files`."""
+        """Return the partitions with their files and bytes (PARTITIONS_SCHEMA).
+
+        Args:
+            on_storage: As in `files`.
+        """
         snapshot = self._listed(on_storage=on_storage)
         slices = snapshot.slices()
         files = snapshot.listing.files(slices)
@@ -304,7 +325,7 @@ class Inspection:
 
     @_of_present_state
     def sizes(self) -> pa.Table:
-        """SIZES_SCHEMA."""
+        """Return the distribution of base file sizes (SIZES_SCHEMA)."""
         rows = []
         for partition, slices in sorted(load_snapshot(self._context).slices().items()):
             sizes = np.array([slice_.base.size_bytes for slice_ in slices if slice_.base is not None], dtype=np.int64)
@@ -325,7 +346,9 @@ class Inspection:
 
     @_of_present_state
     def column_stats(self) -> pa.Table:
-        """COLUMN_STATS_SCHEMA: of all files in the metadata table's index; without one, of the present base files by their
+        """Return column statistics (COLUMN_STATS_SCHEMA).
+
+        They cover all files in the index of the metadata table; without an index, the current base files by their
         footers.
         """
         snapshot = load_snapshot(self._context)
@@ -333,43 +356,58 @@ class Inspection:
             return COLUMN_STATS_SCHEMA.empty_table()
         schema = with_meta_fields(snapshot.schema.arrow)
         if COLUMN_STATS in self._context.config.metadata_partitions:
-            found = self._indexed_stats(snapshot, schema)
+            stats = self._indexed_stats(snapshot, schema)
         else:
-            found = self._footer_stats(snapshot, schema)
-        return found.sort_by([("partition", "ascending"), ("file_name", "ascending"), ("column", "ascending")])
+            stats = self._footer_stats(snapshot, schema)
+        return stats.sort_by([("partition", "ascending"), ("file_name", "ascending"), ("column", "ascending")])
 
     @_of_present_state
     def record_index(self, keys: Sequence[str] | pa.StringArray) -> pa.Table:
-        """KEYED_LOCATION_SCHEMA (key, partition, file_id, instant_ms): where record keys live; keys that are not there give no
-        row.
+        """Look up record keys in the record index. Keys that do not exist return no row.
 
-        Raises TableState when the table has no record index.
+        Args:
+            keys: Record keys as strings.
+
+        Returns:
+            KEYED_LOCATION_SCHEMA: key, partition, file_id, instant_ms.
+
+        Raises:
+            TableState: The table has no record index.
+            InvalidRequest: A key is null.
         """
         if RECORD_INDEX not in self._context.config.metadata_partitions:
             raise TableState(f"the table at {self._context.storage.uri} has no record index")
         metadata = MetadataTable(self._context, self._context.timeline.load())
-        wanted = keys if isinstance(keys, pa.Array) else pa.array(list(keys), pa.string())
-        if wanted.null_count:
+        key_array = keys if isinstance(keys, pa.Array) else pa.array(list(keys), pa.string())
+        if key_array.null_count:
             raise InvalidRequest("a record key is null")
-        return find_records(metadata, wanted).cast(KEYED_LOCATION_SCHEMA).sort_by("key")
+        return find_records(metadata, key_array).cast(KEYED_LOCATION_SCHEMA).sort_by("key")
 
     def log_blocks(self, path: str) -> pa.Table:
-        """LOG_BLOCKS_SCHEMA: the blocks of a log file, contents unread.
+        """Return the blocks of a log file (LOG_BLOCKS_SCHEMA), without reading their contents.
 
-        path: relative to the table; log files of the metadata table too (`.hoodie/metadata/...`).
-        Raises InvalidRequest for another name, TableState when there is no such file, CorruptData when it is damaged.
+        Args:
+            path: Path relative to the table, also of log files of the metadata table (`.hoodie/metadata/...`).
+
+        Raises:
+            InvalidRequest: The path is not that of a log file.
+            TableState: The file does not exist.
+            CorruptData: The file is damaged.
         """
         name = parse_log_file(file_name(path))
         if name is None:
             raise InvalidRequest(f"{path!r} is not the path of a log file")
         info = self._context.storage.stat(path)
         if info is None:
-            raise TableState(f"there is no file {self._context.storage.absolute(path)}")
+            raise TableState(f"log file {self._context.storage.absolute(path)} does not exist")
         blocks = read_headers(self._context.storage, LogFile(path, name, info.size_bytes))
         return pa.Table.from_pylist([_block_row(block) for block in blocks], schema=LOG_BLOCKS_SCHEMA)
 
     def markers(self) -> pa.Table:
-        """MARKERS_SCHEMA: what writes under way, and dead ones that nobody has rolled back yet, have begun to create."""
+        """Return the markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled
+        back
+        yet.
+        """
         storage = self._context.storage
         rows = [
             {"instant_time": instant, "path": path, "kind": str(kind)}
@@ -379,7 +417,9 @@ class Inspection:
         return pa.Table.from_pylist(rows, schema=MARKERS_SCHEMA)
 
     def locks(self) -> pa.Table:
-        """LOCKS_SCHEMA: the lock objects that lie with the table.  Locks of other services are not seen from here."""
+        """Return the lock objects stored with the table (LOCKS_SCHEMA). Locks of external lock providers are not
+        included.
+        """
         storage, now_ms = self._context.storage, self._context.env.now_ms()
         rows: list[dict[str, Any]] = []
         lease = storage.read(LEASE_PATH)
@@ -391,7 +431,7 @@ class Inspection:
         return pa.Table.from_pylist(rows, schema=LOCKS_SCHEMA)
 
     def _listed(self, *, on_storage: bool) -> Snapshot:
-        """The present state by the usual listing, or with the folders' own files, those of no commit among them."""
+        """Latest snapshot by the default listing, or by a directory listing that includes uncommitted files."""
         return load_snapshot(self._context, directory_listing) if on_storage else load_snapshot(self._context)
 
     def _indexed_stats(self, snapshot: Snapshot, schema: pa.Schema) -> pa.Table:
@@ -433,7 +473,7 @@ def _commit_row(instant: Instant, metadata: CommitMetadata) -> dict[str, Any]:
         "partitions": len({*metadata.partition_to_write_stats, *replaced}),
         "files_written": len(stats),
         "file_groups_replaced": sum(len(ids) for ids in replaced.values()),
-        # A service counts the rows that it carries over as inserted or updated; the table has the same rows as before.
+        # A service counts rewritten rows as inserts or updates, although the table's rows are the same.
         "rows_inserted": 0 if is_service else sum(stat.num_inserts for stat in stats),
         "rows_updated": 0 if is_service else sum(stat.num_update_writes for stat in stats),
         "rows_deleted": 0 if is_service else sum(stat.num_deletes for stat in stats),
@@ -452,7 +492,7 @@ def _current_files(snapshot: Snapshot) -> Iterable[tuple[str, int]]:
 
 
 def _named(info: FileInfo) -> tuple[str, str, str] | None:
-    """Kind, file id and instant of a data file by its name; None for other files."""
+    """Type, file id and instant of a data file, from its name; None for other files."""
     log = parse_log_file(info.name)
     if log is not None:
         return "cdc" if log.is_cdc else "log", log.file_id, log.instant_time
@@ -501,7 +541,7 @@ def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _stats_rows(part: pa.Table, partitions: Sequence[str], kind: pa.DataType | None) -> pa.Table:
-    """Statistics of one column.  kind: the column's type; None when the table no longer has it, and then no bounds are told."""
+    """Statistics of one column. kind: type of the column; None if the column was dropped, then bounds are null."""
     count = part.num_rows
     bounds = []
     for name in ("min", "max"):
@@ -542,7 +582,7 @@ def _range_row(partition: str, file_name: str, name: str, found: ColumnRange, sc
 
 
 def _texts(values: pa.Array) -> pa.StringArray:
-    """Values as text; bytes in hexadecimal."""
+    """Values as text; bytes as hexadecimal."""
     if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
         return pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
     return values.cast(pa.string())

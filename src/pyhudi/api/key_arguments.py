@@ -1,8 +1,8 @@
-"""Keys as a caller gives them, to find records by or to delete them.
+"""Parse the `keys=` argument of lookups and deletes.
 
-values     of the record key field; tuples of values where there are several fields
-rows       with the record key fields, and the partition fields too where a key is only looked for in its partition
-strings    record keys as `_hoodie_record_key` has them, for lookups
+values     of the record key field; tuples of values if there are several fields
+rows       with the record key fields, and the partition fields if a key is only looked up in its partition
+strings    record keys as in `_hoodie_record_key`, for lookups
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyhudi.records.keys.key_spec import KeySpec
 
 
 def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
-    """Record keys as strings, or rows with the key fields.  Raises InvalidRequest for what is neither."""
+    """Convert keys to record key strings, or to rows with the key fields. Raises InvalidRequest for other input."""
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
     if isinstance(keys, _COLLECTIONS) and all(isinstance(key, str) for key in keys):
@@ -44,10 +44,12 @@ def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
 
 
 def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
-    """Values as rows with the key fields; rows as they are.  Raises InvalidRequest for values that cannot be the table's keys."""
+    """Convert values to rows with the key fields; rows are returned as they are. Raises InvalidRequest for values that
+    cannot be keys.
+    """
     if isinstance(keys, (str, bytes, int, float, date)):
         raise InvalidRequest(
-            f"keys= takes a list of values, such as [{keys!r:.80}], or rows; a condition on the rows to delete is where="
+            f"keys= takes a list of values, such as [{keys!r:.80}], or rows; to delete by predicate, pass where="
         )
     if _holds_nothing(keys, spec):
         return pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]).empty_table()
@@ -55,23 +57,23 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
         return _columns([keys], spec)
     if not isinstance(keys, _COLLECTIONS) or any(isinstance(key, Mapping) or is_frame(key) for key in keys):
         return keys
-    given = list(keys)
+    values = list(keys)
     count = len(spec.record_fields)
     if count == 1 or spec.generates_keys:
-        return _columns([given], spec)
-    wrong = next((key for key in given if not isinstance(key, tuple) or len(key) != count), None)
+        return _columns([values], spec)
+    wrong = next((key for key in values if not isinstance(key, tuple) or len(key) != count), None)
     if wrong is not None:
         raise InvalidRequest(
-            f"the record key has {count} fields ({', '.join(spec.record_fields)}), so a key is a tuple of as many values, and "
-            f"{wrong!r} is none; rows with these columns do as well"
+            f"the record key has {count} fields ({', '.join(spec.record_fields)}), but the key {wrong!r} is not a tuple of "
+            f"{count} values; pass tuples, or rows with these columns"
         )
-    return _columns([[key[place] for key in given] for place in range(count)], spec)
+    return _columns([[key[place] for key in values] for place in range(count)], spec)
 
 
 def _holds_nothing(keys: Any, spec: KeySpec) -> bool:
-    """Whether it is known, before anything is read, that there are no keys: their types do not matter then.
+    """Whether the keys are known to be empty before anything is read; their types do not matter then.
 
-    Rows whose columns are others than the key fields are not nothing: they are refused by the names of their columns.
+    Rows without the key fields are not empty: they are rejected by the names of their columns.
     """
     if isinstance(keys, (pa.Array, pa.ChunkedArray, *_COLLECTIONS)):
         return not len(keys)
@@ -87,6 +89,6 @@ _COLLECTIONS = (list, tuple, set, frozenset, range)
 def _columns(values: list[Any], spec: KeySpec) -> pa.Table:
     fields = spec.record_fields
     if spec.generates_keys or any("." in name for name in fields) or len(fields) != len(values):
-        wanted = "_hoodie_record_key and _hoodie_partition_path" if spec.generates_keys else ", ".join(fields)
-        raise InvalidRequest(f"the keys of this table are given as rows with the columns {wanted}, not as values")
+        key_columns = "_hoodie_record_key and _hoodie_partition_path" if spec.generates_keys else ", ".join(fields)
+        raise InvalidRequest(f"the keys of this table cannot be passed as values: pass rows with the columns {key_columns}")
     return arrow_reader(dict(zip(fields, values, strict=True))).read_all()

@@ -1,4 +1,4 @@
-"""`Merge`: what `Table.merge` gives, to which clauses are added until it is carried out."""
+"""`Merge`: builder of a MERGE INTO statement, as returned by `Table.merge`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ __all__ = ["Merge"]
 
 
 class Merge:
-    """A merge of a source with a table: clauses, and `execute`.
+    """A merge of source rows into a table: add clauses, then call `execute`.
 
-    Of the clauses for a row the first one counts whose condition is true; a row of which no clause speaks stays as it is.  The
-    rows are upserted, so the table's merge mode decides between the row that a clause makes and the stored one: one with an
-    earlier ordering value loses.  A delete removes the record whatever its ordering value.
+    For each row the first clause whose condition is true applies; a row without a matching clause is unchanged. The
+    rows are
+    upserted, so the table's merge mode decides between the new row and the stored one: a row with an earlier ordering
+    value loses.
+    A delete removes the record regardless of its ordering value.
 
-    Embedded, conditions are filters as of `Table.scan`, over `source.x` and, where a row of the table matches, `target.x`; values
-    are literals (`"'done'"`, `1.5`) and columns (`"source.x"`, `"target.x"`), as of `Table.update`.
+    On the embedded engine, conditions are filters as in `Table.scan`, over `source.x` and, if a table row matches,
+    `target.x`.
+    Values are literals (`"'done'"`, `1.5`) and columns (`"source.x"`, `"target.x"`), as in `Table.update`.
 
-    A source that is a Spark DataFrame makes it a merge on Spark: conditions and values are Spark SQL text or Columns, over the
-    aliases of both sides, and mean what Spark means; other values of Python are literals.  A value becomes one of its column's
-    type as in an INSERT of Spark's (numbers become numbers, anything becomes text; text becomes a number by a cast alone).
+    A Spark DataFrame as source makes it a merge on Spark: conditions and values are Spark SQL text or Columns, over the
+    aliases of
+    both sides, with Spark's semantics; other Python values are literals. Values are cast to the column type by Spark's
+    store
+    assignment (numbers to numbers, anything to strings; strings to numbers only by an explicit cast).
     """
 
     def __init__(
@@ -47,92 +52,97 @@ class Merge:
         target_alias: str = "target",
         source_alias: str = "source",
     ) -> None:
-        """As `Table.merge` and `pyhudi.spark.merge`, which make it."""
+        """Arguments as in `Table.merge` and `pyhudi.spark.merge`, which construct it."""
         self._open = table
         self._options = options
         self._source: Any = source if is_spark_value(source) else arrow_reader(source).read_all()
         self._aliases = target_alias, source_alias
         self._on: Any = on if isinstance(on, str) or is_spark_value(on) else tuple(on)  # type: ignore[arg-type]  # so it is told
         if isinstance(self._on, (str, tuple)) and not self._on:
-            raise InvalidRequest("on= names the columns by which rows match, and it is empty")
+            raise InvalidRequest("on= is empty: pass the columns by which rows match")
         self._clauses: tuple[Clause, ...] = ()
 
     def when_matched_update(self, set: Mapping[str, Any], where: Filter | Column | None = None) -> Merge:
-        """A row of the table that matches gets other values in some columns.
+        """Update some columns of the matching table row.
 
         Args:
-            set: Values by column of the table.
-            where: Of which pairs of rows the clause speaks; all when left out.
+            set: Values by table column.
+            where: Condition on the pair of rows; None applies to all pairs.
         """
         return self._with(Clause(ClauseAction.UPDATE, set, where))
 
     def when_matched_update_all(self, where: Filter | Column | None = None) -> Merge:
-        """A row of the table that matches gets the values of all columns of the source; columns that it lacks keep theirs.
+        """Update the matching table row with all columns of the source. Columns that the source lacks keep their
+        values.
 
-        Record key and partition fields of the source that `on` does not name have to hold what the row holds; on Spark another
+        Record key and partition fields of the source that `on` does not name must equal those of the table row; on
+        Spark, another
         partition moves the record.
 
         Args:
-            where: Of which pairs of rows the clause speaks; all when left out.
+            where: Condition on the pair of rows; None applies to all pairs.
         """
         return self._with(Clause(ClauseAction.UPDATE, None, where))
 
     def when_matched_delete(self, where: Filter | Column | None = None) -> Merge:
-        """A row of the table that matches is deleted.
+        """Delete the matching table row.
 
         Args:
-            where: Of which pairs of rows the clause speaks; all when left out.
+            where: Condition on the pair of rows; None applies to all pairs.
         """
         return self._with(Clause(ClauseAction.DELETE, None, where))
 
     def when_not_matched_insert(self, values: Mapping[str, Any], where: Filter | Column | None = None) -> Merge:
-        """A row of the source that matches none is inserted with some values; the other columns are null.
+        """Insert a source row without match, with some columns. The other columns are null.
 
         Args:
-            values: Values by column of the table; those that `on` names are copied from the source.
-            where: Of which rows of the source the clause speaks; all when left out.
+            values: Values by table column; columns named in `on` are copied from the source.
+            where: Condition on the source row; None applies to all rows.
         """
         return self._with(Clause(ClauseAction.INSERT, values, where, ClauseRows.OF_SOURCE))
 
     def when_not_matched_insert_all(self, where: Filter | Column | None = None) -> Merge:
-        """A row of the source that matches none is inserted; columns that the source lacks are null.
+        """Insert a source row without match, with all columns. Columns that the source lacks are null.
 
         Args:
-            where: Of which rows of the source the clause speaks; all when left out.
+            where: Condition on the source row; None applies to all rows.
         """
         return self._with(Clause(ClauseAction.INSERT, None, where, ClauseRows.OF_SOURCE))
 
     def when_not_matched_by_source_update(self, set: Mapping[str, Any], where: Filter | Column | None = None) -> Merge:
-        """A row of the table that no row of the source matches gets other values in some columns.
+        """Update some columns of a table row that no source row matches.
 
         Args:
-            set: Values by column of the table; `target.x` alone is there to be copied.
-            where: Of which of these rows the clause speaks; all when left out.
+            set: Values by table column; only `target.x` can be referenced.
+            where: Condition on the table row; None applies to all rows.
         """
         return self._with(Clause(ClauseAction.UPDATE, set, where, ClauseRows.OF_TARGET))
 
     def when_not_matched_by_source_delete(self, where: Filter | Column | None = None) -> Merge:
-        """A row of the table that no row of the source matches is deleted.
+        """Delete a table row that no source row matches.
 
         Args:
-            where: Of which of these rows the clause speaks; all when left out.
+            where: Condition on the table row; None applies to all rows.
         """
         return self._with(Clause(ClauseAction.DELETE, None, where, ClauseRows.OF_TARGET))
 
     def execute(self) -> WriteResult:
-        """Carry the merge out, in one commit.
+        """Run the merge as one commit.
 
-        When another writer changes a file group that is written to meanwhile, or inserts a key that was found nowhere, the rows
-        meet anew.
+        If another writer concurrently changes a file group that is written to, or inserts a key that did not match, the
+        rows are
+        matched again.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
 
         Raises:
-            InvalidRequest: Several rows of the source would change one row of the table, or insert one key; a column is not
-                there; a key or partition field is assigned, or a column cannot hold its value.
-            WriteConflict: Other writers won more often than retries are allowed.
-            Unsupported: A value is another expression; a merge that inserts goes by other columns than the record key; the table
+            InvalidRequest: Several source rows change one table row, or insert one key; a column does not exist; a key
+                or
+                partition field is assigned, or a column cannot hold its value.
+            WriteConflict: Conflicts with other writers exhausted the retries.
+            Unsupported: A value is another expression; a merge with inserts matches by other columns than the record
+                key; the table
                 generates its record keys.
         """
         return self._open.write(self._run, WriteSettings.of(self._options, WriteOperation.UPSERT))
@@ -161,7 +171,7 @@ def update_on_spark(
     where: Any,
     alias: str | None = None,
 ) -> WriteResult:
-    """An update that the cluster of a session carries out; arguments and errors as of `pyhudi.spark.update`."""
+    """Run an update on the cluster of a session. Arguments and errors as in `pyhudi.spark.update`."""
     from pyhudi.engines.spark.update_delete import SparkUpdate, run_spark_update
 
     update = SparkUpdate(session, set, where, alias)

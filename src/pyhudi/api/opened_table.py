@@ -1,4 +1,4 @@
-"""An open table: where it is, its settings, its columns and its state."""
+"""Base of `Table`: location, configuration, schema and state of an open table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OpenedTable:
-    """What all parts of `Table` have in common."""
+    """Properties and methods that all parts of `Table` share."""
 
     def __init__(
         self,
@@ -35,44 +35,44 @@ class OpenedTable:
         """Open a table.
 
         Args:
-            uri: Where the table lies.
-            storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
-            options: `hoodie.*` options that hold for every verb of this object.
-            environment: Clock, identifiers and sleep; those of this machine by default.
+            uri: Location of the table.
+            storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
+            options: `hoodie.*` options that apply to every method of this object.
+            environment: Clock, id generator and sleep function; the system's by default.
 
         Raises:
-            TableNotFound: There is no table at the URI.
-            Unsupported: The table is of a version that cannot be read.
-            CorruptData: The table's properties are damaged.
+            TableNotFound: No table exists at the URI.
+            Unsupported: The table version cannot be read.
+            CorruptData: `hoodie.properties` is damaged.
             InvalidRequest: An option contradicts the table.
         """
         self._open = TableHandle(uri, storage_options, options, environment)
 
     @property
     def uri(self) -> str:
-        """Where the table lies."""
+        """Location of the table."""
         return self._open.context.storage.uri
 
     @property
     def name(self) -> str:
-        """`hoodie.table.name`."""
+        """Table name (`hoodie.table.name`)."""
         return self._open.context.config.name
 
     @property
     def config(self) -> TableConfig:
-        """The table's settings as read when it was opened."""
+        """Table configuration, as of when the table was opened."""
         return self._open.context.config
 
     @property
     def context(self) -> TableContext:
-        """The open table as operations take it."""
+        """The table context that operations take."""
         return self._open.context
 
     def schema(self, *, meta_columns: bool = False) -> pa.Schema:
-        """The columns of the latest commit.
+        """Return the table schema as of the latest commit.
 
         Args:
-            meta_columns: Whether the five `_hoodie_` columns are among them.
+            meta_columns: Include the five `_hoodie_` meta columns.
 
         Raises:
             TableState: The table has no commits and was created without a schema.
@@ -80,9 +80,9 @@ class OpenedTable:
         return table_schema(self._open.snapshot(), meta_columns=meta_columns)
 
     def timeline(self) -> Timeline:
-        """The active timeline as it stands."""
+        """Load the active timeline."""
         return self._open.context.timeline.load()
 
     def partitions(self) -> tuple[str, ...]:
-        """All partition paths, sorted."""
+        """Return all partition paths, sorted."""
         return self._open.snapshot().listing.partitions()

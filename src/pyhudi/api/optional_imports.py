@@ -1,4 +1,4 @@
-"""Packages that only some calls need: imported by these, or named with the extra that brings them."""
+"""Import optional packages, or name the extra that installs them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyhudi.errors import InvalidRequest
 
 
 def imported(name: str, purpose: str) -> Any:
-    """A package that has the name of its extra.  Raises InvalidRequest where it is not installed."""
+    """Import a package that has the name of its extra. Raises InvalidRequest if it is not installed."""
     try:
         return import_module(name)
     except ImportError:
@@ -17,5 +17,5 @@ def imported(name: str, purpose: str) -> Any:
 
 
 def imported_polars() -> Any:
-    """Polars.  Raises as `imported`."""
+    """Import Polars. Raises as `imported`."""
     return imported("polars", "a Polars frame")

@@ -1,7 +1,8 @@
-"""A table as a LazyFrame of Polars: `pyhudi.scan_polars`.
+"""A table as a Polars LazyFrame: `pyhudi.scan_polars`.
 
-Polars tells its source which columns it needs, which rows, and how many.  What filters of the project can say of the predicate
-passes over file slices and row groups; Polars then tests every row by the whole of it.
+Polars pushes the required columns, the predicate and the row limit down to its source. The translatable part of the
+predicate
+prunes file slices and row groups; Polars then evaluates the whole predicate on every row.
 """
 
 from __future__ import annotations
@@ -36,35 +37,39 @@ def scan_polars(
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> polars.LazyFrame:
-    """A table's rows as a LazyFrame: Polars hands down the columns and the predicate of a query, and only what they need is read.
+    """Scan a table as a Polars LazyFrame, with projection and predicate pushdown.
 
-    The table's state is that of this call, however often the frame is collected.
+    The snapshot is that of this call, however often the frame is collected.
 
     Args:
-        source: A table, where it lies, or a scan of it (of a time, of changes, incremental), which takes no further arguments.
-        columns: As of `Table.scan`.
-        filter: As of `Table.scan`.
-        as_of: As of `Table.scan`.
-        storage_options: As of `Table`, where `source` says where the table lies.
+        source: A table, its URI, or a scan of it (time travel, incremental or change data), which takes no further
+            arguments.
+        columns: As in `Table.scan`.
+        filter: As in `Table.scan`.
+        as_of: As in `Table.scan`.
+        storage_options: As in `Table`, if `source` is a URI.
         options: `hoodie.*` options of the scan.
 
     Raises:
-        InvalidRequest: Polars is not installed, or arguments do not fit together.
-        Unsupported: Polars is older than its plugins for sources.
+        InvalidRequest: Polars is not installed, or arguments contradict one another.
+        Unsupported: The Polars release has no IO source plugins.
+
+    Example:
+        >>> frame = hp.scan_polars("/data/trips").filter(pl.col("fare") > 10).select("id").collect()
     """
-    given = any(argument is not None for argument in (columns, filter, as_of, options))
+    has_scan_arguments = any(argument is not None for argument in (columns, filter, as_of, options))
     if storage_options is not None and isinstance(source, (Table, Scan)):
-        raise InvalidRequest("storage_options open a table by its place; an open table has its own")
+        raise InvalidRequest("storage_options apply to a URI only: an open table has its own; pass them to Table(...)")
     if isinstance(source, Scan):
-        if given:
-            raise InvalidRequest("a scan has its columns, filter and time already: give them where it is made")
+        if has_scan_arguments:
+            raise InvalidRequest("a scan has its columns, filter and time already: pass them to Table.scan")
         return lazy_frame(source)
     table = source if isinstance(source, Table) else Table(source, storage_options)
     return lazy_frame(table.scan(columns, filter, as_of, options=options))
 
 
 def lazy_frame(scan: Scan) -> polars.LazyFrame:
-    """The rows of a scan as a LazyFrame.  Raises as `scan_polars`."""
+    """Return the rows of a scan as a LazyFrame. Raises as `scan_polars`."""
     polars = imported_polars()
     try:
         from polars.io.plugins import register_io_source
@@ -78,7 +83,7 @@ def lazy_frame(scan: Scan) -> polars.LazyFrame:
 
 
 class _Source:
-    """What Polars calls for each collection of the frame."""
+    """IO source that Polars calls for each collection of the frame."""
 
     def __init__(self, query: SnapshotQuery | ChangeQuery) -> None:
         self._query = query
@@ -86,16 +91,16 @@ class _Source:
     def __call__(
         self, with_columns: list[str] | None, predicate: Any, n_rows: int | None, batch_size: int | None
     ) -> Iterator[polars.DataFrame]:
-        """The rows.  n_rows: of the source, before the predicate."""
+        """Read the rows. n_rows: row limit of the source, applied before the predicate."""
         polars = imported_polars()
         schema = self._query.schema
         names = schema.names if with_columns is None else with_columns
         tested = () if predicate is None else predicate.meta.root_names()
         needed = [name for name in schema.names if name in names or name in tested]
-        said = None if predicate is None or n_rows is not None else pushed_down(predicate, schema)
-        query = self._query.narrowed(needed, said)
+        pushed_predicate = None if predicate is None or n_rows is not None else pushed_down(predicate, schema)
+        query = self._query.narrowed(needed, pushed_predicate)
         batches = read_batches(query.reader, query.tasks)
-        # Some releases of Polars end in a panic where a source gives no frame at all.
+        # Some Polars releases panic if a source yields no frame.
         yield polars.from_arrow(query.schema.empty_table()).select(names)
         for batch in batches if n_rows is None else first_rows(batches, n_rows):
             for start in range(0, batch.num_rows, batch_size or max(1, batch.num_rows)):

@@ -1,4 +1,4 @@
-"""What a read gives: `Scan`, and the rows in the form that is asked for."""
+"""`Scan`: a planned read and its conversions to Arrow, pandas, Polars, pyarrow datasets and Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Scan:
-    """A read that is described and planned, and not yet carried out."""
+    """A planned read that runs when one of its `to_...` methods is called."""
 
     def __init__(self, query: SnapshotQuery | ChangeQuery, threads: int = 0, limit: int | None = None) -> None:
         if limit is not None and limit < 0:
@@ -44,40 +44,41 @@ class Scan:
 
     @property
     def query(self) -> SnapshotQuery | ChangeQuery:
-        """The plan of the read, as operations take it."""
+        """Query plan, as operations take it."""
         return self._query
 
     @property
     def limit(self) -> int | None:
-        """How many rows it gives at most; None for all."""
+        """Maximum number of rows; None for all."""
         return self._limit
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that the scan gives."""
+        """Schema of the result."""
         return self._query.schema
 
     def explain(self) -> ReadPlan:
-        """Which file slices are read, and what passed the others over; prints as text."""
+        """Return the read plan: the file slices to read and what pruned the others. It prints as text."""
         return self._query.plan
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch; one file slice after the other, so memory holds one row group.
+        """Read the rows as record batches.
 
-        Change data comes in the order of the changes (see `Table.changes`), other rows in no promised order.
+        File slices are read one after another, so memory holds one row group and the log records of one slice.
+        Change data comes in the order of the changes (see `Table.changes`); other rows have no defined order.
         """
         batches = read_batches(self._query.reader, self._query.tasks)
         return batches if self._limit is None else first_rows(batches, self._limit)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as an Arrow stream, read while it is consumed; memory as of `to_batches`."""
+        """Read the rows as an Arrow stream, lazily. Memory use is that of `to_batches`."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one table."""
+        """Read all rows into one Arrow table."""
         if self._limit is not None:
             return pa.Table.from_batches(self.to_batches(), self.schema)
         read: Callable[[Any], Iterator[pa.Table]] = self._query.reader
@@ -89,28 +90,30 @@ class Scan:
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
     def head(self, limit: int = 10) -> pa.Table:
-        """Some of the rows, at most `limit` of them; no more is read than they take.
+        """Read at most `limit` rows, and no further data than these need.
 
         Args:
-            limit: How many rows.
+            limit: Maximum number of rows.
         """
         if limit < 0:
             raise InvalidRequest(f"head takes a number of rows of 0 or more, not {limit}")
         return pa.Table.from_batches(first_rows(self.to_batches(), limit), self.schema)
 
     def splits(self, size_bytes: int = 0) -> list[Split]:
-        """The scan in parts that can be pickled and read by other processes and machines; together they give its rows, each once.
+        """Split the scan into parts that can be pickled and read by other processes and machines.
 
-        Change data is in the order of the changes where the splits are read in the order of the list.
+        Together the splits return each row once. Change data keeps the order of the changes if the splits are read in
+        the
+        order of the list.
 
         Args:
-            size_bytes: Slices are put together while a split has no more bytes than that.  0 makes each slice a split.
+            size_bytes: Combine file slices while a split has at most that many bytes. 0 makes each slice its own split.
 
         Raises:
-            InvalidRequest: The scan has a limit, which no part knows how to keep.
+            InvalidRequest: The scan has a limit, which cannot be applied across splits.
         """
         if self._limit is not None:
-            raise InvalidRequest("a scan with a limit has no splits: make it without limit=, or take its head()")
+            raise InvalidRequest("a scan with a limit has no splits: scan without limit=, or use head()")
         if size_bytes < 0:
             raise InvalidRequest(f"size_bytes is 0 or more, not {size_bytes}")
         return build_splits(self._query, size_bytes)
@@ -120,33 +123,34 @@ class Scan:
         types_mapper: Callable[[pa.DataType], Any] | None = None,
         dtype_backend: Literal["numpy_nullable", "pyarrow"] | None = None,
     ) -> pandas.DataFrame:
-        """All rows as a pandas frame.
+        """Read all rows into a pandas DataFrame.
 
         Args:
-            types_mapper: Gives the pandas type of an Arrow type, or None for the usual one.
-            dtype_backend: "pyarrow" keeps the Arrow types; "numpy_nullable" takes pandas' own types that know missing values.  By
-                default whole numbers with missing values become floating point.
+            types_mapper: Function from an Arrow type to a pandas type, or None for the default type.
+            dtype_backend: "pyarrow" keeps the Arrow types; "numpy_nullable" uses the nullable pandas types. By default
+                integers
+                with missing values become floating point.
 
         Raises:
-            InvalidRequest: Both are given, there is no such backend, or pandas is not installed.
+            InvalidRequest: Both arguments are passed, the backend is unknown, or pandas is not installed.
         """
         imported("pandas", "a pandas frame")
         rows = self.to_arrow()
         if dtype_backend is None:
             return rows.to_pandas(types_mapper=types_mapper)
         if types_mapper is not None:
-            raise InvalidRequest("types_mapper and dtype_backend both say which types a frame has; give one of them")
+            raise InvalidRequest("types_mapper and dtype_backend both determine the types of the frame: pass one of them")
         return rows.to_pandas(types_mapper=_mapper_of(dtype_backend))
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a Polars frame; `pyhudi.scan_polars` gives a lazy one."""
+        """Read all rows into a Polars DataFrame; `pyhudi.scan_polars` returns a LazyFrame."""
         frame: polars.DataFrame = imported_polars().from_arrow(self.to_arrow())
         return frame
 
     def to_dataset(self) -> HudiDataset:
-        """The rows as a dataset of pyarrow, which DuckDB, DataFusion, Polars and others take.
+        """Return the rows as a pyarrow dataset, for DuckDB, DataFusion, Polars and others.
 
-        Nothing is read yet; the columns and filters that they hand down decide what is.
+        The dataset is lazy: the engine pushes columns and filters down, and only the data they need is read.
 
         Raises:
             InvalidRequest: The scan has a limit.
@@ -154,13 +158,16 @@ class Scan:
         from pyhudi.api.dataset import HudiDataset
 
         if self._limit is not None:
-            raise InvalidRequest("a dataset has no limit: make the scan without limit=, and take the dataset's head()")
+            raise InvalidRequest("a dataset has no limit: scan without limit=, and use the dataset's head()")
         return HudiDataset(self._query, self._threads)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """The rows as a Spark DataFrame; base files without logs go through Spark's own Parquet scan.
+        """Return the rows as a Spark DataFrame. Base files without log files are read by Spark's own Parquet scan.
 
-        The partitions of the DataFrame, and the rows in each of them, have the order of `to_batches`.
+        The partitions of the DataFrame, and the rows in each partition, have the order of `to_batches`.
+
+        Args:
+            spark: Session that runs the read.
         """
         from pyhudi.engines.spark.read_dataframe import query_dataframe
 
@@ -168,14 +175,14 @@ class Scan:
         return frame if self._limit is None else frame.limit(self._limit)
 
     def count(self) -> int:
-        """How many rows the scan gives."""
+        """Count the rows."""
         without = self._query.without_columns()
         batches = read_batches(without.reader, without.tasks)
         return sum(batch.num_rows for batch in (batches if self._limit is None else first_rows(batches, self._limit)))
 
 
 def _mapper_of(backend: str) -> Callable[[pa.DataType], Any]:
-    """The pandas types of a backend, as `pandas.read_parquet` takes them."""
+    """Types mapper of a pandas backend, as in `pandas.read_parquet`."""
     import pandas
 
     chosen: Callable[[pa.DataType], Any] = pandas.ArrowDtype

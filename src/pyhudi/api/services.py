@@ -1,10 +1,10 @@
 """Table services: `Table.services`.
 
-    t.services.compact()                      # plan and run
-    plan = t.services.schedule_clustering()   # plan, to be run here or elsewhere
-    t.services.run()                          # one pass: what is pending, then what is due
+    t.services.compact()                      # schedule and execute
+    plan = t.services.schedule_clustering()   # schedule only, to be executed here or elsewhere
+    t.services.run()                          # one pass: pending plans, then services that are due
 
-Each is also a verb of `Table`, under the name that it has there.
+Each method is also a method of `Table`, under the name given there.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """The table services of a table, as `Table.services` gives them."""
+    """The table services of a table, as returned by `Table.services`."""
 
     def __init__(self, table: TableHandle) -> None:
         self._open = table
@@ -68,12 +68,15 @@ class Services:
     def clean(
         self, *, dry_run: bool = True, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> CleanResult:
-        """Delete file slices that no query within the retention (`hoodie.clean...` options) still needs.
+        """Clean: delete file slices that no query within the retention (`hoodie.clean...` options) needs.
 
         Args:
-            dry_run: Only say what would be deleted; False deletes it, after carrying out cleans that died.
-            spark: Delete on the cluster.
+            dry_run: Only report what would be deleted. False deletes it, after completing cleans of dead writers.
+            spark: Session that deletes the files on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The number of files and bytes, and the instant of the clean if one ran.
         """
         parsed = self._open.parse(VERBS["clean"], options)
         settings = CleanSettings.of(parsed)
@@ -85,7 +88,12 @@ class Services:
         return run_clean(context, settings, engine=None if spark is None else self._open.engine(spark, parsed))
 
     def archive(self, *, options: Mapping[str, object] | None = None) -> ArchiveResult:
-        """Move the oldest instants to the history when more than `hoodie.keep.max.commits` writes stand on the timeline."""
+        """Archive: move the oldest instants to the archived timeline if the active one has more than
+        `hoodie.keep.max.commits` writes.
+
+        Args:
+            options: `hoodie.*` options of this call.
+        """
         parsed = self._open.parse(VERBS["archive"], options)
         return run_archive(self._open.writable(parsed), ArchiveSettings.of(parsed))
 
@@ -96,18 +104,20 @@ class Services:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> CompactionResult:
-        """Merge the log files of a merge-on-read table into base files: run what is planned, then plan and run a new compaction.
+        """Compact: merge the log files of a merge-on-read table into base files.
 
-        What is compacted, and what first, is up to the `hoodie.compaction...` options; writers may go on meanwhile.
+        Pending plans are executed first, then a new compaction is scheduled and executed. The `hoodie.compaction...`
+        options decide
+        which file slices are compacted, and in which order. Writers can continue concurrently.
 
         Args:
-            instant: Run only the plan of that instant.
-            spark: Run the tasks on the cluster.
+            instant: Execute only the plan of this instant.
+            spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InstantNotFound: There is no such plan.
-            TableState: The table is copy on write, or another process carries the plan out.
+            InstantNotFound: No such plan exists.
+            TableState: The table is copy-on-write, or another process executes the plan.
         """
         parsed = self._open.parse(VERBS["compact"], options)
         settings = CompactSettings.of(parsed)
@@ -120,11 +130,11 @@ class Services:
         extra_metadata: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> CompactionResult:
-        """Plan a compaction and leave it on the timeline, to be run by `compact(instant)`, here or elsewhere.
+        """Schedule a compaction, to be executed by `compact(instant)`, here or elsewhere.
 
         Args:
-            if_due: Only when its trigger (`hoodie.compact.inline.trigger.strategy`) asks for it.
-            extra_metadata: What the plan carries for who looks at it, as text.
+            if_due: Schedule only if the trigger (`hoodie.compact.inline.trigger.strategy`) is met.
+            extra_metadata: Key-value text stored in the plan.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["schedule_compaction"], options)
@@ -132,7 +142,16 @@ class Services:
         return schedule_compaction(self._open.load_context(parsed), settings, if_due=if_due, extra_metadata=extra_metadata)
 
     def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
+        """Remove the plan of a pending compaction or log compaction.
+
+        Args:
+            instant: Request time of the plan.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InstantNotFound: No such plan exists.
+            TableState: The plan is being executed.
+        """
         parsed = self._open.parse(VERBS["unschedule_compaction"], options)
         unschedule(self._open.writable(parsed, retains_indexes=False), CompactSettings.of(parsed), instant)
 
@@ -143,18 +162,20 @@ class Services:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> CompactionResult:
-        """Merge the log files of each slice that has `hoodie.log.compaction.blocks.threshold` blocks into one log file.
+        """Log compaction: merge the log files of each slice with `hoodie.log.compaction.blocks.threshold` blocks into
+        one
+        log file.
 
-        Cheaper than a compaction where base files are large; reading gets faster, base files stay.
+        Cheaper than a compaction if base files are large: reads get faster, base files are not rewritten.
 
         Args:
-            instant: Run only the plan of that instant.
-            spark: Run the tasks on the cluster.
+            instant: Execute only the plan of this instant.
+            spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InstantNotFound: There is no such plan.
-            TableState: The table is copy on write, or another process carries the plan out.
+            InstantNotFound: No such plan exists.
+            TableState: The table is copy-on-write, or another process executes the plan.
         """
         parsed = self._open.parse(VERBS["log_compact"], options)
         settings = CompactSettings.of(parsed)
@@ -163,10 +184,10 @@ class Services:
     def schedule_log_compaction(
         self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> CompactionResult:
-        """Plan a log compaction and leave it on the timeline, to be run by `log_compact(instant)`, here or elsewhere.
+        """Schedule a log compaction, to be executed by `log_compact(instant)`, here or elsewhere.
 
         Args:
-            spark: Look at the logs on the cluster.
+            spark: Session that scans the log files on the cluster.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["schedule_log_compaction"], options)
@@ -182,13 +203,15 @@ class Services:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
-        """Rewrite file groups in a better order and size: plan and run, or run the plan of `instant`.
+        """Cluster: rewrite file groups to improve sort order and file sizes. Schedules and executes, or executes the
+        plan
+        of `instant`.
 
         Args:
-            instant: Run only the plan of that instant.
+            instant: Execute only the plan of this instant.
             order_by: Columns to sort by.
             layout: "linear" (default), "zorder" or "hilbert".
-            spark: Run the tasks on the cluster.
+            spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["cluster"], options)
@@ -206,21 +229,21 @@ class Services:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
-        """Plan a clustering and leave it on the timeline, to be run by `cluster(instant)`, here or elsewhere."""
+        """Schedule a clustering, to be executed by `cluster(instant)`, here or elsewhere. Arguments as in `cluster`."""
         parsed = self._open.parse(VERBS["schedule_clustering"], options)
         settings = _clustering_options(order_by, layout, parsed)
         return schedule_clustering(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
     def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Drop a pending clustering, with what a dead executor left of it.
+        """Remove a pending clustering, with the files that a dead executor wrote.
 
         Args:
-            instant: The request time of its plan.
+            instant: Request time of the plan.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InstantNotFound: There is no such plan.
-            TableState: It is being carried out.
+            InstantNotFound: No such plan exists.
+            TableState: The plan is being executed.
         """
         parsed = self._open.parse(VERBS["unschedule_clustering"], options)
         context = self._open.writable(parsed, retains_indexes=False)
@@ -235,33 +258,45 @@ class Services:
         table: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> SyncResult:
-        """Register the table as it is now in a catalog, so that Spark, Trino, Presto, Hive or Athena find it by name.
+        """Catalog sync: register the table's latest state in a catalog, so that Spark, Trino, Presto, Hive or Athena
+        find
+        it by name.
 
-        The catalog is a Hive metastore, or AWS Glue (`hoodie.datasource.hive_sync.mode=glue`).  A write whose options say
-        `hoodie.datasource.hive_sync.enable` or `hoodie.datasource.meta.sync.enable` does so by itself after its commit.
+        The catalog is a Hive metastore, or AWS Glue (`hoodie.datasource.hive_sync.mode=glue`). A write with
+        `hoodie.datasource.hive_sync.enable` or `hoodie.datasource.meta.sync.enable` syncs after its commit.
 
         Args:
-            metastore: Where the Hive metastore is, `thrift://host:port`.
-            database: The catalog's database; that of the table's own settings, or `default`, when left out.
-            table: The name in the catalog; the table's own when left out.
+            metastore: URI of the Hive metastore, `thrift://host:port`.
+            database: Database in the catalog; defaults to that of the table's configuration, or `default`.
+            table: Name in the catalog; defaults to the table name.
             options: `hoodie.*` options of this call.
 
         Raises:
-            TableState: The table has no columns yet, the catalog refuses the change, or has another table of that name.
-            StorageUnavailable: The catalog does not answer.
-            InvalidRequest: The catalog does not take it, or what it needs is not installed.
+            TableState: The table has no columns yet, the catalog rejects the change, or has a different table of that
+                name.
+            StorageUnavailable: The catalog does not respond.
+            InvalidRequest: The catalog cannot hold the table, or a required package is not installed.
         """
         named = with_names(options, metastore=metastore, database=database, table=table)
         parsed = self._open.parse(VERBS["sync"], named)
         return run_sync(self._open.load_context(parsed), SyncSettings.of(parsed))
 
     def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
-        """The partitions that `expire_partitions` would delete."""
+        """Return the partitions that `expire_partitions` would delete.
+
+        Args:
+            options: `hoodie.*` options of this call.
+        """
         parsed = self._open.parse(VERBS["expired_partitions"], options)
         return find_expired_partitions(self._open.load_context(parsed), TtlSettings.of(parsed))
 
     def expire_partitions(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
+        """Partition TTL: delete partitions without writes for `hoodie.partition.ttl.strategy.days.retain` days.
+
+        Args:
+            spark: Session that runs the tasks on the cluster.
+            options: `hoodie.*` options of this call.
+        """
         parsed = self._open.parse(VERBS["run_ttl"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         context, engine = self._open.writable(parsed), self._open.engine(spark, parsed)
@@ -275,17 +310,18 @@ class Services:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Mapping[str, str]:
-        """One pass of table services: what is pending is carried out, then what is due.
+        """Run one pass of table services: execute pending plans, then the services that are due.
 
         Args:
-            services: Any of clean, metadata, archive, compact, log_compact, cluster, ttl.  None is all of them; clusterings and
-                log compactions are then planned, and partitions expire, only where the options switch that on.
-            plan: False makes no new plans of compactions and clusterings.
-            spark: Run the tasks on the cluster.
+            services: Any of clean, metadata, archive, compact, log_compact, cluster, ttl. None runs all of them;
+                clusterings and log
+                compactions are then scheduled, and partitions expired, only if the options enable that.
+            plan: False schedules no new compactions and clusterings.
+            spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
         Returns:
-            Service -> what it did.
+            Outcome by service name.
         """
         parsed = self._open.parse(VERBS["run_services"], options)
         _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
@@ -302,17 +338,18 @@ class Services:
         options: Mapping[str, object] | None = None,
         on_run: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
-        """Run services again and again until `stop` is set.
+        """Run passes of table services until `stop` is set.
 
-        When `stop` is set, the plan that is being carried out is completed, and no other begun.  As many processes may serve a
-        table as wanted: they take different plans.
+        When `stop` is set, the plan being executed is completed and no other is started. Any number of processes can
+        serve one
+        table: each executes different plans.
 
         Args:
-            stop: Ends the loop.
-            services: As of `run`.
-            pause_seconds: The rest between two passes.
-            plan: As of `run`.
-            spark: Run the tasks on the cluster.
+            stop: Event that ends the loop.
+            services: As in `run`.
+            pause_seconds: Pause between two passes.
+            plan: As in `run`.
+            spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
             on_run: Called with the outcomes of each pass.
         """
@@ -336,21 +373,26 @@ class Services:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> BackgroundServices:
-        """Services in a thread beside the writes of this object: `with table.background_services(): table.upsert(...)`.
+        """Run table services in a background thread, alongside the writes of this object.
 
-        Writes of this object plan what the thread carries out and leave the rest to it; an error that ended the thread is raised
-        by the next write.  The end of the block waits until all that is pending is done.
+        Writes of this object schedule plans and leave their execution to the thread. An error that ended the thread is
+        raised by the
+        next write. The end of the block waits until all pending plans are executed.
 
         Args:
-            services: As of `run`.
-            pause_seconds: The thread looks after each commit, and after each such rest.
-            plan: As of `run`.
-            spark: Run the tasks on the cluster.
+            services: As in `run`.
+            pause_seconds: Maximum pause between passes; each commit also starts one.
+            plan: As in `run`.
+            spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Example:
+            >>> with table.background_services():
+            ...     result = table.upsert(rows)
         """
         parsed = self._open.parse(VERBS["background_services"], options)
         if self._open.background is not None:
-            raise InvalidRequest(f"services run beside the writes to {self._open.uri} already")
+            raise InvalidRequest(f"background services of {self._open.uri} are running already; stop them first")
         settings, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
 
         def ended() -> None:
@@ -367,7 +409,7 @@ class Services:
         *,
         plan: bool,
     ) -> tuple[ServiceRunSettings, Callable[[Callable[[], bool]], Printed]]:
-        """What one pass does, and a function that makes it."""
+        """Settings of a pass, and a function that runs one."""
         self._open.writable(parsed)
         settings = ServiceRunSettings.of(parsed, None if services is None else tuple(services), plan=plan)
         write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)

@@ -1,11 +1,12 @@
-"""The streaming sink: each micro-batch of a Structured Streaming query becomes one commit.
+"""Streaming sink: each micro-batch of a Structured Streaming query becomes one commit, exactly once.
 
-    batch        written as `hs.write` writes it; its number goes into the commit's metadata, and a batch that is there is skipped
-    again        a failed batch is tried again, some times, after longer and longer waits; then the query fails, or drops it
-    beside       a thread compacts and clusters what the batches plan
+    batch        written like `hs.write`; its number is stored in the commit metadata, and a committed batch is skipped
+    retry        a failed batch is retried with increasing backoff; then the query fails or drops it
+    services     a background thread executes the compactions and clusterings that batches schedule
 
-Spark notes a batch as done after the function returned.  Whatever dies in between, Spark hands the same rows in again under the
-same number, and the commit says that they are there: nothing is lost, nothing is there twice.
+Spark records a batch as done after the function returns. After a failure in between, Spark passes the same rows again
+under the
+same number, and the commit metadata shows that they are committed: no row is lost or duplicated.
 
 Source: docs/formats/writing.md, "Streaming sink".
 """
@@ -40,7 +41,8 @@ _SERVICES = ("compact", "cluster")
 class StreamSink:
     """A function for `foreachBatch`: `df.writeStream.foreachBatch(StreamSink(path, options)).start()`.
 
-    Creates the table from the options when there is none.  Can be pickled; the thread beside it starts with the first batch.
+    Creates the table from the options if it does not exist. It can be pickled; the background thread starts with the
+    first batch.
     """
 
     def __init__(
@@ -52,9 +54,18 @@ class StreamSink:
         output_mode: str = "append",
         environment: Environment | None = None,
     ) -> None:
-        """output_mode: append or update write each batch by the operation of the options; complete replaces the table with it.
+        """Create the sink.
 
-        Raises InvalidRequest for options that a stream cannot have.
+        Args:
+            path: Location of the table.
+            options: `hoodie.*` options of the table and its writes.
+            storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
+            output_mode: append or update write each batch with the operation in the options; complete replaces the
+                table with it.
+            environment: Clock, id generator and sleep function; the system's by default.
+
+        Raises:
+            InvalidRequest: An option cannot be used with a stream.
         """
         self._path = os.fspath(path)
         self._given = dict(options or {})
@@ -63,7 +74,7 @@ class StreamSink:
         self._options = parse_options(self._given)
         self._operation = stream_operation(self._options, output_mode)
         check_table_options(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
-        # What no batch could be written with is refused before there is a table.
+        # Reject settings that every batch would fail with before the table is created.
         self._write_settings = WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
         self._settings = SinkSettings.of(self._options)
         self._table: Table | None = None
@@ -73,28 +84,28 @@ class StreamSink:
         return {**self.__dict__, "_table": None, "_beside": None}
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write one micro-batch, unless it is in the table already.  Raises what the last try ended with."""
+        """Write one micro-batch, unless it is committed. Raises the error of the last retry."""
         env = self._environment or SystemEnvironment()
         retried(lambda: self._write(batch, number), self._settings, env, number, self._path)
 
     def close(self) -> None:
-        """End the thread, when all that the batches planned is done.  Raises what had ended it before."""
-        beside, self._beside = self._beside, None
-        if beside is not None:
-            beside.stop()
+        """Stop the background thread after all scheduled plans are executed. Raises the error that ended it earlier."""
+        background, self._beside = self._beside, None
+        if background is not None:
+            background.stop()
 
     def _write(self, batch: DataFrame, number: int) -> None:
         table = self._open(batch)
         operation = self._operation
         if operation is None:
             operation = WriteOperation.BULK_INSERT if table.config.keys.generates_keys else WriteOperation.UPSERT
-        beside = self._beside
-        if beside is None and not self._settings.skips_compaction:
-            beside = self._beside = table.background_services(_SERVICES, plan=False, spark=batch.sparkSession)
+        background = self._beside
+        if background is None and not self._settings.skips_compaction:
+            background = self._beside = table.background_services(_SERVICES, plan=False, spark=batch.sparkSession)
         table.write_batch(batch, operation, StreamBatch(self._identifier(batch), number), options=self._services(table))
 
     def _services(self, table: Table) -> dict[str, object]:
-        """A writer of batches plans; the thread carries out."""
+        """Options by which batches schedule and the background thread executes."""
         if self._options.explicit(COMPACT_INLINE) is not None or table.config.is_cow:
             return {}
         if self._settings.skips_compaction:
@@ -116,18 +127,20 @@ class StreamSink:
         return self._table
 
     def _identifier(self, batch: DataFrame) -> str:
-        """The stream's name in commits: the option's, else the id that Spark keeps in the query's checkpoint."""
+        """Identifier of the stream in commits: from the option, otherwise the query id that Spark stores in the
+        checkpoint.
+        """
         if self._settings.identifier is not None:
             return self._settings.identifier
-        found: str | None = None
+        query_id: str | None = None
         with suppress(Exception):
-            found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        if not found:
+            query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        if not query_id:
             raise InvalidRequest(
-                f"this session does not tell the id of its query (Spark Connect does not): give {IDENTIFIER} a name that is the "
-                "stream's own"
+                f"the session does not provide the id of its query (Spark Connect does not): set {IDENTIFIER} to a name that is unique to "
+                "the stream"
             )
-        return found
+        return query_id
 
 
 def start(
@@ -155,9 +168,9 @@ def start(
 
 def _close_after(query: StreamingQuery, sink: StreamSink) -> None:
     with suppress(Exception):
-        # What ended the query is told to whoever waits for it.
+        # Callers of awaitTermination receive the error of the query.
         query.awaitTermination()
     try:
         sink.close()
     except Exception as error:
-        _LOG.warning("the services beside a stream had ended: %s", error)
+        _LOG.warning("background services of a stream ended with an error: %s", error)

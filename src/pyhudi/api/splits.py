@@ -1,7 +1,8 @@
-"""Parts of a scan that travel: `Scan.splits`, for whoever reads a table by several processes or machines.
+"""Splits of a scan: `Scan.splits`, to read a table with several processes or machines.
 
-A split names file slices, and has all that reading them takes: the table's state was loaded once, where the scan was made, and
-whoever reads a split asks no timeline.  All splits of a scan together give its rows, each once.
+A split names file slices and contains all that reading them requires. The snapshot was loaded once, when the scan was
+created, so
+a reader of a split does not load the timeline. All splits of a scan together return each row once.
 """
 
 from __future__ import annotations
@@ -28,10 +29,15 @@ __all__ = ["Split"]
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Some file slices of a scan, to be read anywhere.  It can be pickled, and carries the options of the table's storage.
+    """Some file slices of a scan, readable in any process. It can be pickled, and includes the storage options of the
+    table.
 
-    number: of the split among those of its scan, from 0.  instant: the newest write of the table's state that is read, None of a
-    table without any.  schema: the columns.  files: URIs of the files that hold the rows.  size_bytes: of these.
+    Attributes:
+        number: Position of the split in its scan, from 0.
+        instant: Latest write of the snapshot; None for a table without writes.
+        schema: Schema of the rows.
+        files: URIs of the files that contain the rows.
+        size_bytes: Total size of the files.
     """
 
     number: int
@@ -43,29 +49,31 @@ class Split:
     _tasks: tuple[FileSlice | ChangeSource, ...] = field(repr=False)
 
     def to_batches(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch, in the order of `Scan.to_batches`; memory holds a row group, and the log records of a slice.
+        """Read the rows as record batches, in the order of `Scan.to_batches`.
+
+        Memory holds a row group, and the log records of one slice.
 
         Args:
             columns: Some of the split's columns; None for all.
-            filter: As of `Table.scan`, over the split's columns.
+            filter: As in `Table.scan`, over the split's columns.
         """
         condition = None if filter is None else bind(parse_filter(filter), self._spec.output)
         spec = narrowed(self._spec, columns, condition)
         return read_batches(_reader(spec), self._tasks)
 
     def to_arrow(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> pa.Table:
-        """The rows as one table.
+        """Read the rows into one table.
 
         Args:
-            columns: As of `to_batches`.
-            filter: As of `to_batches`.
+            columns: As in `to_batches`.
+            filter: As in `to_batches`.
         """
         schema = narrowed(self._spec, columns, None).output
         return pa.Table.from_batches(self.to_batches(columns, filter), schema)
 
 
 def build_splits(query: SnapshotQuery | ChangeQuery, size_bytes: int) -> list[Split]:
-    """The query's tasks, in their order, put together while they have no more bytes than that; each alone where it is 0."""
+    """Group the query's tasks, in their order, up to `size_bytes` per split; 0 makes each task its own split."""
     groups: list[list[FileSlice | ChangeSource]] = []
     filled = 0
     for task in query.tasks:
@@ -90,7 +98,7 @@ def build_splits(query: SnapshotQuery | ChangeQuery, size_bytes: int) -> list[Sp
 
 
 def read_batches(read: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any]) -> Iterator[pa.RecordBatch]:
-    """The rows of tasks, one after the other; those without columns too."""
+    """Read the rows of tasks one after another, including rows without columns."""
     for task in tasks:
         for table in read(task):
             if table.num_columns:
@@ -100,11 +108,11 @@ def read_batches(read: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any]
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The first rows of batches; no more is read than they take."""
-    left = limit
-    while left > 0 and (batch := next(batches, None)) is not None:
-        yield batch.slice(0, left)
-        left -= batch.num_rows
+    """Yield the first rows of batches, without reading further batches."""
+    remaining = limit
+    while remaining > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, remaining)
+        remaining -= batch.num_rows
 
 
 def _reader(spec: ReadSpec | ChangeSpec) -> Callable[[Any], Iterator[pa.Table]]:
@@ -114,7 +122,7 @@ def _reader(spec: ReadSpec | ChangeSpec) -> Callable[[Any], Iterator[pa.Table]]:
 
 
 def _files(storage: Storage, task: FileSlice | ChangeSource) -> list[str]:
-    """URIs of the files of a task, those outside of the table among them."""
+    """URIs of the files of a task, including files outside of the table."""
     if isinstance(task, FileSlice):
         paths = [*([task.base.path] if task.base is not None else []), *(log.path for log in task.logs)]
         return [storage.absolute(path) for path in paths] + ([task.source.uri] if task.source is not None else [])

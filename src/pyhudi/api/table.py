@@ -1,4 +1,4 @@
-"""`Table`: a Hudi table at a URI. Options are parsed here, operations are in `operations`."""
+"""`Table`: the entry point to a Hudi table at a URI. Options are parsed here; operations live in `operations`."""
 
 from __future__ import annotations
 
@@ -49,9 +49,18 @@ __all__ = ["Filter", "Indexes", "Merge", "Scan", "Services", "Table"]
 class Table(TableWrites, TableReads, TableServices):
     """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
 
-    Opening reads `hoodie.properties` only.  Every verb gives the table's present state, so an object may be kept as long as
-    wanted and used from several threads.  What a read has loaded of that state is kept, up to some tens of MiB, and used again by
-    the next read of the same object where nobody has changed the table since.
+    Opening reads `hoodie.properties` only. Every method works on the latest state of the table, so one object can be
+    reused for
+    any length of time and from several threads. Reads cache the loaded snapshot (up to some tens of MiB) and reuse it
+    until
+    the table changes.
+
+    Example:
+        >>> import pyhudi as hp
+        >>> t = hp.Table.create("memory://trips", record_key="id", ordering="ts")
+        >>> result = t.upsert({"id": [1, 2], "ts": [10, 10], "fare": [7.5, 12.0]})
+        >>> t.scan(filter="fare > 10").to_arrow().num_rows
+        1
     """
 
     @classmethod
@@ -73,27 +82,31 @@ class Table(TableWrites, TableReads, TableServices):
         """Create a table and open it.
 
         Args:
-            uri: Where the table is to lie.
-            name: Its name; the folder's name when left out.
-            record_key: Columns that name a record; none means generated keys.
-            partition_by: Columns; a kind may follow (`day:TIMESTAMP`).
-            ordering: The column whose larger value is the newer record.
-            table_type: `cow` (default) or `mor`.
-            schema: The columns; those of the first write when left out.
-            storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
-            options: Further `hoodie.*` settings.
-            environment: Clock, identifiers and sleep; those of this machine by default.
-            exist_ok: Open the table that is there already, where it has this record key and partitioning, the columns of
-                `schema`, and every setting that is named here.  What is not named may differ, such as its type or version.
+            uri: Location of the table.
+            name: Table name (`hoodie.table.name`); defaults to the name of the folder.
+            record_key: Record key fields; None generates record keys.
+            partition_by: Partition fields; a key type may follow (`day:TIMESTAMP`).
+            ordering: Ordering (precombine) fields; of two records with one key, the larger value wins.
+            table_type: `cow` (copy-on-write, default) or `mor` (merge-on-read).
+            schema: Columns; defaults to those of the first write.
+            storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
+            options: Further `hoodie.*` options.
+            environment: Clock, id generator and sleep function; the system's by default.
+            exist_ok: Open an existing table if its record key, partitioning, columns (`schema`) and every setting
+                passed here
+                match. Settings that are not passed may differ, such as table type or version.
+
+        Returns:
+            The open table.
 
         Raises:
-            TableExists: There is a table at the URI; with `exist_ok`, one that differs in what the message names.
-            InvalidRequest: An option is wrong or contradicts another, or a field is not a column of the schema.
+            TableExists: A table exists at the URI; with `exist_ok`, one whose settings differ as the message names.
+            InvalidRequest: An option is invalid or contradicts another, or a field is not a column of the schema.
         """
         storage = open_storage(uri, storage_options)
-        given = parse_options(options)
+        parsed = parse_options(options)
         settings = with_table_settings(
-            given,
+            parsed,
             {
                 NAME: name,
                 RECORD_KEY_FIELDS: _joined(record_key),
@@ -102,24 +115,32 @@ class Table(TableWrites, TableReads, TableServices):
                 TABLE_TYPE: parse_table_type(table_type) if table_type else None,
             },
         )
-        named = settings
+        requested = settings
         settings = settings_with_name(storage, settings)
         try:
-            make_table(storage, environment or SystemEnvironment(), given, settings, schema)
+            make_table(storage, environment or SystemEnvironment(), parsed, settings, schema)
         except TableExists:
             if not exist_ok:
                 raise
-            asked, found = new_table_config(new_table_properties(settings, schema)), load_table_config(storage)
-            check_same_table(named, asked, found, storage.uri)
-            there = cls(uri, storage_options, options, environment=environment)
+            requested_config, existing_config = (
+                new_table_config(new_table_properties(settings, schema)),
+                load_table_config(storage),
+            )
+            check_same_table(requested, requested_config, existing_config, storage.uri)
+            existing = cls(uri, storage_options, options, environment=environment)
             if schema is not None:
-                check_same_columns(stored_columns(settings, schema, found.version), there.schema(), there.uri)
-            return there
+                check_same_columns(stored_columns(settings, schema, existing_config.version), existing.schema(), existing.uri)
+            return existing
         return cls(uri, storage_options, options, environment=environment)
 
     @classmethod
     def exists(cls, uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
-        """Whether there is a table at the URI."""
+        """Return True if a table exists at the URI.
+
+        Args:
+            uri: Location of the table.
+            storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
+        """
         try:
             load_table_config(open_storage(uri, storage_options))
         except TableNotFound:
@@ -152,22 +173,22 @@ class Table(TableWrites, TableReads, TableServices):
 
     @property
     def alter(self) -> Alter:
-        """Changes of the table's columns by ids: added, dropped, renamed, retyped, reordered, commented on."""
+        """Schema evolution: add, drop, rename, retype, reorder and comment columns (schema on read)."""
         return Alter(self._open)
 
     @property
     def index(self) -> Indexes:
-        """The indexes of the table's metadata table: created, dropped, built anew, listed."""
+        """Indexes in the metadata table: create, drop, rebuild and list them."""
         return Indexes(self._open)
 
     @property
     def inspect(self) -> Inspection:
-        """What the table consists of, as Arrow tables: timeline, files, file slices, statistics, log blocks, and more."""
+        """Contents of the table as Arrow tables: timeline, files, file slices, column statistics, log blocks and more."""
         return Inspection(self._open.context.reloaded())
 
     @property
     def plot(self) -> Plots:
-        """Pictures of the table's health, drawn with matplotlib (`pip install "pyhudi[plot]"`)."""
+        """Charts of table health, drawn with matplotlib (`pip install "pyhudi[plot]"`)."""
         plots: Plots = features.load("report", "Table.plot").Plots(self.inspect, self.name)
         return plots
 

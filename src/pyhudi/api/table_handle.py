@@ -1,4 +1,4 @@
-"""An open table with its options and its lock: what `Table`, its services and its indexes share."""
+"""`TableHandle`: the open table, its options and its lock, shared by `Table`, its services and its indexes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class TableHandle:
-    """A table at a URI, the options that hold for every verb, and the thread that runs services beside the writes, if any.
+    """A table at a URI, its default options, and its background services if any.
 
-    snapshot_cache: the state that was loaded last, for verbs that read.  Pickled, it leaves that and the thread where they are.
+    The snapshot cache holds the last loaded state, for reads. Pickling drops the cache and the background thread.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class TableHandle:
         options: Mapping[str, object] | None,
         environment: Environment | None,
     ) -> None:
-        """Reads `hoodie.properties` only.  Arguments and errors as of `Table`."""
+        """Read `hoodie.properties` only. Arguments and errors as in `Table`."""
         self.options = parse_options(options)
         self.context = open_context(uri, storage_options, self.options, environment)
         self.background: BackgroundServices | None = None
@@ -55,52 +55,55 @@ class TableHandle:
         return {**self.__dict__, "background": None}
 
     def at(self, context: TableContext) -> TableHandle:
-        """The same table in another context of it."""
+        """Return a copy of this handle with another context."""
         other = copy(self)
         other.context = context
         return other
 
     @property
     def uri(self) -> str:
-        """Where the table lies."""
+        """Location of the table."""
         return self.context.storage.uri
 
     def parse(self, verb: TableOperation, options: Mapping[str, object] | None) -> Options:
-        """The table's options with those of a call laid over them; refused where the verb does not go by them."""
-        given = parse_options(options, base_options=self.options)
-        check_call_options(verb, given)
+        """Merge the options of a call into the table's options. Raises InvalidRequest for options that the operation
+        does
+        not accept.
+        """
+        call_options = parse_options(options, base_options=self.options)
+        check_call_options(verb, call_options)
         check_table_options(verb, self.options)
         if not options:
             return self.options
-        parsed = self.options.merged(dict(given.values), dict(given.extra))
+        parsed = self.options.merged(dict(call_options.values), dict(call_options.extra))
         check_against_table(parsed, self.context.config)
         return parsed
 
     def load_context(self, parsed: Options) -> TableContext:
-        """The table as it is now, with the lock that the options name."""
+        """Reload the table configuration, with the lock provider that the options name."""
         context, name = self.context.reloaded(), self.context.config.name
-        wanted = LockSettings.of(parsed, name)
-        if wanted == LockSettings.of(self.options, name):
+        lock_settings = LockSettings.of(parsed, name)
+        if lock_settings == LockSettings.of(self.options, name):
             return context
         if context.holds_lock:
             raise InvalidRequest(
-                f"options of this call name another lock than the one that the turn on {self.uri} holds; give options of the "
-                "lock to Table(...)"
+                f"options of this call name another lock than the one that exclusive() holds on {self.uri}; "
+                "pass lock options to Table(...)"
             )
-        return replace(context, lock=open_lock(wanted, context.storage, context.env))
+        return replace(context, lock=open_lock(lock_settings, context.storage, context.env))
 
     def writable(self, parsed: Options, *, retains_indexes: bool = True) -> TableContext:
-        """The table for a verb that changes it, as `load_context` gives it.  Raises Unsupported when PyHudi must not write it."""
+        """Load the context for an operation that changes the table. Raises Unsupported if PyHudi cannot write it."""
         context = self.load_context(parsed)
         check_writable(context, retains_indexes=retains_indexes)
         return context
 
     def snapshot(self) -> Snapshot:
-        """The table's present state."""
+        """Load the latest snapshot, or return the cached one if it is current."""
         return self.snapshot_cache.snapshot(self.context.reloaded())
 
     def engine(self, spark: SparkSession | None, parsed: Options) -> Engine:
-        """The engine of a verb that brings no rows: the cluster of a session, or threads of this process."""
+        """Engine of an operation without input rows: the cluster of a session, or threads of this process."""
         if spark is None:
             return LocalEngine(parsed.integer(THREADS))
         from pyhudi.engines.spark.engine import SparkEngine
@@ -108,16 +111,16 @@ class TableHandle:
         return SparkEngine(spark)
 
     def write(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
-        """Write; what a thread beside the writer does is left to it, and it is told of the commit."""
-        beside = self.background
-        if beside is None or not beside.is_own_process:
+        """Run a write. Services that the background thread runs are left to it, and it is notified of the commit."""
+        background = self.background
+        if background is None or not background.is_own_process:
             return write(settings)
-        beside.check()
-        result = write(replace(settings, services=settings.services.for_background_thread(beside.names)))
-        beside.notify()
+        background.check()
+        result = write(replace(settings, services=settings.services.for_background_thread(background.names)))
+        background.notify()
         return result
 
 
 def is_spark_value(value: Any) -> bool:
-    """Whether a value is of PySpark: a DataFrame or Column, classic or of Connect.  Asked without importing it."""
+    """Return True for a PySpark DataFrame or Column, classic or Connect, without importing PySpark."""
     return type(value).__module__.startswith("pyspark.sql.")

@@ -1,4 +1,4 @@
-"""Reading a table: snapshots, lookups, incremental queries and change data."""
+"""Reads of `Table`: snapshot queries, time travel, key lookups, incremental queries and change data capture."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from pyhudi.api.opened_table import OpenedTable
 
 
 class TableReads(OpenedTable):
-    """The reads of `Table`."""
+    """The read methods of `Table`."""
 
     def scan(
         self,
@@ -51,23 +51,35 @@ class TableReads(OpenedTable):
         keys: Any = None,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
-        """The table's rows as of now.
+        """Plan a snapshot query, optionally as of an earlier instant (time travel).
 
         Nothing is read until one of the scan's `to_...` methods is called.
 
         Args:
-            columns: Data columns by default; meta columns (`_hoodie_...`) may be named too, and "*" is all of both.
-            filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an expression of
+            columns: Columns to read; all data columns by default. Meta columns (`_hoodie_...`) can be named; "*"
+                selects both.
+            filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an
+                expression of
                 pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
-            as_of: An instant, a datetime, a date, ISO text, or `tag:NAME` of a savepoint.  Without a zone it is a time in the
-                zone in which the table writes its times.
-            limit: Give at most so many rows, whichever are read first; None for all.
-            keys: Rows with some of the table's columns: only rows are given that equal one of them in all of these, as a semi
-                join gives them, and the indexes are asked for its values before files are read.
+            as_of: An instant, a datetime, a date, ISO text, or `tag:NAME` of a savepoint. A time without a zone is in
+                the
+                table's time zone (`hoodie.table.timeline.timezone`).
+            limit: Maximum number of rows, in any order; None for all.
+            keys: Rows with some of the table's columns: a semi join. Only rows that equal one of them in all these
+                columns are
+                returned. Their values are looked up in the indexes to prune files.
             options: `hoodie.*` options of this call.
 
+        Returns:
+            The planned scan.
+
         Raises:
-            Unsupported: `keys` are very many and of several columns other than the record key fields.
+            InvalidRequest: The filter does not parse, or names a column that does not exist.
+            Unsupported: `keys` has too many rows, over several columns other than the record key fields.
+
+        Example:
+            >>> rows = table.scan(["id", "fare"], filter="fare > 10").to_arrow()
+            >>> yesterday = table.scan(as_of="2024-05-06").to_pandas()
         """
         parsed = self._open.parse(VERBS["scan"], options)
         query = plan_snapshot_query(
@@ -91,12 +103,14 @@ class TableReads(OpenedTable):
         limit: int | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
-        """The rows of base files alone; on a copy-on-write table the same as `scan`.
+        """Plan a read-optimized query: base files only, without merging log files.
+
+        On a copy-on-write table the result equals that of `scan`.
 
         Args:
-            columns: As of `scan`.
-            filter: As of `scan`.
-            limit: As of `scan`.
+            columns: As in `scan`.
+            filter: As in `scan`.
+            limit: As in `scan`.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["read_optimized"], options)
@@ -114,15 +128,17 @@ class TableReads(OpenedTable):
         return Scan(query, parsed.integer(THREADS), limit)
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None, *, options: Mapping[str, object] | None = None) -> Scan:
-        """The rows of some keys, in no order; keys that the table does not have give none.
+        """Look up rows by record key, in no defined order. Keys that do not exist return no row.
 
-        The record index finds the files where the table has one.
+        The record index locates the files if the table has one.
 
         Args:
-            keys: Values of the record key field (`[1, 2]`), tuples of values where it has several fields, record keys as strings,
-                or rows with the record key fields: with the partition fields too, a key is only looked for in its partition.
-                A Spark DataFrame of them is collected; `pyhudi.spark.read(..., keys=)` joins with one of any size.
-            columns: As of `scan`.
+            keys: Values of the record key field (`[1, 2]`), tuples of values if the key has several fields, record keys
+                as strings,
+                or rows with the record key fields. With the partition fields too, a key is only looked up in its
+                partition.
+                A Spark DataFrame of keys is collected; `pyhudi.spark.read(..., keys=)` joins with one of any size.
+            columns: As in `scan`.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["lookup"], options)
@@ -138,17 +154,19 @@ class TableReads(OpenedTable):
         return Scan(query, parsed.integer(THREADS))
 
     def filter_exists(self, data: Any, *, options: Mapping[str, object] | None = None) -> Any:
-        """The rows of `data` whose record keys the table does not have, in their order: what an insert would add.
+        """Return the rows of `data` whose record keys do not exist in the table, in their order (an anti join).
 
-        The indexes are asked for the keys as `lookup` asks them.  Nothing is written, and another writer may add a key meanwhile.
+        The keys are looked up in the indexes, as in `lookup`. Nothing is written, and another writer can insert a key
+        concurrently.
 
         Args:
-            data: Rows with the record key fields: with the partition fields too, a key is only looked for in its partition.  A
-                Spark DataFrame is filtered on Spark, in no order.
+            data: Rows with the record key fields. With the partition fields too, a key is only looked up in its
+                partition. A
+                Spark DataFrame is filtered on Spark, without a defined order.
             options: `hoodie.*` options of this call.
 
         Returns:
-            A DataFrame for a DataFrame, else an Arrow table.
+            A DataFrame for a DataFrame, otherwise an Arrow table.
 
         Raises:
             InvalidRequest: The rows lack a key field, or the table generates its keys.
@@ -162,8 +180,8 @@ class TableReads(OpenedTable):
         rows = arrow_reader(data).read_all()
         names = key_columns(spec, rows.column_names)
         query = plan_snapshot_query(context, names, settings=ReadSettings.of(parsed), cached=self._open.snapshot_cache)
-        found = Scan(semi_join_filter(query, rows.select(names)), parsed.integer(THREADS)).to_arrow()
-        return anti_join(rows, found)
+        existing_rows = Scan(semi_join_filter(query, rows.select(names)), parsed.integer(THREADS)).to_arrow()
+        return anti_join(rows, existing_rows)
 
     def incremental(
         self,
@@ -175,25 +193,30 @@ class TableReads(OpenedTable):
         after: InstantArgument | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
-        """The records changed by instants that completed from `start` to `end`, both included, in their state as of `end`.
+        """Plan an incremental query: records changed by instants that completed from `start` to `end`, in their state
+        as
+        of `end`.
 
-        Deletes do not appear.  In a table of version 9 `start` is left out, as its real Hudi does.  Tables of version 6 store no
-        completion times: there `start` (left out) and `end` are request times.
+        Both ends are included; in a table of version 9 `start` is excluded, as in Hudi. Deletes are not returned.
+        Tables of
+        version 6 store no completion times: there `start` (excluded) and `end` are request times.
 
-        With the option `hoodie.datasource.query.incremental.format=cdc` it is Hudi's query of change data: the columns of
-        `changes`, and `start` (left out) and `end` are request times.
+        The option `hoodie.datasource.query.incremental.format=cdc` makes it a CDC query, as in Hudi: it returns the
+        columns of
+        `changes`, and `start` (excluded) and `end` are request times.
 
         Args:
-            start: A completion time (a result's `completion_time`), a datetime, a date, ISO text, or "earliest".
-            end: As `start`; None for now.
-            columns: As of `scan`.
-            filter: As of `scan`.
-            after: In place of `start`, which it leaves out in tables of every version: the completion time up to which all was
-                read before.  No commit is read twice by who goes on from there.
+            start: A completion time (`completion_time` of a result), a datetime, a date, ISO text, or "earliest".
+            end: As `start`; None for the latest commit.
+            columns: As in `scan`.
+            filter: As in `scan`.
+            after: Exclusive start, in place of `start`, for tables of every version: the checkpoint up to which all
+                commits have
+                been read. A consumer that continues from its last checkpoint reads no commit twice.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InvalidRequest: Both or neither of `start` and `after` are given, or the instant of a write stands for its completion
+            InvalidRequest: Both or neither of `start` and `after` are passed, or a request time is passed as completion
                 time.
         """
         parsed = self._open.parse(VERBS["incremental"], options)
@@ -231,31 +254,36 @@ class TableReads(OpenedTable):
         typed: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
-        """Every change by instants that completed from `start` to `end`: also deletes, and each of several changes of a record.
+        """Plan a CDC query: every change by instants that completed from `start` to `end`, including deletes.
 
-        Both ends are included; in a table of version 9 the start is left out, as its real Hudi does.  The table needs
-        `hoodie.table.cdc.enabled=true` from its creation on.
+        Several changes of one record are all returned. Both ends are included; in a table of version 9 the start is
+        excluded, as in
+        Hudi. The table must have been created with `hoodie.table.cdc.enabled=true`.
 
-        Rows come in the order of the changes: instants by completion time, and within an instant deletes before inserts and
-        updates.  Applied one by one to the rows as of the start, they give the rows as of the end.  What does not keep their
-        order (a shuffle on Spark, a parallel reader) restores it by sorting by `completion_time` and `op`.
+        Rows come in the order of the changes: instants by completion time, and within an instant deletes before inserts
+        and
+        updates. Applied one by one to the rows as of the start, they produce the rows as of the end. After an operation
+        that loses
+        the order (a shuffle on Spark, a parallel reader), sort by `completion_time` and `op` to restore it.
 
         Args:
-            start: A completion time (a result's `completion_time`), a datetime, a date, ISO text, or "earliest", which is the
-                default.
-            end: As `start`; None for now.
+            start: A completion time (`completion_time` of a result), a datetime, a date, ISO text, or "earliest"
+                (default).
+            end: As `start`; None for the latest commit.
             columns: Some of the columns below; op, ts_ms, before and after by default.
-            filter: As of `scan`, over the columns below.
-            after: As of `incremental`.
-            typed: Give the images as structs instead of JSON.
+            filter: As in `scan`, over the columns below.
+            after: As in `incremental`.
+            typed: Return the before and after images as structs instead of JSON.
             options: `hoodie.*` options of this call.
 
         Returns:
-            Columns op (`i`, `u`, `d`), ts_ms (request time of the instant), before and after: the record without meta columns as
-            JSON text, or as a struct; null where there is none.  And completion_time (of the instant), where `columns` names it.
+            Columns op (`i`, `u`, `d`), ts_ms (request time of the instant), before and after: the record without meta
+            columns as
+            JSON text or as a struct, null if there is none. Also completion_time (of the instant) if `columns` names
+            it.
 
         Raises:
-            TableState: Files that tell the changes were cleaned.
+            TableState: Files that the query needs have been cleaned.
         """
         parsed = self._open.parse(VERBS["changes"], options)
         settings = ReadSettings.of(parsed)
@@ -268,38 +296,38 @@ class TableReads(OpenedTable):
     def _range_ends(
         self, start: InstantArgument | None, end: InstantArgument | None, after: InstantArgument | None
     ) -> tuple[str, str | None]:
-        """The ends of a range of times, as text.  Raises InvalidRequest unless one of start and after is given."""
-        zone, given = self._open.context.config.zone, start if after is None else after
-        if given is None or (start is not None and after is not None):
+        """Ends of a time range as text. Raises InvalidRequest unless exactly one of start and after is passed."""
+        zone, start_argument = self._open.context.config.zone, start if after is None else after
+        if start_argument is None or (start is not None and after is not None):
             raise InvalidRequest(
-                "a range begins with either start=, which is included, or after=, which is not: give one of them; "
+                "pass either start= (inclusive) or after= (exclusive) to begin a range; "
                 'start="earliest" begins with the first commit'
             )
-        # A second begins with its first millisecond, and what comes after it with the next second.
-        first = range_text(given, zone, end=after is not None)
+        # An inclusive start in seconds means its first millisecond; an exclusive start in seconds means its last.
+        first = range_text(start_argument, zone, end=after is not None)
         return first, None if end is None else range_text(end, zone, end=True)
 
 
 def _collected(keys: Any) -> Any:
-    """Keys as this process has them: few enough rows of a DataFrame are brought here.  Raises InvalidRequest for more."""
+    """Keys in memory of this process; a DataFrame is collected. Raises InvalidRequest above MAX_JOIN_KEYS rows."""
     if not is_spark_value(keys):
         return keys
     rows = keys.limit(MAX_JOIN_KEYS + 1).toArrow()
     if rows.num_rows > MAX_JOIN_KEYS:
         raise InvalidRequest(
-            f"more than {MAX_JOIN_KEYS} keys to look up: pyhudi.spark.read(spark, path, keys=...) joins with them"
+            f"more than {MAX_JOIN_KEYS} keys to look up: use pyhudi.spark.read(spark, path, keys=...), which joins with them"
         )
     return rows
 
 
 def _opened(range_: CompletionRange | RequestRange, after: InstantArgument | None) -> CompletionRange | RequestRange:
-    """The range without its start, where it comes after that."""
+    """The range with an exclusive start if `after` is set."""
     return replace(range_, open_start=True) if after is not None and isinstance(range_, CompletionRange) else range_
 
 
 def _as_of(argument: str | None, options: Options) -> str | None:
-    """The time of a snapshot, from the argument or from the option.  Raises InvalidRequest when they differ."""
+    """Time of a snapshot query, from the argument or the option. Raises InvalidRequest if they differ."""
     option = options.text(AS_OF)
     if argument is not None and option is not None and argument != option:
-        raise InvalidRequest(f"as_of={argument} and option {AS_OF}={option} disagree")
+        raise InvalidRequest(f"as_of={argument} contradicts option {AS_OF}={option}")
     return option if argument is None else argument

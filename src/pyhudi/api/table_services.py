@@ -1,4 +1,4 @@
-"""Keeping a table in order: table services, savepoints, rollback, restore, repair, validation and versions."""
+"""Administration of `Table`: table services, savepoints, rollback, restore, repair, validation, upgrade and downgrade."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _Result = TypeVar("_Result")
 def _service(
     method: Callable[Concatenate[Services, _Arguments], _Result],
 ) -> Callable[Concatenate[TableServices, _Arguments], _Result]:
-    """A verb of `Table` that is a method of its services, with the same arguments and documentation."""
+    """A method of `Table` that delegates to its services, with the same arguments and documentation."""
 
     @wraps(method)
     def verb(self: TableServices, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -57,20 +57,20 @@ def _service(
 
 
 class TableServices(OpenedTable):
-    """The services and the administration of `Table`."""
+    """The administration methods of `Table`."""
 
     def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
-        """Undo the write requested at `instant`, completed or not.
+        """Roll back a write, completed or not.
 
-        Plans of compactions and clusterings are not writes: `unschedule_compaction` and `unschedule_clustering` drop those.
+        Plans of compactions and clusterings are not writes: use `unschedule_compaction` and `unschedule_clustering`.
 
         Args:
-            instant: The request time.
+            instant: Request time of the write.
             options: `hoodie.*` options of this call.
 
         Raises:
             InstantNotFound: The active timeline has no such write.
-            TableState: Later writes build on it.
+            TableState: Later writes depend on it.
         """
         parsed = self._open.parse(VERBS["rollback"], options)
         context = self._open.writable(parsed, retains_indexes=False)
@@ -78,7 +78,7 @@ class TableServices(OpenedTable):
 
     @property
     def services(self) -> Services:
-        """The table services: compaction, clustering, cleaning, archiving, and passes of all of them."""
+        """Table services: compaction, clustering, cleaning, archival, and passes of all of them."""
         return Services(self._open)
 
     clean = _service(Services.clean)
@@ -107,42 +107,50 @@ class TableServices(OpenedTable):
         tag: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> SavepointResult:
-        """Keep the files of a completed write from being cleaned, so that the table can be restored to it.
+        """Create a savepoint: protect the files of a completed write from cleaning, so that the table can be restored
+        to
+        it.
 
         Args:
-            instant: The request time of the write; None for the newest.
-            user: Who makes it, for the savepoint's file.
-            comments: Anything, for the savepoint's file.
-            tag: A name for this state, which is then read by `scan(as_of="tag:NAME")`; the first line of its comments.
+            instant: Request time of the write; None for the latest.
+            user: User name stored in the savepoint.
+            comments: Comments stored in the savepoint.
+            tag: Name of this state for `scan(as_of="tag:NAME")`. It is stored as the first line of the comments.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InstantNotFound: There is no such completed write.
-            TableState: It has a savepoint, its files are gone or about to go, or another savepoint has the tag.
-            InvalidRequest: The tag is empty, of several lines, longer than 200 characters, or ends in a space.
+            InstantNotFound: No such completed write exists.
+            TableState: The write has a savepoint, its files are deleted or being cleaned, or another savepoint has the
+                tag.
+            InvalidRequest: The tag is empty, has several lines, is longer than 200 characters, or ends in a space.
+
+        Example:
+            >>> savepoint = table.savepoint(tag="before-migration")
+            >>> rows = table.scan(as_of="tag:before-migration")
         """
         parsed = self._open.parse(VERBS["savepoint"], options)
         settings = CommitSettings.of(parsed)
         return run_savepoint(self._open.load_context(parsed), settings, instant=instant, user=user, comments=comments, tag=tag)
 
     def tags(self) -> dict[str, str]:
-        """The names that savepoints have, oldest first, and for each the request time of the write that it names.
+        """Return the tags of savepoints, oldest first, with the request time of the write that each one names.
 
-        `scan(as_of="tag:NAME")`, `restore("tag:NAME")` and `delete_savepoint("tag:NAME")` take them.  One file is read for each
+        Use them in `scan(as_of="tag:NAME")`, `restore("tag:NAME")` and `delete_savepoint("tag:NAME")`. One file is read
+        per
         savepoint.
         """
         context = self._open.context.reloaded()
         return load_tags(context, context.timeline.load())
 
     def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Remove a savepoint; later cleans may delete what it kept.
+        """Delete a savepoint. Later cleans can delete the files that it protected.
 
         Args:
-            instant: The request time of the write that it keeps, or `tag:NAME`.
+            instant: Request time of the savepointed write, or `tag:NAME`.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InstantNotFound: There is no such savepoint.
+            InstantNotFound: No such savepoint exists.
         """
         parsed = self._open.parse(VERBS["delete_savepoint"], options)
         run_delete_savepoint(self._open.load_context(parsed), CommitSettings.of(parsed), instant)
@@ -150,20 +158,24 @@ class TableServices(OpenedTable):
     def set_properties(
         self, properties: Mapping[str, object], *, options: Mapping[str, object] | None = None
     ) -> dict[str, str | None]:
-        """Set properties of the table that no file goes by, under its lock: its name, its database, and keys of your own.
+        """Set table properties that do not affect the file layout, under the table lock: name, database and custom
+        keys.
 
-        The others say how files are laid out, and are refused with the verb that changes them, if there is one.  Every reader
-        and writer finds the properties in `config.properties`, and the real Hudi keeps them.
+        Properties that define the layout are rejected, with the method that changes them if there is one. Every reader
+        and writer
+        sees the properties in `config.properties`, and Hudi preserves them.
 
         Args:
-            properties: Values by key, such as `{"owner": "fares"}` or `{"hoodie.table.name": "rides"}`; None removes a key.
+            properties: Values by key, such as `{"owner": "fares"}` or `{"hoodie.table.name": "rides"}`; None removes a
+                key.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The properties that are other than before, with their new values.
+            The changed properties with their new values.
 
         Raises:
-            InvalidRequest: A property defines the table or how writes are done, or the name is that of the writers' lock.
+            InvalidRequest: A property defines the table or how it is written, or the table name is part of the lock
+                that writers use.
         """
         parsed = self._open.parse(VERBS["set_properties"], options)
         changes = {key: _property_text(key, value) for key, value in properties.items()}
@@ -173,9 +185,9 @@ class TableServices(OpenedTable):
         return changed
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
-        """Remove the metadata table.
+        """Delete the metadata table.
 
-        Readers list directories from then on, and the next write builds it anew, unless its options say
+        Readers then list directories. The next write rebuilds it, unless its options contain
         `hoodie.metadata.enable=false`.
 
         Args:
@@ -185,17 +197,18 @@ class TableServices(OpenedTable):
         drop_metadata_table(self._open.load_context(parsed), CommitSettings.of(parsed).lock_wait_ms)
 
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
-        """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.
+        """Restore the table to a savepoint, or to any completed write whose files all exist. Later writes are deleted.
 
-        A restore that died blocks writing until it is run again.
+        A restore that died blocks writes until it is run again.
 
         Args:
-            instant: The request time of that write, or `tag:NAME` of its savepoint.
+            instant: Request time of that write, or `tag:NAME` of its savepoint.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InstantNotFound: There is no such completed write, or tag.
-            TableState: Another restore did not finish, files that this one needs are gone, or later writes are kept or archived.
+            InstantNotFound: No such completed write or tag exists.
+            TableState: Another restore is unfinished, required files are missing, or later writes are savepointed or
+                archived.
         """
         parsed = self._open.parse(VERBS["restore"], options)
         return run_restore(self._open.load_context(parsed), CommitSettings.of(parsed), instant)
@@ -203,23 +216,27 @@ class TableServices(OpenedTable):
     def upgrade(
         self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> VersionChange:
-        """Make the table one of a later table version; nothing happens to one that has it.  Nobody else may write meanwhile.
+        """Upgrade the table to a later table version. A table that has the version is unchanged. No other process may
+        write concurrently.
 
-        A merge-on-read table is compacted.  From version 6 the metadata table is dropped, and built anew by the next write; from
-        8 to 9 it stays with all its indexes, and a payload class becomes a merge mode.  A crash leaves a table of a version on
-        the way, and another call goes on.
+        A merge-on-read table is compacted. From version 6, the metadata table is dropped and rebuilt by the next write.
+        From 8 to 9,
+        the metadata table keeps all indexes, and a payload class becomes a merge mode. A crash leaves a table at an
+        intermediate
+        version; another call continues.
 
         Args:
-            to: 8 or 9; None for 8, the version of the tables that PyHudi makes.
-            spark: A session on which the compaction runs its tasks; None for this process.
-            options: `hoodie.*` options of this call.  `hoodie.payload.delete.field` and `.marker`, which version 8 takes with
-                every write, become the table's own in version 9.
+            to: 8 or 9; None for 8, the version in which PyHudi creates tables.
+            spark: Session that runs the compaction; None for this process.
+            options: `hoodie.*` options of this call. `hoodie.payload.delete.field` and `.marker`, which version 8 takes
+                with
+                every write, become table properties in version 9.
 
         Raises:
-            TableState: A restore is pending, or a writer lives.
-            Unsupported: Tables of the version cannot be what this one is.
+            TableState: A restore is pending, or a writer is active.
+            Unsupported: The version cannot represent this table.
             InvalidRequest: The table has a later version.
-            CorruptData: Instants or an archive cannot be read.
+            CorruptData: Instants or an archive file cannot be read.
         """
         parsed = self._open.parse(VERBS["upgrade"], options)
         settings, codec = CompactSettings.of(parsed), ArchiveSettings.of(parsed).compression
@@ -231,19 +248,23 @@ class TableServices(OpenedTable):
     def downgrade(
         self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> VersionChange:
-        """Make the table one of an earlier version: 8 for releases 1.0 of Hudi, 6 for those before, which PyHudi only reads then.
+        """Downgrade the table to an earlier table version: 8 for Hudi 1.0, or 6 for earlier releases, which PyHudi can
+        only read.
 
-        A merge-on-read table is compacted until no log file is left to merge.  From version 9 to 8 indexes of a later layout are
-        dropped (the result says which), to 6 the metadata table.  Otherwise as `upgrade`.
+        A merge-on-read table is compacted until no log file remains to be merged. From version 9 to 8, indexes with a
+        later layout
+        are dropped (the result lists them); to 6, the metadata table is dropped. Otherwise as `upgrade`.
 
         Args:
             to: 8 or 6; None for the version below the table's.
-            spark: A session on which the compaction runs its tasks; None for this process.
+            spark: Session that runs the compaction; None for this process.
             options: `hoodie.*` options of this call.
 
         Raises:
-            TableState: A restore, an index build or a clustering of a merge-on-read table is pending, or another process writes.
-            Unsupported: The version cannot hold the table: several ordering fields, a partitioned record index, a record merger.
+            TableState: A restore, an index build or a clustering of a merge-on-read table is pending, or another
+                process writes.
+            Unsupported: The version cannot represent the table: several ordering fields, a partitioned record index, a
+                record merger.
             InvalidRequest: The table has an earlier version.
         """
         parsed = self._open.parse(VERBS["downgrade"], options)
@@ -254,14 +275,15 @@ class TableServices(OpenedTable):
         return result
 
     def validate(self, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
-        """Compare the timeline, the data files, the metadata table and its indexes with one another.  Nothing is changed.
+        """Validate the consistency of the timeline, the data files, the metadata table and its indexes. Nothing is
+        changed.
 
         Args:
-            sample: How many base files to open for their footers; None for all.
-            keys: Look for keys that stand twice in a partition too, which reads the keys of all rows.
+            sample: Number of base files whose footers are read; None for all.
+            keys: Also check for duplicate keys in a partition, which reads the keys of all rows.
 
         Returns:
-            What was compared, what was found, and what was passed over.
+            What was compared, what was found, and what was skipped.
         """
         engine = LocalEngine(self._open.options.integer(THREADS))
         return run_validate(self._open.context.reloaded(), engine, sample=sample, keys=keys)
@@ -273,21 +295,22 @@ class TableServices(OpenedTable):
         dry_run: bool = True,
         options: Mapping[str, object] | None = None,
     ) -> RepairResult:
-        """Repair what is broken around the data, or say what that would take.
+        """Repair damaged or incomplete files around the data, or report what a repair would do.
 
         Args:
-            kinds: Any of timeline, properties, pending (what died), partition-metadata, orphans, metadata-table; None for all.
-            dry_run: Change nothing.
+            kinds: Any of timeline, properties, pending (dead writes), partition-metadata, orphans, metadata-table; None
+                for all.
+            dry_run: Report only; change nothing.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InvalidRequest: There is no such kind.
+            InvalidRequest: A name in `kinds` is unknown.
         """
         known = [kind.value for kind in RepairKind]
         chosen = known if kinds is None else list(kinds)
         unknown = [kind for kind in chosen if kind not in known]
         if unknown:
-            raise InvalidRequest(f"{unknown[0]!r} is not something that can be repaired; there are {', '.join(known)}")
+            raise InvalidRequest(f"{unknown[0]!r} cannot be repaired: choose from {', '.join(known)}")
         parsed = self._open.parse(VERBS["repair"], options)
         context = self._open.writable(parsed)
         settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
@@ -302,9 +325,11 @@ class TableServices(OpenedTable):
 
 
 def _property_text(key: str, value: object) -> str | None:
-    """A property as it is stored.  Raises InvalidRequest for what is neither text, a number nor true or false."""
+    """A property value as text. Raises InvalidRequest unless it is text, a number or a boolean."""
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, (bool, int, float)):
-        raise InvalidRequest(f"property {key} is given as {type(value).__name__}, and properties are text: {value!r:.80}")
+        raise InvalidRequest(
+            f"property {key} has type {type(value).__name__}: pass text, a number or a boolean, not {value!r:.80}"
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Writing to a table: inserts, upserts, deletes, updates, merges and batches of streams."""
+"""Writes of `Table`: insert, upsert, delete, update, merge, overwrite and micro-batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from pyhudi.api.opened_table import OpenedTable
 
 
 class TableWrites(OpenedTable):
-    """The writes of `Table`."""
+    """The write methods of `Table`."""
 
     def upsert(
         self,
@@ -56,29 +56,43 @@ class TableWrites(OpenedTable):
         schema_mode: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Insert records with new keys and merge those whose keys are there, by the table's merge mode.
+        """Insert records with new keys and merge the others with the stored records, by the table's merge mode.
 
         Args:
-            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
-            partial: The data holds key, partition and ordering fields and some other columns.  Columns that it lacks keep their
-                values, and keys that are not in the table are passed over.  (Option `pyhudi.partial.update`.)
-            based_on: The scan that the rows were computed from.  The write lands only if nobody has changed the file groups that
-                it writes to since that scan was made; otherwise it raises `WriteConflict`, and the rows are computed anew from
-                another scan.  So no change is lost between reading and writing.  File groups that were read and are not written
-                to are not compared.
-            schema_mode: What the data may change of the table's columns.  "strict": nothing.  "widen", the default: it may bring
-                new columns, and wider types that hold all values exactly (int32 to int64 or double, float to double).  "evolve":
-                as Hudi does, also whole numbers to floating point and numbers to text.  Record key, partition and ordering fields
-                keep their types.  The result tells what changed.  (Option `pyhudi.schema.mode`.)
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
+                DataFrame.
+            partial: Partial update: the data has the key, partition and ordering fields and some other columns. Missing
+                columns keep
+                their stored values, and keys that do not exist in the table are skipped. (Option
+                `pyhudi.partial.update`.)
+            based_on: The scan from which the rows were computed (optimistic concurrency). The write commits only if the
+                file
+                groups that it writes to have not changed since that scan; otherwise it raises `WriteConflict`, and the
+                caller scans
+                and computes again. No update is lost between read and write. File groups that were only read are not
+                checked.
+            schema_mode: Schema evolution that the data may cause. "strict": none. "widen" (default): new columns, and
+                wider types
+                that hold all values exactly (int32 to int64 or double, float to double). "evolve": as in Hudi, also
+                integers to
+                floating point and numbers to strings. Record key, partition and ordering fields keep their types. The
+                result
+                reports the changes. (Option `pyhudi.schema.mode`.)
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
 
         Raises:
-            WriteConflict: Other writers won more often than retries are allowed, or once since the scan of `based_on`.
+            WriteConflict: Conflicts with other writers exhausted the retries, or a conflict occurred since the scan of
+                `based_on`.
             InvalidRequest: The data, an option or `based_on` does not fit the table.
-            Unsupported: `based_on` under non-blocking concurrency control, where nobody's write is a conflict.
+            Unsupported: `based_on` with non-blocking concurrency control, where writes never conflict.
+
+        Example:
+            >>> result = table.upsert({"id": [1], "ts": [11], "fare": [8.0]})
+            >>> seen = table.scan(["id", "ts", "fare"], filter="fare < 5")
+            >>> result = table.upsert(raise_fares(seen.to_arrow()), based_on=seen)
         """
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
@@ -86,58 +100,61 @@ class TableWrites(OpenedTable):
         return self._write(data, WriteOperation.UPSERT, with_schema_mode(options, schema_mode), base_snapshot=seen)
 
     def insert(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Add records without looking for their keys; small files are filled up first.
+        """Insert records without looking up their keys. Small files are filled first.
 
         Args:
-            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
-            schema_mode: What the data may change of the table's columns, as of `upsert`.
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
+                DataFrame.
+            schema_mode: Schema evolution that the data may cause, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
         """
         return self._write(data, WriteOperation.INSERT, with_schema_mode(options, schema_mode))
 
     def append(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Add records: `insert`, by the name that other table formats give it.
+        """Insert records: an alias of `insert`, named as in other table formats.
 
         Args:
-            data: As of `insert`.
-            schema_mode: As of `upsert`.
+            data: As in `insert`.
+            schema_mode: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
         """
         return self.insert(data, schema_mode=schema_mode, options=options)
 
     def bulk_insert(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Add records to new files only: the fastest way to fill a table.
+        """Insert records into new files only: the fastest way to load a table.
 
         Args:
-            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
-            schema_mode: What the data may change of the table's columns, as of `upsert`.
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
+                DataFrame.
+            schema_mode: Schema evolution that the data may cause, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
         """
         return self._write(data, WriteOperation.BULK_INSERT, with_schema_mode(options, schema_mode))
 
     def insert_overwrite(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Replace all records of the partitions that the data touches.
+        """Replace all records of the partitions that occur in the data (dynamic partition overwrite).
 
         Args:
-            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
-            schema_mode: What the data may change of the table's columns, as of `upsert`.
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
+                DataFrame.
+            schema_mode: Schema evolution that the data may cause, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
         """
         return self._write(data, WriteOperation.INSERT_OVERWRITE, with_schema_mode(options, schema_mode))
 
@@ -147,12 +164,13 @@ class TableWrites(OpenedTable):
         """Replace all records of the table.
 
         Args:
-            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
-            schema_mode: What the data may change of the table's columns, as of `upsert`.
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
+                DataFrame.
+            schema_mode: Schema evolution that the data may cause, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
         """
         return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, with_schema_mode(options, schema_mode))
 
@@ -164,20 +182,29 @@ class TableWrites(OpenedTable):
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Delete records: those whose key fields are in `keys`, or those for which `where` is true.
+        """Delete records by key (`keys`) or by predicate (`where`).
 
         Args:
-            keys: Values of the record key field (`[1, 2]`), tuples of values where it has several fields, or rows with the record
-                key fields; with the partition fields too only those partitions are searched.
+            keys: Values of the record key field (`[1, 2]`), tuples of values if the key has several fields, or rows
+                with the record
+                key fields. With the partition fields too, only those partitions are searched.
             where: SQL text, tuples or an expression, as the filter of `scan`.
-            spark: With `where`, the records are searched and deleted on the cluster; the kind of `keys` says where those are.
+            spark: With `where`: session that finds and deletes the records on the cluster. With `keys` the type of
+                `keys` decides.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
+
+        Raises:
+            InvalidRequest: Both or neither of `keys` and `where` are passed, or the keys do not fit the record key.
+
+        Example:
+            >>> result = table.delete([1, 2])
+            >>> result = table.delete(where="city = 'sf' and fare < 1")
         """
         if (keys is None) == (where is None):
-            raise InvalidRequest("delete takes either keys= or where=")
+            raise InvalidRequest("delete takes either keys= or where=; pass exactly one of them")
         if where is not None:
             parsed = self._open.parse(VERBS["delete"], options)
             engine = self._open.engine(spark, parsed)
@@ -187,7 +214,9 @@ class TableWrites(OpenedTable):
                 WriteSettings.of(parsed, WriteOperation.DELETE),
             )
         if spark is not None:
-            raise InvalidRequest("delete with keys= takes no spark=: a Spark DataFrame of keys runs on its own session")
+            raise InvalidRequest(
+                "delete with keys= takes no spark=: pass the keys as a Spark DataFrame, which runs on its own session"
+            )
         return self._write(keys_to_delete(keys, self._open.context.config.keys), WriteOperation.DELETE, options)
 
     def update(
@@ -198,35 +227,42 @@ class TableWrites(OpenedTable):
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Give the records for which `where` is true other values in some columns.
+        """Update some columns of the records that match `where`.
 
-        A record keeps its key and, but on Spark, its partition.  The changed rows are upserted, so the table's merge mode
-        decides as between any two rows of a key: with the ordering value that it had, or a later one, the changed row wins; with
-        an earlier one it loses.  When another writer changes one of the file groups meanwhile, the rows are searched and changed
-        anew.  Without `spark` the changed rows are held in memory.
+        A record keeps its key and, except on Spark, its partition. The changed rows are upserted, so the table's merge
+        mode
+        applies: with an equal or later ordering value the changed row wins, with an earlier one it loses. If another
+        writer changes
+        one of the file groups concurrently, the update is computed again. Without `spark` the changed rows are held in
+        memory.
 
         Args:
-            set: Values by column.  Text is a literal as filters write it (`"'done'"`, `"1.5"`, `"DATE '2024-05-06'"`,
-                `"NULL"`) or the name of another column; other values of Python are literals as they are.
-            where: SQL text or tuples, as the filter of `scan`; all records when left out.
-            spark: The records are searched and changed on the cluster: values and `where` are Spark SQL text or Columns, as of
+            set: Values by column. Text is a literal as in filters (`"'done'"`, `"1.5"`, `"DATE '2024-05-06'"`,
+                `"NULL"`) or the name
+                of another column; other Python values are literals.
+            where: SQL text or tuples, as the filter of `scan`; None updates all records.
+            spark: Session that runs the update on the cluster; values and `where` are then Spark SQL text or Columns,
+                as in
                 `pyhudi.spark.update`.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
 
         Raises:
-            InvalidRequest: A column is not there, is a key or partition field, or cannot hold its value.
-            WriteConflict: Other writers won more often than retries are allowed.
+            InvalidRequest: A column does not exist, is a key or partition field, or cannot hold its value.
+            WriteConflict: Conflicts with other writers exhausted the retries.
             Unsupported: A value is another expression, or the table generates its record keys.
+
+        Example:
+            >>> result = table.update({"status": "'done'"}, where="fare > 10")
         """
         parsed = self._open.parse(VERBS["update"], options)
         if spark is not None:
             return update_on_spark(self._open, parsed, spark, set, where)
-        engine, found = self._open.engine(None, parsed), _filter_of(where)
+        engine, condition = self._open.engine(None, parsed), _filter_of(where)
         return self._open.write(
-            lambda settings: run_update(self._open.load_context(parsed), engine, set, found, settings),
+            lambda settings: run_update(self._open.load_context(parsed), engine, set, condition, settings),
             WriteSettings.of(parsed, WriteOperation.UPSERT),
         )
 
@@ -238,18 +274,31 @@ class TableWrites(OpenedTable):
         schema_mode: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Merge:
-        """Let the rows of a source meet those of the table: say what becomes of them, and then `execute()`.
+        """Start a merge (MERGE INTO) of source rows into the table: add clauses, then call `execute()`.
 
-        Nothing is read or written before that.
+        Nothing is read or written before `execute()`.
 
         Args:
-            source: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB).  They are held in memory,
-                and so are the rows of the table that they match.  A Spark DataFrame makes it a merge on Spark, as of
+            source: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB). They are held
+                in memory,
+                and so are the rows of the table that they match. A Spark DataFrame makes it a merge on Spark, as in
                 `pyhudi.spark.merge`.
-            on: Columns that have equal values in a row of the source and in the row of the table that it matches; nulls match
-                nothing.  The record key finds the rows by the table's indexes; for other columns all rows are read.
-            schema_mode: What the source may change of the table's columns, as of `upsert`.
+            on: Columns whose values are equal in a source row and the table row that it matches; nulls match nothing.
+                Matching by
+                record key uses the table's indexes; matching by other columns reads all rows.
+            schema_mode: Schema evolution that the source may cause, as in `upsert`.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The merge, without clauses.
+
+        Example:
+            >>> result = (
+            ...     table.merge(source, on="id")
+            ...     .when_matched_update_all()
+            ...     .when_not_matched_insert_all()
+            ...     .execute()
+            ... )
         """
         parsed = self._open.parse(VERBS["merge"], with_schema_mode(options, schema_mode))
         return Merge(self._open, parsed, source, on)
@@ -264,12 +313,12 @@ class TableWrites(OpenedTable):
         """Delete all records of partitions.
 
         Args:
-            partitions: Paths; `*` stands for any characters.  The result says which of them stood for no partition.
-            spark: Table services that follow, and updates of a record index, run on the cluster.
+            partitions: Partition paths; `*` matches any characters. The result lists those that matched no partition.
+            spark: Session that runs subsequent table services and record index updates on the cluster.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed.
+            The instant of the write, and its statistics.
         """
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
         parsed = self._open.parse(VERBS["delete_partitions"], options)
@@ -282,16 +331,18 @@ class TableWrites(OpenedTable):
     def write_batch(
         self, data: Any, operation: WriteOperation, batch: StreamBatch, *, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Write a batch of a stream, unless it or a later one of the same stream is committed already.
+        """Write a micro-batch of a stream exactly once: it is skipped if it, or a later batch of the same stream, is
+        committed.
 
         Args:
-            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
-            operation: What the write does.
-            batch: The stream and the number of the batch.
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
+                DataFrame.
+            operation: Write operation.
+            batch: Identifier of the stream and number of the batch.
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the write, and what it changed; no instant when the batch had landed before.
+            The instant of the write, and its statistics; no instant if the batch was committed earlier.
         """
         parsed = self._open.parse(operation_for(operation), options)
         settings = replace(WriteSettings.of(parsed, operation), batch=batch)
@@ -305,30 +356,41 @@ class TableWrites(OpenedTable):
 
     @contextmanager
     def exclusive(self, *, seconds: float = 60) -> Iterator[Self]:
-        """Hold the table's lock from a read to the commit of what was computed from it, so that no other writer comes first.
+        """Hold the table lock from a read to the commit of the rows computed from it, so that no other writer commits
+        in
+        between.
 
-        For callers that read, compute and write with `based_on`, and that have lost to others often enough.  Everybody else waits
-        meanwhile, so keep it short: read, compute, write.  The first write that lands ends the turn, before its services run;
-        from then on, and after the block, the table that it gives takes the lock like every other.
+        For callers that read, compute and write with `based_on`, and whose writes conflict too often. All other writers
+        wait, so
+        keep the block short: read, compute, write. The first write that commits releases the lock, before its table
+        services run.
+        After that, and after the block, writes of the yielded table take the lock as usual.
 
         Args:
-            seconds: How long others should expect to wait.  Their limit, `hoodie.write.lock.wait_time_ms`, is longer by that much
-                then; nothing ends the turn when the time is over.
+            seconds: Expected duration of the block, for other writers. They wait that much longer than
+                `hoodie.write.lock.wait_time_ms`. The lock is not released when the time is over.
 
         Yields:
-            This table, to read and write in the turn, by one thread.
+            This table, for reads and writes under the lock, by one thread.
 
         Raises:
-            StorageUnavailable: The lock was not free in time.
-            InvalidRequest: The time is not between a thousandth of a second and a day.
+            StorageUnavailable: The lock was not acquired in time.
+            InvalidRequest: `seconds` is not between 0.001 and one day.
+
+        Example:
+            >>> with table.exclusive(seconds=10) as t:
+            ...     seen = t.scan(filter="status = 'open'")
+            ...     result = t.upsert(close(seen.to_arrow()), based_on=seen)
         """
         if not 0.001 <= seconds <= MAX_HOLD_MS / 1000:
-            raise InvalidRequest(f"a turn of {seconds} seconds on {self.uri}: give between 0.001 and {MAX_HOLD_MS // 1000}")
+            raise InvalidRequest(
+                f"cannot hold the lock of {self.uri} for {seconds} seconds: pass between 0.001 and {MAX_HOLD_MS // 1000} seconds"
+            )
         context = self._open.writable(self._open.options)
-        with exclusive_write(context, CommitSettings.of(self._open.options), int(seconds * 1000)) as held:
-            mine = copy(self)
-            mine._open = self._open.at(held)
-            yield mine
+        with exclusive_write(context, CommitSettings.of(self._open.options), int(seconds * 1000)) as locked_context:
+            locked_table = copy(self)
+            locked_table._open = self._open.at(locked_context)
+            yield locked_table
 
     def _write(
         self,
@@ -348,29 +410,29 @@ class TableWrites(OpenedTable):
         )
 
     def _columns_of_files(self) -> pa.Schema | None:
-        """The table's columns; None before its first commit."""
+        """Table schema; None before the first commit."""
         try:
             return self.schema()
         except TableState:
             return None
 
     def _state_of(self, scan: Scan) -> Snapshot:
-        """The state that a scan reads.  Raises InvalidRequest for one that rows to be written cannot be based on."""
+        """Snapshot that a scan reads. Raises InvalidRequest for a scan that a write cannot be based on."""
         query = scan.query
         if not (isinstance(query, SnapshotQuery) and query.is_latest):
-            raise InvalidRequest("based_on takes a scan of the table's latest state: `table.scan(...)` without as_of")
+            raise InvalidRequest("based_on takes a scan of the table's latest state: pass `table.scan(...)` without as_of")
         read = query.snapshot.context.storage.uri
         if read != self.uri:
-            raise InvalidRequest(f"based_on takes a scan of the table that is written, {self.uri}; this one reads {read}")
+            raise InvalidRequest(f"based_on takes a scan of the table that is written, {self.uri}; this scan reads {read}")
         return query.snapshot
 
 
 _ADDING = (WriteOperation.INSERT, WriteOperation.BULK_INSERT, WriteOperation.UPSERT)
-"""Operations that change nothing when there are no rows; an overwrite without rows deletes."""
+"""Operations that change nothing if there are no input rows; an overwrite without rows deletes."""
 
 
 def _engine_for(data: Any, options: Options) -> Engine:
-    """The engine that the kind of data calls for: Spark for its DataFrames, threads of this process for the rest."""
+    """Engine for the type of the data: Spark for its DataFrames, threads of this process otherwise."""
     if type(data).__module__.startswith("pyspark.sql."):
         from pyhudi.engines.spark.engine import SparkEngine
 
@@ -379,9 +441,9 @@ def _engine_for(data: Any, options: Options) -> Engine:
 
 
 def _filter_of(where: Filter | Column | None) -> Filter | None:
-    """Raises InvalidRequest for a Column of Spark's, which says nothing to the embedded engine."""
+    """The filter. Raises InvalidRequest for a Spark Column, which the embedded engine cannot evaluate."""
     if is_spark_value(where):
-        raise InvalidRequest("where is a Column of Spark: give spark= too, and the cluster does the work")
+        raise InvalidRequest("where is a Spark Column: pass spark= too, to run on the cluster")
     return cast("Filter | None", where)
 
 

@@ -24,7 +24,7 @@ def table() -> Table:
 
 def test_names_of_other_libraries_are_answered_with_ours(table: Table) -> None:
     for name, there in _THERE.items():
-        with pytest.raises(AttributeError, match=f"no attribute '{name}': it is .{there[:4]}"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': use .{there[:4]}"):
             getattr(table, name)
         for verb in there.split(" or ."):
             assert hasattr(table, re.split(r"\W", verb)[0]), verb

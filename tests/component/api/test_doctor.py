@@ -52,7 +52,10 @@ def test_a_table_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"hoodie.keep.min.commits": "5", "hoodie.keep.max.commits": "8"}, "hoodie.clean.commits.retained=10 wants kept"),
+        (
+            {"hoodie.keep.min.commits": "5", "hoodie.keep.max.commits": "8"},
+            "hoodie.clean.commits.retained=10 retains for queries",
+        ),
         ({"hoodie.compact.inline": "true"}, "nothing to compact"),
         ({"hoodie.parquet.small.file.limit": "999999999"}, "all files are small"),
         ({"hoodie.metadata.enable": "false"}, "the next write removes it"),
@@ -113,7 +116,7 @@ def test_an_index_that_is_being_built(tmp_path: Path) -> None:
         if not dies:
             table.index.drop("bloom_filters")
     liveness.remove_heartbeat(table.context.storage, table.timeline().pending(Action.INDEXING)[0].request_time)
-    assert of_table(table) == ["settings: the index bloom_filters was begun and never finished: it is not used"]
+    assert of_table(table) == ["settings: the build of index bloom_filters did not finish: the index is not used"]
 
 
 def test_what_died(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_defines_the_table_or_its_writes_is_refused(key: str, said: str) ->
 
 def test_values_are_text_numbers_or_flags() -> None:
     table = made()
-    with pytest.raises(InvalidRequest, match="owner is given as list"):
+    with pytest.raises(InvalidRequest, match="owner has type list"):
         table.set_properties({"owner": ["a"]})
     with pytest.raises(InvalidRequest, match="has a name"):
         table.set_properties({NAME: None})

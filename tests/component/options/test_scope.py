@@ -370,7 +370,7 @@ def test_keys_given_as_rows_are_looked_up_as_of_a_time(history: tuple[Table, str
 
 def test_two_times_that_disagree(history: tuple[Table, str]) -> None:
     table, first = history
-    with pytest.raises(InvalidRequest, match=r"as_of=2030.* disagree"):
+    with pytest.raises(InvalidRequest, match=r"as_of=2030.* contradicts"):
         table.scan(as_of="2030-01-01", options={AS_OF: first})
     assert table.scan(as_of=first, options={AS_OF: first}).count() == 2
 
