@@ -1,1 +1,1 @@
-"""A table's settings and its state at one moment: configuration, file slices, schema."""
+"""A table's configuration and snapshot: timeline, file slices, schema, caches."""

@@ -1,5 +1,8 @@
-"""Tables that were bootstrapped without their rows (METADATA_ONLY): base files of one instant hold meta columns alone, and row n
-of each belongs to row n of a file outside of the table, which the bootstrap index names.
+"""Source files of bootstrapped tables (METADATA_ONLY mode).
+
+The base files of the bootstrap instant hold meta columns only. Row n of such a base file belongs to row n of a source
+file
+outside of the table. The bootstrap index maps base files to source files.
 
 Source: docs/formats/writing.md, "Bootstrap".
 """
@@ -26,9 +29,11 @@ from pyhudi.table.table_context import TableContext
 
 @dataclass(frozen=True, slots=True)
 class BootstrapSources:
-    """The files outside of the table that hold the rows of some of its base files.
+    """Source files that hold the rows of some base files.
 
-    keys: say which columns the paths of partitions tell.  sources: by the path of the base file.
+    Attributes:
+        keys: How the table names records; decides which partition columns are read from paths.
+        sources: Source file by the path of the base file.
     """
 
     keys: KeySpec
@@ -36,7 +41,7 @@ class BootstrapSources:
 
 
 def load_bootstrap_sources(context: TableContext, files: Iterable[tuple[str, str, int]]) -> BootstrapSources | None:
-    """Of files (partition path, path, bytes) those whose rows lie outside of the table; None where there are none.
+    """Load the source files of the given base files (partition path, path, bytes); None if no file has one.
 
     Raises as `with_sources`.
     """
@@ -45,9 +50,10 @@ def load_bootstrap_sources(context: TableContext, files: Iterable[tuple[str, str
 
 
 def with_sources(context: TableContext, slices: Iterable[FileSlice]) -> tuple[FileSlice, ...]:
-    """The slices, those whose base file has meta columns alone with the file that holds their rows.
+    """Return the slices, each metadata-only base file joined with its source file.
 
-    Raises CorruptData where the bootstrap index is gone, cannot be read, or does not know one of them.
+    Raises:
+        CorruptData: The bootstrap index is missing, unreadable, or lacks one of the base files.
     """
     found = tuple(slices)
     lacking = [(one.partition, one.base.path) for one in found if one.source is None and one.base is not None]
@@ -60,7 +66,7 @@ def with_sources(context: TableContext, slices: Iterable[FileSlice]) -> tuple[Fi
 
 
 def load_sources(context: TableContext, files: Iterable[tuple[str, str]]) -> dict[str, SourceFile]:
-    """Of files (partition path, path) the base files that have meta columns alone, with the files that hold their rows.
+    """Map the metadata-only base files among the given files (partition path, path) to their source files.
 
     Raises as `with_sources`.
     """
@@ -72,7 +78,7 @@ def load_sources(context: TableContext, files: Iterable[tuple[str, str]]) -> dic
 
 
 def load_index(context: TableContext) -> Iterator[BootstrappedGroup]:
-    """All that the bootstrap index says, by partition and file id; nothing where there is none.  Raises CorruptData."""
+    """Load the whole bootstrap index by partition and file id; empty if there is none.  Raises CorruptData."""
     for path, index in _opened(context):
         try:
             for batch in index.scan():
@@ -83,13 +89,13 @@ def load_index(context: TableContext) -> Iterator[BootstrappedGroup]:
 
 
 def remove_bootstrap_index(storage: Storage) -> None:
-    """Remove what says where rows outside of the table are, once no base file is left that lacks its rows."""
+    """Delete the bootstrap index once no metadata-only base file is left."""
     for folder in (BOOTSTRAP_PARTITIONS_FOLDER, BOOTSTRAP_FILE_IDS_FOLDER):
         storage.delete([info.path for info in storage.list(folder).files])
 
 
 def _group_without_rows(path: str) -> str | None:
-    """The file id of a base file that holds meta columns alone, by its name; None for every other file."""
+    """The file id of a metadata-only base file, by its name; None for every other file."""
     name = parse_base_file(file_name(path))
     return name.file_id if name is not None and name.instant_time == METADATA_BOOTSTRAP_INSTANT_TIME else None
 
@@ -116,7 +122,7 @@ def _look_up(context: TableContext, keys: list[bytes]) -> dict[bytes, SourceFile
 
 
 def _opened(context: TableContext) -> Iterator[tuple[str, HFile]]:
-    """(path, file) of the index by file ids."""
+    """Open the index by file ids: (path, file)."""
     storage = context.storage
     for info in storage.list(BOOTSTRAP_FILE_IDS_FOLDER).files:
         if not info.name.endswith(".hfile"):

@@ -1,4 +1,4 @@
-"""A property that is computed when it is first asked for, and then kept."""
+"""A property that is computed on first access and cached."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ else:
     class cached_property(Generic[_Value]):
         """As `functools.cached_property`, without the lock that it has before Python 3.12.
 
-        That lock is one for all objects of a class: while one of them reads from a store, every other thread would wait.  Two
-        threads that ask one object at once may both compute the value.
+        That lock is shared by all objects of a class: while one object reads from storage, every other thread would
+        wait.  Two
+        threads that access one object concurrently may both compute the value.
         """
 
         def __init__(self, compute: Callable[[Any], _Value]) -> None:

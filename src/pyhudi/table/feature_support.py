@@ -1,6 +1,8 @@
-"""Tables that PyHudi refuses: what it would take for something else is not read, and what it could not keep so is not written.
+"""Table features that PyHudi rejects: tables that it would misread are not read, and tables that it would damage are
+not
+written.
 
-What can be told without rows (properties, the timeline) stays open.  Source: docs/formats/timeline.md, "Other files
+Operations that read no rows (properties, the timeline) stay available.  Source: docs/formats/timeline.md, "Other files
 of a table".
 """
 
@@ -13,12 +15,14 @@ from pyhudi.table.table_context import TableContext
 
 
 def check_open(context: TableContext) -> None:
-    """Raises Unsupported where files lack a partition column that is a part of another: such a table is not even read."""
+    """Raise Unsupported if files omit a partition column that is nested in another column: such a table is not even
+    read.
+    """
     _check_whole_columns(context.config)
 
 
 def check_not_bootstrapped(context: TableContext) -> None:
-    """Raises Unsupported for a table that was made over files outside of it: it stays of its version."""
+    """Raise Unsupported for a bootstrapped table, whose version cannot be changed."""
     source = context.config.bootstrap_base_path
     if source:
         raise Unsupported(
@@ -27,7 +31,7 @@ def check_not_bootstrapped(context: TableContext) -> None:
 
 
 def check_omission(config: TableConfig) -> None:
-    """Raises Unsupported for a table whose writers would leave columns out of its files that they need there."""
+    """Raise Unsupported for a table whose writers would omit columns from its files that these need."""
     _check_whole_columns(config)
     if not config.omitted_columns:
         return
@@ -40,8 +44,9 @@ def check_omission(config: TableConfig) -> None:
 
 
 def check_commit_open(metadata: CommitMetadata) -> None:
-    """Raises Unsupported for the commit of a table whose columns go by ids (`table.schema_on_read_history`), for who goes by
-    names.
+    """Raise Unsupported for a commit of a table with schema on read (`table.schema_on_read_history`), for callers that
+    resolve
+    columns by name.
     """
     if metadata.extra_metadata.get(LATEST_SCHEMA_KEY):
         raise Unsupported(

@@ -1,9 +1,11 @@
-"""File groups and file slices: which base and log files belong together, and which of them a query sees.
+"""File groups and file slices: which base and log files belong together, and which of them a query reads.
 
     file group   all versions of the records with one file id, in one partition
     file slice   one base file (or none) and the log files written on top of it; its key is the base instant
-    slicing      a log file joins the slice with the largest key at or before the log's completion time (table version 8),
-                 or the slice whose key its name carries (version 6); a table that came down from version 8 has logs of both kinds
+    slicing      a log file joins the slice with the largest key at or before the log's completion time (table version
+                 8),
+                 or the slice whose key its name holds (version 6); a table downgraded from version 8 has both types of
+                 logs
 
 Everything here is pure: listings and a timeline in, values out.
 
@@ -38,16 +40,19 @@ from pyhudi.format.paths import file_name, join_path
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.timeline.active_timeline import Timeline
 
-# Very many small frozen objects at once, from columns of their fields.
+# Bulk construction of small frozen objects from columns of their fields.
 
 T = TypeVar("T")
 
 
 def construct_many(kind: Callable[..., T], count: int, columns: Mapping[str, Iterable[Any]]) -> list[T]:
-    """Objects of a dataclass with slots, as its constructor would make them one by one, at a fifth of the time.
+    """Construct many objects of a slotted dataclass, five times as fast as its constructor.
 
-    kind: the class; columns: the values of each of its fields, `count` of each.  They are trusted: nothing that the class checks
-    is looked at, and a field without a column has no value.
+    The values are trusted: validation of the class is skipped.
+
+    Args:
+        kind: The dataclass.
+        columns: Values of each field, `count` of each. A field without a column has no value.
     """
     with _no_collection():
         made = list(map(object.__new__, [kind] * count))  # type: ignore[arg-type]
@@ -63,10 +68,7 @@ _was_on = False
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No search for cycles meanwhile: as objects are made that all stay, it would go over them again and again.
-
-    Collection is on again when the last thread has left, if it was on when the first one came.
-    """
+    """Suspend garbage collection while many long-lived objects are created; nested and concurrent uses are counted."""
     global _threads, _was_on
     with _lock:
         if not _threads:
@@ -93,7 +95,7 @@ class BaseFile:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A log file that holds data blocks (change logs, `.cdc`, are not among them).  path: relative to the table."""
+    """A log file with data blocks (CDC logs, `.cdc`, are excluded).  path: relative to the table."""
 
     path: str
     name: LogFileName
@@ -102,11 +104,13 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """One version of a file group.  logs stand in merge order.
+    """One version of a file group, with its logs in merge order.
 
-    full_slice: the slice that these files are a part of, where a query looks at some files alone; None where they are all.
-    source: the file outside of the table that holds the data columns of the base file; None where the base file does, and where
-    nobody has looked it up (see `table.bootstrap_sources`).
+    Attributes:
+        full_slice: The slice that this one is a subset of, if a query reads only some of its files; else None.
+        source: The bootstrap source file that holds the data columns of the base file. None if the base file holds
+            them, or
+            if the source has not been looked up (see `table.bootstrap_sources`).
     """
 
     partition: str
@@ -119,14 +123,14 @@ class FileSlice:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files of the slice, that outside of the table among them."""
+        """Bytes of all files of the slice, including the bootstrap source file."""
         outside = 0 if self.source is None else self.source.size_bytes
         return (self.base.size_bytes if self.base else 0) + sum(log.size_bytes for log in self.logs) + outside
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """All slices of one file id, newest first, before any query decides which of them it sees."""
+    """All slices of one file id, newest first, before a query selects from them."""
 
     partition: str
     file_id: str
@@ -135,10 +139,11 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlicingState:
-    """What slicing needs to know of the timeline.
+    """The part of the timeline that slicing depends on.
 
-    replaced: (partition, file id) -> request time of the newest completed replace commit that names it.
-    pending_compactions: (partition, file id) -> instant of the compaction plan that waits for it.
+    Attributes:
+        replaced: (partition, file id) -> request time of the newest completed replace commit that replaces it.
+        pending_compactions: (partition, file id) -> instant of the compaction plan that covers it.
     """
 
     timeline: Timeline
@@ -150,10 +155,12 @@ class SlicingState:
 def build_file_groups(
     partition: str, files: Iterable[FileInfo], state: SlicingState, *, change_logs: bool = False
 ) -> tuple[FileGroup, ...]:
-    """Sort the files of one partition into groups and slices.  Names that are not data files are passed over.
+    """Sort the files of one partition into groups and slices.  Names that are not data files are skipped.
 
-    Groups are ordered by file id.  No file is filtered here: that depends on the query.  change_logs: `.cdc` files stand among
-    the logs, as who deletes slices has to see them.
+    Groups are ordered by file id.  No file is filtered here: that depends on the query.
+
+    Args:
+        change_logs: Include `.cdc` files among the logs, for callers that delete slices.
     """
     bases: dict[str, list[BaseFile]] = {}
     logs: dict[str, list[LogFile]] = {}
@@ -174,13 +181,19 @@ def build_file_groups(
 
 
 def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = None) -> FileSlice | None:
-    """The slice of a group that a snapshot query sees, with only its committed logs; None when the group is replaced or holds
-    nothing yet.
+    """Return the slice of a group that a snapshot query reads, with committed logs only; None if the group is replaced
+    or
+    empty.
 
-    A slice whose instant is not complete is not there for the query: its logs that count belong to the slice before it.  (Real
-    Hudi loses them until the instant completes or its base file is gone.)  So do those of a slice that waits for its compaction.
-    as_of: a request time; None for the latest state.  A write that was requested by then may have completed after a later
-    compaction was planned: its log lies in the slice of that compaction, and counts on top of the slice before it.
+    A slice whose instant has not completed is invisible: its committed logs belong to the slice before it.  (Apache
+    Hudi
+    ignores them until the instant completes or its base file is deleted.)  The same holds for a slice with a pending
+    compaction.
+
+    Args:
+        as_of: A request time; None for the latest state.  A write requested by then may have completed after a later
+            compaction was planned: its log is stored in the slice of that compaction, and is merged onto the slice
+                before it.
     """
     timeline = state.timeline
     last = timeline.last_visible
@@ -219,11 +232,13 @@ def visible_slices(groups: Iterable[FileGroup], state: SlicingState, as_of: str 
 
 
 def logs_with_uncovered_keys(slice_: FileSlice, timeline: Timeline) -> tuple[LogFile, ...]:
-    """The logs of a slice that may hold keys which its base file lacks: those of writes requested before the base file's commit
-    completed.
+    """Return the logs of a slice that may hold keys which its base file lacks.
 
-    Such a write looked its keys up in the base file before: it may bring back a key that a log of that slice had deleted, so that
-    the compaction left it out.  All logs where the completion of the base file is not known; none of a slice without base file.
+    These are the logs of writes requested before the base file's commit completed.  Such a write located its keys in
+    the
+    previous base file, so it may re-insert a key that the compaction dropped because an earlier log deleted it.  All
+    logs if
+    the completion time of the base file is unknown; none for a slice without base file.
     """
     if slice_.base is None or not slice_.logs:
         return ()
@@ -232,10 +247,14 @@ def logs_with_uncovered_keys(slice_: FileSlice, timeline: Timeline) -> tuple[Log
 
 
 def visible_slices_from_rows(rows: pa.Table, state: SlicingState, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
-    """The visible slices of many files at once: partition -> slices by file id; partitions without any are left out.
+    """Return the visible slices of many files at once: partition -> slices by file id, without empty partitions.
 
-    rows: partition, name (bare), file_id (what the name begins with) and size_bytes of files.  A file group that is one committed
-    base file is its own slice, and in a large table most are; the others go the way of `build_file_groups`.
+    A file group that consists of one committed base file is its own slice, as most are in a large table.  The others
+    are
+    built by `build_file_groups`.
+
+    Args:
+        rows: partition, name (bare), file_id (the start of the name) and size_bytes of files.
     """
     rows = rows.combine_chunks()
     last = state.timeline.last_visible
@@ -316,8 +335,8 @@ def _build_group(partition: str, file_id: str, bases: list[BaseFile], logs: list
     base_of: dict[str, BaseFile] = {}
     for base in bases:
         held = base_of.get(base.name.instant_time)
-        # Two attempts of one task may both stand there until the commit removes the loser; the larger name is taken, as any
-        # choice is as good.
+        # Two attempts of one task may both exist until the commit removes the loser; either may be chosen, so the
+        # larger name is.
         if held is None or held.path < base.path:
             base_of[base.name.instant_time] = base
     keys: dict[str, list[LogFile]] = {instant: [] for instant in base_of}
@@ -343,7 +362,8 @@ def _completion_key(timeline: Timeline) -> Callable[[LogFile, Mapping[str, objec
         if completed is None:
             if not timeline.is_before_start(log.name.instant_time):
                 return newest
-            # The instant left the active timeline and its history is not at hand: its request time is the nearest bound.
+            # The instant left the active timeline and the archived timeline is not available: its request time is the
+            # nearest bound.
             completed = log.name.instant_time
         at = completed if len(completed) == len(newest) else log.name.instant_time
         return max((key for key in keys if at >= key), default=log.name.instant_time)
@@ -374,6 +394,6 @@ def _slice_counts(candidate: FileSlice, timeline: Timeline) -> bool:
 
 def _log_counts(log: LogFile, timeline: Timeline, limit: str, *, by_completion_time: bool) -> bool:
     if not by_completion_time:
-        # The name carries the base instant; the blocks inside say which of them count.
+        # The name holds the base instant; block headers inside decide which blocks are committed.
         return True
     return log.name.instant_time <= limit and timeline.is_completed(log.name.instant_time)

@@ -1,10 +1,11 @@
-"""Footers of base files, kept by an open table for its next reads.
+"""Footer cache of base files, reused across the reads of an open table.
 
-A footer tells where a file's columns lie, and holds its key filter; it is fetched, compared with its checksum and parsed before
-anything else of the file is read.  A footer that was read is used again for a file of the same path, size and time.  Whoever asks
-looks at the file first, so one that is gone, or was replaced, is noticed whatever the timeline says.  Bytes that rot on the disk,
-which changes neither size nor time, are noticed in pages, as ever, and in a footer once it is read again; what was parsed before
-is what was written.
+A footer locates a file's columns and holds its key filter; it is fetched, verified by checksum and parsed before
+anything else of the file is read.  A cached footer is reused for a file of the same path, size and modification time.
+Callers
+stat the file first, so a deleted or replaced file is detected independently of the timeline.  Bit rot, which changes
+neither size
+nor time, is detected in pages by their checksums, and in a footer when it is read from storage again.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from pyhudi.metadata_table.reader.metadata_file_cache import LruCache
 from pyhudi.storage.base import FileInfo
 
 MAX_FOOTER_BYTES = 32 << 20
-"""What footers of one table take at most, their key filters included, which lookups by key ask."""
+"""Upper limit for the cached footers of one table, including the key filters that key lookups use."""
 
 
 class FooterCache:
-    """Footers by the files that they are of; those asked for last stay.
+    """LRU cache of footers by file.
 
-    Several threads may ask at once.  Pickled, it is empty.
+    Thread-safe.  Pickled, it is empty.
     """
 
     def __init__(self) -> None:
@@ -30,10 +31,10 @@ class FooterCache:
         return FooterCache, ()
 
     def get(self, file: FileInfo) -> SplitFooter | None:
-        """The footer of a file as it was just looked at; None where it is not held."""
+        """Return the footer of a file with its current size and time; None if it is not cached."""
         return self._held.get(file)
 
     def put(self, file: FileInfo, footer: SplitFooter) -> None:
-        """Hold a footer.  file: as it was looked at before the footer was read."""
+        """Cache a footer.  file: size and time of the file from before its footer was read."""
         if footer.memory_bytes <= MAX_FOOTER_BYTES:
             self._held.put(file, footer, footer.memory_bytes)

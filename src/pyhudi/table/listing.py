@@ -1,10 +1,12 @@
-"""Which partitions a table has and which files lie in them.
+"""List the partitions of a table and their files.
 
-`FileListing` is the question; `DirectoryListing` answers it from the storage, `metadata.listing.MetadataListing` without listing
-a directory.
+`FileListing` is the interface. `DirectoryListing` implements it by listing directories,
+`metadata.listing.MetadataListing`
+by reading the metadata table.
 
-A table's tree is its folder with everything below, apart from `.hoodie` and from what belongs to somebody else: a folder with a
-`.hoodie` of its own is another table, down to its last file.  Partitions lie at any depth, also below one another.
+A table's tree is its folder with everything below, except `.hoodie` and nested tables: a folder with a
+`.hoodie` of its own is another table, including all files below it.  Partitions exist at any depth, also nested in one
+another.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """
@@ -23,23 +25,25 @@ _LISTING_THREADS = 16
 
 
 class FileListing(Protocol):
-    """Partitions and files of a table at one moment."""
+    """Partitions and files of a table snapshot."""
 
     def partitions(self) -> tuple[str, ...]:
-        """All partition paths, sorted; ('',) for a table without partitions that holds data."""
+        """Return all partition paths, sorted; ('',) for an unpartitioned table that holds data."""
         ...
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
-        """The files of each partition asked for; an unknown partition has none.  Paths are relative to the table."""
+        """Return the files of each requested partition; an unknown partition has none.  Paths are relative to the
+        table.
+        """
         ...
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
-        """As `files`, but only the files of some file groups: partition -> file ids."""
+        """As `files`, limited to the given file groups: partition -> file ids."""
         ...
 
 
 class DirectoryListing:
-    """Answers from the storage's own listings.  A folder is a partition when it holds a partition metadata file."""
+    """List directories of the storage.  A folder with a partition metadata file is a partition."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -47,7 +51,7 @@ class DirectoryListing:
         self._partitions: tuple[str, ...] | None = None
 
     def partitions(self) -> tuple[str, ...]:
-        """All partition paths, sorted.  One listing for each folder of the table, several at a time."""
+        """Return all partition paths, sorted.  Lists each folder of the table once, several in parallel."""
         if self._partitions is None:
             found = {folder: listing.files for folder, listing in table_folders(self._storage) if _is_partition(listing)}
             self._known.update(found)
@@ -55,7 +59,7 @@ class DirectoryListing:
         return self._partitions
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
-        """The files of each partition; folders that were listed already are not listed again."""
+        """Return the files of each partition; folders already listed are not listed again."""
         wanted = list(dict.fromkeys(partitions))
         missing = [partition for partition in wanted if partition not in self._known]
         if len(missing) == 1:
@@ -67,7 +71,7 @@ class DirectoryListing:
         return {partition: self._known[partition] for partition in wanted}
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
-        """As `files`, without those whose name begins with another file id."""
+        """As `files`, without files whose name begins with another file id."""
         found = self.files(groups)
         return {
             partition: tuple(info for info in found[partition] if info.name.lstrip(".").partition("_")[0] in ids)
@@ -76,10 +80,10 @@ class DirectoryListing:
 
 
 def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
-    """Every folder of a table's tree with what lies in it, upper ones first; several are listed at a time.
+    """Yield every folder of a table's tree with its entries, parents first; several are listed in parallel.
 
-    A symbolic link is followed unless what it leads to has a place already, in this table or in another one: its files are those
-    of that place, and must be neither counted twice nor touched from here.
+    A symbolic link is followed unless its target is already part of this table or another one: such files belong to
+    that location, and must be neither counted twice nor changed through the link.
     """
 
     def look(folder: str) -> Listing | None:
@@ -100,7 +104,7 @@ def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
 
 
 def check_no_nested_table(storage: Storage, partitions: Iterable[str]) -> None:
-    """Raises InvalidRequest when a partition would lie in the folder of another table, whose rows its rows are not."""
+    """Raise InvalidRequest if a partition would be located in the folder of another table."""
     folders = {"/".join(parts[: n + 1]) for parts in map(split_path, partitions) for n in range(len(parts))}
     if not folders:
         return

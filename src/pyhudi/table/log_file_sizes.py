@@ -1,8 +1,10 @@
-"""How many bytes the log files have that commits wrote, for services: what they publish stands for good.
+"""Check the sizes of log files against commit metadata, before a table service merges them.
 
-From table version 8 on a log file is written by one commit, whose statistics say its size.  A file that is shorter was cut off,
-perhaps between two blocks, where its bytes alone do not show it.  Readers take sizes from the metadata table where there is one;
-a service reads the commits of the logs that it is about to merge, active or archived, which are few.
+From table version 8 on one commit writes a log file, and its statistics record the size.  A shorter file was truncated,
+perhaps between two blocks, which its bytes alone do not show.  Readers take sizes from the metadata table if there is
+one;
+a service reads the commits (active or archived) of the few logs that it is about to merge, because its result is
+permanent.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
 def load_written_sizes(store: TimelineStore, timeline: Timeline, paths: Iterable[str]) -> dict[str, int]:
-    """Bytes of log files as the commits say that wrote them; those of commits that are gone from the history are left out.
+    """Load the sizes of log files from the commits that wrote them; logs whose commits are not in the timeline are
+    omitted.
 
     paths: relative to the table.  Raises CorruptData that names a commit which cannot be read.
     """
@@ -47,7 +50,7 @@ def load_written_sizes(store: TimelineStore, timeline: Timeline, paths: Iterable
 
 
 def sizes_in(metadata: CommitMetadata, paths: Iterable[str]) -> dict[str, int]:
-    """Bytes of those of some log files that a commit says it wrote."""
+    """Sizes that a commit records for those of the log files that it wrote."""
     wanted = frozenset(paths)
     return {
         stat.path: stat.file_size_in_bytes
@@ -58,7 +61,7 @@ def sizes_in(metadata: CommitMetadata, paths: Iterable[str]) -> dict[str, int]:
 
 
 def check_size(storage: Storage, path: str, is_present: int, written: Mapping[str, int]) -> int:
-    """The present size of a file.  Raises CorruptData naming it when its commit wrote more."""
+    """Return the current size of a file.  Raises CorruptData with the path if its commit wrote more bytes."""
     expected = written.get(path, is_present)
     if is_present < expected:
         raise CorruptData(

@@ -1,11 +1,13 @@
-"""Which bucket counts by partition a table of the simple bucket index has, if any.
+"""Partition-level bucket counts of a table with the simple bucket index.
 
-    first     `00000000000000.hashing_config`: with these the table began
-    others    `<instant>.hashing_config`, stored before the replacecommit of that instant completes, which writes the partitions
-              anew whose counts change; they count from its completion on
+    first     `00000000000000.hashing_config`: the counts at table creation
+    others    `<instant>.hashing_config`, stored before the replacecommit of that instant completes, which rewrites the
+              partitions
+              whose counts change; they are valid from its completion on
 
-The newest whose instant is not pending counts, also when that instant has been archived.  Rollbacks and restores remove those of
-their instants.  Release 1.1 of the real Hudi goes by the same rule; 1.0 knows none of these files.
+The newest file whose instant is not pending is valid, also after that instant was archived.  Rollbacks and restores
+remove the
+files of their instants.  Apache Hudi 1.1 applies the same rule; 1.0 ignores these files.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -22,9 +24,11 @@ from pyhudi.table.timeline.active_timeline import Timeline
 
 
 def load_counts(context: TableContext, timeline: Timeline) -> BucketCounts | None:
-    """The counts of a table; None where all partitions have the same.
+    """Load the bucket counts of a table; None if all partitions have the same count.
 
-    Raises TableState where counts lie and none counts, CorruptData for counts that are damaged.
+    Raises:
+        TableState: Files of counts exist and none is valid.
+        CorruptData: A file is damaged.
     """
     stored = sorted(_instants(context))
     if not stored:
@@ -47,12 +51,12 @@ def load_counts(context: TableContext, timeline: Timeline) -> BucketCounts | Non
 
 
 def store_first(context: TableContext, counts: BucketCounts) -> None:
-    """Put the counts with which a table begins in their place, unless another writer was here first."""
+    """Store the initial counts of a table, unless another writer has stored them already."""
     context.storage.put_if_absent(counts_path(counts.instant), counts.encode())
 
 
 def remove_counts(context: TableContext, instants: Collection[str]) -> None:
-    """Remove what instants that are being undone made."""
+    """Delete the counts of instants that are being rolled back or restored."""
     context.storage.delete([counts_path(instant) for instant in _instants(context) if instant in instants])
 
 

@@ -1,4 +1,5 @@
-"""Plans of table services in requested files of the timeline: the file groups that wait for them, and the files that they read.
+"""Plans of pending table services in requested files of the timeline: the file groups they cover, and the files they
+read.
 
 Source: docs/formats/timeline.md, "Paths in documents".
 """
@@ -19,7 +20,7 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
 def load_pending_compactions(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
-    """(partition, file id) of each file group that a pending compaction will rewrite -> the compaction's instant."""
+    """Map (partition, file id) of each file group that a pending compaction will rewrite to the compaction's instant."""
     pending: dict[tuple[str, str], str] = {}
     for instant in timeline.pending(Action.COMPACTION):
         for operation in load_compaction_plan(store, instant).operations or ():
@@ -28,7 +29,9 @@ def load_pending_compactions(store: TimelineStore, timeline: Timeline) -> dict[t
 
 
 def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPlan:
-    """The plan in the requested file of a compaction or log compaction.  Raises CorruptData when it is missing or damaged."""
+    """Load the plan in the requested file of a compaction or log compaction.  Raises CorruptData when it is missing or
+    damaged.
+    """
     requested = Instant(instant.request_time, instant.action, State.REQUESTED)
     try:
         return CompactionPlan.decode(store.read(requested))
@@ -37,7 +40,9 @@ def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPl
 
 
 def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
-    """The plan in the requested file of a clustering or replace commit; None for a replace commit that is no clustering."""
+    """Load the plan in the requested file of a clustering or replace commit; None for a replace commit that is no
+    clustering.
+    """
     data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
     if not data:
         return None
@@ -48,7 +53,9 @@ def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPl
 
 
 def load_plan_files(store: TimelineStore, instant: Instant) -> frozenset[str]:
-    """Paths of the files that the plan of a table service reads, relative to the table; none for other actions."""
+    """Return the paths of the files that the plan of a table service reads, relative to the table; none for other
+    actions.
+    """
     if instant.action in (Action.COMPACTION, Action.LOGCOMPACTION):
         return compaction_files(load_compaction_plan(store, instant))
     if instant.action in (Action.CLUSTERING, Action.REPLACECOMMIT):
@@ -57,7 +64,7 @@ def load_plan_files(store: TimelineStore, instant: Instant) -> frozenset[str]:
 
 
 def plan_files(action: Action, plan: bytes) -> frozenset[str]:
-    """As `load_plan_files`, of a plan that is not stored yet."""
+    """As `load_plan_files`, for a plan that is not stored yet."""
     if action in (Action.COMPACTION, Action.LOGCOMPACTION):
         return compaction_files(CompactionPlan.decode(plan))
     if action in (Action.CLUSTERING, Action.REPLACECOMMIT):
@@ -66,12 +73,14 @@ def plan_files(action: Action, plan: bytes) -> frozenset[str]:
 
 
 def load_planned_files(store: TimelineStore, pending: Iterable[Instant]) -> frozenset[str]:
-    """Paths of the files that some pending compactions, log compactions and clusterings read: nobody may delete them."""
+    """Return the paths of the files that pending compactions, log compactions and clusterings read and that must not be
+    deleted.
+    """
     return frozenset().union(*(load_plan_files(store, instant) for instant in pending))
 
 
 def compaction_files(plan: CompactionPlan) -> frozenset[str]:
-    """Paths of the files that a compaction plan reads."""
+    """Return the paths of the files that a compaction plan reads."""
     return _paths(
         (operation.partition_path, (operation.data_file_path, *(operation.delta_file_paths or ())))
         for operation in plan.operations or ()
@@ -93,9 +102,9 @@ def _paths(named_files: Iterable[tuple[str | None, Iterable[str | None]]]) -> fr
 
 
 def planned_path(partition: str, uri: str) -> str | None:
-    """The path, relative to the table where it lies now, of a file that a plan names by the URI that it had then.
+    """Return the current path, relative to the table, of a file that a plan names by its former URI.
 
-    Meanwhile the table may have been moved or copied; its partitions and file names are what they were.  None for a URI that
+    The table may have been moved or copied since; partition and file name are the same.  None for a URI that
     names no file of the partition.
     """
     where = parse_uri(uri).path

@@ -1,7 +1,7 @@
-"""Documents that another writer may be writing anew in their place at the moment they are read.
+"""Retry reads of documents that another writer may be overwriting in place.
 
-Hudi opens `hoodie.properties` and the definitions of indexes for writing where they stand, so whoever reads them meanwhile may
-find nothing in them, or their first half.  What stays damaged for as long as it takes to write a few kilobytes is damaged.
+Hudi overwrites `hoodie.properties` and index definitions in place, so a concurrent reader may see an empty file or its
+first half.  A file that stays damaged for longer than it takes to write a few kilobytes is corrupt.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """
@@ -20,7 +20,7 @@ PAUSES_MS = (10, 40, 150)
 
 
 def retry_while_corrupt(read: Callable[[], T], env: Environment | None = None) -> T:
-    """What `read` gives, called again after a pause while it raises CorruptData; that of the last call where none succeeds."""
+    """Return the result of `read`, retried after a pause while it raises CorruptData; the last error is raised."""
     clock = env or SystemEnvironment()
     for pause_ms in PAUSES_MS:
         try:

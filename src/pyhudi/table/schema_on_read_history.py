@@ -1,14 +1,17 @@
-"""The ids of a table's columns over time, of tables that evolve on read (`hoodie.schema.on.read.enable`).
+"""Schema history of tables with schema on read (`hoodie.schema.on.read.enable`): column ids over time.
 
     `.hoodie/.schema/<t>_<c>.schemacommit`   all schemas with ids; written before the commit of instant t
-    `latest_schema` of commits               the schema that held when the commit was written
+    `latest_schema` of commits               the schema that was valid when the commit was written
 
-A schema of the history counts when the instant that made it completed: the history is written first, and stays where
-that died or was rolled back. Once it left the timeline, a history beside a completed instant says so, or the archive. A
-file was written by the schema that its own commit carries; without one, by the newest whose instant is not after it.
+A schema of the history is valid if its instant completed: the history is written first, and remains if
+that instant failed or was rolled back. After the instant left the timeline, the archived timeline decides, or a history
+file
+of a later completed instant. A file was written by the schema in its own commit; without one, by the newest whose
+instant is
+not after it.
 
-What writers that know nothing of ids leave carries none.  Their columns are told by name from the schema before: those of the
-same name keep their ids, the others are new.  (The real Hudi reads the whole table by names after such a write.)
+Writers without schema on read record no ids.  Their columns are matched by name to the schema before: same names
+keep their ids, others are new.  (Apache Hudi reads the whole table by names after such a write.)
 
 Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Other files of a table".
 """
@@ -58,10 +61,14 @@ CommitReader = Callable[[TimelineStore, Instant], CommitMetadata]
 
 @dataclass(frozen=True, slots=True)
 class WrittenColumns:
-    """The columns of a write, of which its commit has to speak.
+    """The columns of a write, as its commit has to record them.
 
-    basis: what held when the write was planned; schema: what its commit carries; changes: whether the write makes another schema
-    of it.  ids: by which its tasks read.  assigns_ids: the table had none, so its history begins with this change.
+    Attributes:
+        basis: Schema that was valid when the write was planned.
+        schema: Schema that its commit records.
+        changes: Whether the write changes the schema.
+        ids: Column ids that its tasks read by.
+        assigns_ids: The table had no ids, so its history begins with this change.
     """
 
     basis: VersionedSchema
@@ -75,9 +82,13 @@ class WrittenColumns:
 class ColumnHistory:
     """The columns of a table over time.
 
-    ids: for whoever reads files.  entries: the schemas of the history that count, newest first.  found: aligned with the starts
-    of `ids`, the same schemas as the table's files say them.  held: the newest that stands in the history or a commit.
-    by_names: the newest write carries none.  is_new: the table has no history yet, and this is what it would begin with.
+    Attributes:
+        ids: Column ids for readers of files.
+        entries: Valid schemas of the history, newest first.
+        found: The same schemas as stored in the table's files, aligned with the starts of `ids`.
+        held: The newest schema stored in the history or a commit.
+        by_names: The newest write records no ids.
+        is_new: The table has no history yet; this is the one it would begin with.
     """
 
     ids: ColumnIds
@@ -89,16 +100,18 @@ class ColumnHistory:
 
     @classmethod
     def first(cls, data_schema: pa.Schema) -> ColumnHistory:
-        """What a table without a history has before its first change.  data_schema: its columns, without meta columns."""
+        """Return the initial history of a table before its first change.  data_schema: its columns, without meta
+        columns.
+        """
         columns = numbered(with_meta_fields(data_schema))
         return cls(ColumnIds(columns, ("",), (columns,)), (columns,), (columns,), columns, is_new=True)
 
     def at(self, instant_time: str) -> VersionedSchema:
-        """The schema that held at a request time, as the table's files say it."""
+        """Return the schema that was valid at a request time, as stored in the table's files."""
         return self.found[bisect_right(self.ids.starts, instant_time) - 1]
 
     def written(self, instant_time: str, data_schema: pa.Schema) -> WrittenColumns:
-        """What a write at an instant is to say that leaves the table with these columns, without meta columns."""
+        """Return the record of a write at an instant that leaves the table with these columns, without meta columns."""
         basis = self.at(instant_time)
         own = self.numbered(instant_time, data_schema)
         if own.columns == basis.columns:
@@ -106,16 +119,15 @@ class ColumnHistory:
         return self.changed(instant_time, own)
 
     def numbered(self, instant_time: str, data_schema: pa.Schema) -> VersionedSchema:
-        """Columns, given without meta columns, with the ids that they have from an instant on."""
-        # An id that was ever given is not given again, whatever the newest schema says.
+        """Assign ids, valid from an instant on, to columns without meta columns."""
+        # Ids are never reused, even if the newest schema lacks them.
         highest = max(schema.max_column_id for schema in (self.cached, *self.entries))
         return reconciled(replace(self.cached, max_column_id=highest), with_meta_fields(data_schema), int(instant_time))
 
     def history_with(self, own_schema: VersionedSchema) -> tuple[VersionedSchema, ...]:
-        """The schemas of the history, newest first, for a commit that carries one of them or another one.
+        """Return the schemas of the history, newest first, for a commit that stores one of them or another one.
 
-        Those that writes by names left are among them from then on: once these are archived, only the history tells what their
-        files hold.
+        Schemas of writes by names become part of it: after these are archived, only the history describes their files.
         """
         highest = max(schema.max_column_id for schema in (own_schema, self.cached, *self.entries))
         there = {schema.version_id for schema in self.entries}
@@ -125,7 +137,7 @@ class ColumnHistory:
 
     @property
     def first_unrecorded(self) -> str | None:
-        """The request time of the first write by names that brought columns and whose schema the history lacks."""
+        """Return the request time of the first write by names that added columns and whose schema the history lacks."""
         there = {schema.version_id for schema in self.entries}
         for start, schema in zip(self.ids.starts, self.found, strict=True):
             if _version(start) not in there and any(i >= FIRST_UNKNOWN for i in all_ids(StructType(schema.columns))):
@@ -133,7 +145,7 @@ class ColumnHistory:
         return None
 
     def changed(self, instant_time: str, own_schema: VersionedSchema) -> WrittenColumns:
-        """What an instant is to say that gives the table another schema."""
+        """Return the record of an instant that changes the schema."""
         distinct = identified((*self.found, own_schema))
         ids = ColumnIds(distinct[-1], (*self.ids.starts, instant_time), distinct)
         return WrittenColumns(self.at(instant_time), own_schema, True, ids, self.is_new)
@@ -144,11 +156,16 @@ def _version(start: str) -> int:
 
 
 def load_column_history(context: TableContext, timeline: Timeline | None, read: CommitReader) -> ColumnHistory | None:
-    """The columns of a table up to the end of a timeline; None for a table that has no history of them.
+    """Load the schema history of a table up to the end of a timeline; None for a table without one.
 
-    timeline: loaded where the table has a history and None is given.  read: the metadata of a completed write.
-    Raises CorruptData for a history that is damaged, Unsupported where the real Hudi has numbered the columns anew, TableState
-    where the files of the history go again and again while they are read.
+    Args:
+        timeline: Loaded on demand if None and the table has a history.
+        read: Reads the metadata of a completed write.
+
+    Raises:
+        CorruptData: The history is damaged.
+        Unsupported: Apache Hudi has reassigned the column ids.
+        TableState: Files of the history were deleted repeatedly during the read.
     """
     contents = _read_histories(context)
     if not contents:
@@ -162,7 +179,7 @@ def load_column_history(context: TableContext, timeline: Timeline | None, read: 
     known, is_known = history[0], True
     for start, schema, is_known in _over_time(context.timeline, timeline, history, read):
         known = schema if is_known else known
-        # Their order and comments count: a write that leaves them as they are changes nothing.
+        # Order and comments count: a write that preserves them changes nothing.
         if not schemas or schemas[-1].columns != schema.columns:
             starts.append(start)
             schemas.append(schema)
@@ -172,7 +189,7 @@ def load_column_history(context: TableContext, timeline: Timeline | None, read: 
 
 
 def stored_schemas(context: TableContext) -> tuple[Mapping[int, VersionedSchema], Mapping[str, str]]:
-    """All schemas of the history by version, whether they count or not, and request time -> completion time of its files.
+    """Return all schemas of the history by version, valid or not, and request time -> completion time of its files.
 
     Raises CorruptData for a history that is damaged.
     """
@@ -185,9 +202,12 @@ def stored_schemas(context: TableContext) -> tuple[Mapping[int, VersionedSchema]
 def store_history(
     locked_context: TableContext, instant_time: str, completion_time: str, schemas: Iterable[VersionedSchema]
 ) -> None:
-    """Write the history beside an instant that is about to complete.
+    """Write the history file of an instant that is about to complete.
 
-    held: the table under its lock; completion_time: of the history, before that of the instant; schemas: newest first.
+    Args:
+        held: The table under its lock.
+        completion_time: Completion time of the history, before that of the instant.
+        schemas: Newest first.
     """
     requested = Instant(instant_time, Action.SCHEMACOMMIT, State.REQUESTED)
     files = (requested, replace(requested, state=State.INFLIGHT))
@@ -198,7 +218,7 @@ def store_history(
 
 
 def drop_older_histories(context: TableContext, timeline: Timeline) -> None:
-    """Delete histories of instants that left the timeline; the newest one says all that they said."""
+    """Delete histories of instants that left the timeline; the newest file contains their schemas."""
     files = {info.path: parse_instant_file(info.name) for info in context.storage.list(SCHEMA_FOLDER).files}
     newest = max((path for path in files if path.endswith(_SCHEMA_COMMIT)), default="")
     old = [path for path, instant in files.items() if instant is not None and timeline.is_before_start(instant.request_time)]
@@ -206,7 +226,9 @@ def drop_older_histories(context: TableContext, timeline: Timeline) -> None:
 
 
 def _read_histories(context: TableContext) -> dict[str, bytes]:
-    """The files of the history by name.  Writers delete old ones when a newer one stands, which a listing of before has not."""
+    """The files of the history by name.  Writers delete old files after a newer one exists, which an earlier listing
+    lacks.
+    """
     storage = context.storage
     for _ in range(_ATTEMPTS):
         files = [info for info in storage.list(SCHEMA_FOLDER).files if info.name.endswith(_SCHEMA_COMMIT)]
@@ -217,7 +239,7 @@ def _read_histories(context: TableContext) -> dict[str, bytes]:
 
 
 def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[str, bytes]) -> Mapping[int, VersionedSchema]:
-    """The schemas of the history that count, by version; of a version that stands in several files that of the newest."""
+    """The valid schemas of the history by version; of a version in several files, that of the newest file."""
     found = _decoded_histories(context, contents)
     vouched: set[int] = set()
     for name in contents:
@@ -234,7 +256,7 @@ def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[s
 
 
 def _decoded_histories(context: TableContext, contents: Mapping[str, bytes]) -> dict[int, VersionedSchema]:
-    """The schemas in all files of the history, by version; of a version that stands in several files that of the newest."""
+    """The schemas in all files of the history by version; of a version in several files, that of the newest file."""
     found: dict[int, VersionedSchema] = {}
     for name in sorted(contents, reverse=True):
         try:
@@ -252,7 +274,7 @@ def _stands(timeline: Timeline, request_time: str) -> bool:
 
 
 def _has_completed(timeline: Timeline, request_time: str, *, has_archive: bool) -> bool:
-    """Whether an instant completed and was not taken back: of what is older than the timeline, its archive tells where it can."""
+    """Whether an instant completed and was not rolled back; instants before the timeline are looked up in the archive."""
     if has_archive and timeline.is_before_start(request_time):
         return timeline.completion_time(request_time) is not None
     return timeline.is_completed(request_time)
@@ -265,7 +287,7 @@ def _sets_columns(metadata: CommitMetadata) -> bool:
 def _over_time(
     store: TimelineStore, timeline: Timeline, history: Mapping[int, VersionedSchema], read: CommitReader
 ) -> Iterator[tuple[str, VersionedSchema, bool]]:
-    """From when which schema holds, oldest first, and whether the table's files say it; the same may come again."""
+    """From when which schema is valid, oldest first, and whether the table's files store it; a schema may repeat."""
     yield "", history[0], True
     held = history[0]
     made = sorted(version for version in history if version)

@@ -1,7 +1,7 @@
-"""The state of a table at one moment: settings, timeline, schema and file slices, loaded together and not changed afterwards.
+"""Table snapshot: settings, timeline, schema and file slices, loaded together and immutable.
 
-Files are listed when they are asked for.  What a clean took away between the loading of the timeline and the listing is found out
-and raised as `SnapshotOutdated`, so nobody ever plans on half a state.
+Files are listed on demand.  A clean between loading the timeline and listing the files is detected
+and raised as `SnapshotOutdated`, so no operation plans on an inconsistent snapshot.
 
 Source: docs/formats/reading.md, "File groups and slices" and "Schema".
 """
@@ -63,33 +63,34 @@ _COMMIT_WORDS = frozenset(action.value for action in COMMIT_LIKE)
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The columns of a table without meta columns, as Arrow and as the Avro JSON that commits carry."""
+    """The columns of a table without meta columns, as Arrow and as the Avro JSON that commits store."""
 
     arrow: pa.Schema
     avro: str
 
     @property
     def defaults(self) -> tuple[tuple[str, Any], ...]:
-        """Columns and the defaults that the Avro schema gives them, where these are not null."""
+        """Columns with their non-null defaults in the Avro schema."""
         root = parse_schema(self.avro).root
         assert isinstance(root, Record), "a table's schema is a record"
         return tuple((f.name, f.default) for f in root.fields if f.default is not NO_DEFAULT and f.default is not None)
 
     def stored_avro(self, table_name: str) -> str:
-        """The Avro JSON of files: meta columns, then these, each as the table states it."""
+        """The Avro JSON of files: meta columns, then these, each as the table declares it."""
         return arrow_to_avro(with_meta_fields(self.arrow), table_name, self.avro)
 
     @classmethod
     def from_avro(cls, text: str) -> TableSchema:
-        """From the text that a commit carries, which may state the meta columns, too."""
+        """Parse the text that a commit stores, which may include the meta columns."""
         arrow = avro_to_arrow(text)
         data = without_meta_fields(arrow)
         return cls(arrow, text) if data is arrow else cls(data, without_meta_columns(text))
 
     @classmethod
     def stored(cls, text: str, config: TableConfig) -> TableSchema:
-        """The columns that files hold, from the text that a commit or the table's creation carries: both may name, or lack, the
-        columns that writers leave out.
+        """The columns that files hold, from the text in a commit or in the table's creation schema: both may include or
+        lack the
+        columns that writers omit.
         """
         schema, omitted = cls.from_avro(text), frozenset(config.omitted_columns)
         if not omitted.intersection(schema.arrow.names):
@@ -99,17 +100,19 @@ class TableSchema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, table_name: str) -> TableSchema:
-        """For a table of that name."""
+        """Create the schema of a table with that name."""
         return cls(schema, arrow_to_avro(schema, table_name))
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A table at one moment.
+    """A consistent state of a table.
 
-    schema: the columns that its files hold; None for a table without commits that was created without a schema.
-    history: of its columns, None where they go by names; ids: those of `schema`, by which files are read.
-    commits: those that were read to find the columns; what a completed instant says never changes.
+    Attributes:
+        schema: The columns that its files hold; None for a table without commits that was created without a schema.
+        history: Schema history; None if columns are resolved by name.
+        ids: Column ids of `schema`, by which files are read.
+        commits: Commit metadata already read to find the schema; immutable once an instant completed.
     """
 
     context: TableContext
@@ -124,12 +127,12 @@ class Snapshot:
 
     @property
     def defaults(self) -> tuple[tuple[str, Any], ...]:
-        """Those of the columns, see `TableSchema`."""
+        """Defaults of the columns, see `TableSchema`."""
         return () if self.schema is None else self.schema.defaults
 
     @property
     def copies(self) -> frozenset[str]:
-        """The log files that completed writes made for resizes that are pending: no reader sees them before those complete."""
+        """Log files that completed writes duplicated for pending resizes: invisible to readers until those complete."""
         if not self.config.version.has_one_log_file_per_commit:
             return frozenset()
         return load_pending_double_writes(self.context.timeline, self.timeline)
@@ -141,13 +144,15 @@ class Snapshot:
 
     @property
     def path_fields(self) -> pa.Schema:
-        """The columns that readers see after those of the files, whose values paths alone tell; see `load_path_fields`."""
+        """The partition columns that files omit and that are read from paths, in order after the columns of files; see
+        `load_path_fields`.
+        """
         return load_path_fields(self.config, self.schema)
 
     def with_columns_as_of(self, time: str) -> Snapshot:
-        """The same rows in the columns that held at a request time, where columns have ids.
+        """The same rows in the columns that were valid at a request time, for tables with column ids.
 
-        What a service writes has the time of its plan, and is read by the columns of that time.
+        The output of a service has the time of its plan, and is read by the columns of that time.
         """
         if self.ids is None:
             return self
@@ -155,7 +160,9 @@ class Snapshot:
         return replace(self, schema=schema, ids=self.ids.at_time(time))
 
     def columns_under_current_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
-        """Those of columns (dotted names) that a base file has under their names, or lacks: its footer tells of them."""
+        """Columns (dotted names) that a base file stores under their current names, or lacks: its footer describes
+        them.
+        """
         instant_time = parse_data_file_instant(file_name(path))
         if self.ids is None or instant_time is None:
             return tuple(columns)
@@ -163,7 +170,9 @@ class Snapshot:
         return tuple(name for name in columns if name.split(".")[0] not in elsewhere)
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
-        """All file groups of the partitions.  Raises SnapshotOutdated when files may be gone that the state counts."""
+        """Return all file groups of the partitions.  Raises SnapshotOutdated when files of the snapshot may have been
+        deleted.
+        """
         found = self._grouped(self.listing.files(partitions))
         self.check_not_stale()
         return found
@@ -174,19 +183,23 @@ class Snapshot:
         as_of: str | None = None,
         file_ids: Mapping[str, Collection[str]] | None = None,
     ) -> dict[str, tuple[FileSlice, ...]]:
-        """The slices that a snapshot query sees, by partition; of all partitions when None.
+        """Return the slices that a snapshot query reads, by partition; of all partitions when None.
 
-        as_of: a request time.  file_ids: partition -> the only file groups to look at, in place of `partitions`.
-        Raises SnapshotOutdated when files may be gone that the state counts.
+        Args:
+            as_of: A request time.
+            file_ids: partition -> the only file groups to list, instead of `partitions`.
+
+        Raises:
+            SnapshotOutdated: Files of the snapshot may have been deleted.
         """
         found = self._slices(partitions, as_of, file_ids)
         self.check_not_stale(as_of)
         return found if self.config.bootstrap_base_path is None else self._with_sources(found)
 
     def check_not_stale(self, as_of: str | None = None) -> None:
-        """Raises SnapshotOutdated when files may be gone by now that the state, or the one as of a request time, counts.
+        """Raise SnapshotOutdated if files of the snapshot, or of its state as of a request time, may have been deleted.
 
-        Whoever lists files asks afterwards.  A table without commits has nothing to lose.
+        Call it after every listing of files.  A table without commits has nothing to lose.
         """
         if self.timeline.last_visible is None:
             return
@@ -198,7 +211,7 @@ class Snapshot:
             )
 
     def _with_sources(self, found: Mapping[str, tuple[FileSlice, ...]]) -> dict[str, tuple[FileSlice, ...]]:
-        """The slices with the files outside of the table that hold the rows of some of them."""
+        """Join slices with their bootstrap source files."""
         every = iter(with_sources(self.context, [slice_ for slices in found.values() for slice_ in slices]))
         return {partition: tuple(islice(every, len(slices))) for partition, slices in found.items()}
 
@@ -225,7 +238,7 @@ ListingFactory = Callable[[TableContext, Timeline], FileListing]
 
 
 def directory_listing(context: TableContext, timeline: Timeline) -> FileListing:
-    """The listing that asks the storage."""
+    """Return the listing that lists directories of the storage."""
     return DirectoryListing(context.storage)
 
 
@@ -235,12 +248,17 @@ def load_snapshot(
     as_of: str | None = None,
     timeline: Timeline | None = None,
 ) -> Snapshot:
-    """Load the state of a table now; as_of restricts the schema to commits requested at or before that time.
+    """Load the current snapshot of a table; as_of restricts the schema to commits requested at or before that time.
 
-    listing: by default the metadata table's where the table has one, else that of its directories. timeline: one that
-    was loaded before, to load the state that it tells of. Raises Unsupported for a table that stays closed
-    (`table.feature_support`), SnapshotOutdated when instants of that timeline were rolled back or dropped meanwhile;
-    without one, when that happens again and again.
+    Args:
+        listing: By default the metadata table's if the table has one, else that of its directories.
+        timeline: A previously loaded timeline, to load the snapshot that it describes.
+
+    Raises:
+        Unsupported: PyHudi cannot read the table (`table.feature_support`).
+        SnapshotOutdated: Instants of `timeline` were rolled back or dropped since; without `timeline`, when that
+            happens
+            repeatedly.
     """
     if timeline is not None:
         return _load_snapshot(context, listing, as_of, timeline)
@@ -290,10 +308,11 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
 
 
 def retry_on_stale_files(function: Callable[P, R]) -> Callable[P, R]:
-    """Call a function again, a few times, when the state that it loaded was outdated before it had read all of it.
+    """Call a function again, a few times, when its snapshot became stale before it had read all of it.
 
-    The function loads the state itself, and either changes nothing or nothing that may not be done again.  A table that it is
-    given by position is given with its present properties when it is called again.
+    The function loads the snapshot itself, and either changes nothing or only what is idempotent.  A table context
+    passed by
+    position is replaced by one with current properties for each retry.
     """
 
     @wraps(function)
@@ -309,7 +328,7 @@ def retry_on_stale_files(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
-    """The metadata of a completed commit-like instant.  Raises CorruptData that names the file."""
+    """Read the metadata of a completed commit-like instant.  Raises CorruptData that names the file."""
     try:
         return CommitMetadata.decode(store.read(instant))
     except CorruptData as error:
@@ -317,9 +336,9 @@ def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
 
 
 def double_written_logs(store: TimelineStore, timeline: Timeline, instant: Instant) -> frozenset[str]:
-    """The log files that a completed write made for a resize, which bear that one's time; none of what is pending.
+    """Return the log files that a completed write duplicated for a resize, whose names hold the resize's time.
 
-    Of a table whose log files hold one commit each.
+    For tables with one commit per log file. Files of pending writes are not included.
     """
     if not instant.is_completed or not instant.action.is_write:
         return frozenset()
@@ -327,7 +346,7 @@ def double_written_logs(store: TimelineStore, timeline: Timeline, instant: Insta
 
 
 def load_pending_double_writes(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
-    """The log files that completed writes made for resizes that are pending."""
+    """Return the log files that completed writes duplicated for pending resizes."""
     resizes = [instant.request_time for instant in timeline.pending(Action.CLUSTERING)]
     later = (i for i in timeline.completed_writes() if resizes and i.request_time > min(resizes))
     return frozenset(path for instant in later for path in double_written_logs(store, timeline, instant))
@@ -336,11 +355,13 @@ def load_pending_double_writes(store: TimelineStore, timeline: Timeline) -> froz
 def load_schema(
     store: TimelineStore, timeline: Timeline, config: TableConfig, *, by_ids: bool = False, read: CommitReader | None = None
 ) -> TableSchema | None:
-    """The table's schema: that of the newest write that carries one, else the one given at creation, else None.
+    """Load the table's schema: that of the newest write that stores one, else the one given at creation, else None.
 
-    The history is asked where services alone are left on the timeline.  by_ids: the caller reads columns by their ids; without,
-    Unsupported is raised for a table whose columns have some.  read: the metadata of a completed write, for a caller that has
-    read some.
+    The archived timeline is read if the timeline holds only services.
+
+    Args:
+        by_ids: The caller resolves columns by id; otherwise Unsupported is raised for a table with column ids.
+        read: Reads the metadata of a completed write, for a caller that caches it.
     """
     read = read or read_commit
     commits = (read(store, instant) for instant in reversed(timeline.completed_writes()))
@@ -350,9 +371,9 @@ def load_schema(
 
 
 def load_path_fields(config: TableConfig, schema: TableSchema | None) -> pa.Schema:
-    """The partition columns that files lack, as readers see them.
+    """Return the partition columns that files omit, as readers see them.
 
-    A path tells text, and so a column is text; of the type that the table was created with where that is stated and the path
+    A path holds text, so the column is text; it has the type declared at table creation if there is one and the path
     holds the value itself.  Source: docs/formats/reading.md, "Partitions and path filters".
     """
     stated = TableSchema.from_avro(config.create_schema).arrow if config.path_columns and config.create_schema else pa.schema([])
@@ -370,9 +391,10 @@ def load_path_fields(config: TableConfig, schema: TableSchema | None) -> pa.Sche
 def load_schema_as_of(
     store: TimelineStore, timeline: Timeline, config: TableConfig, time: str, *, by_ids: bool = False
 ) -> TableSchema | None:
-    """The schema of the newest write requested at or before a time, active or archived; before all of them, the present one.
+    """Load the schema of the newest write requested at or before a time, active or archived; before all of them, the
+    current one.
 
-    by_ids: as of `load_schema`.
+    by_ids: as in `load_schema`.
     """
     commits = (read_commit(store, instant) for instant in reversed(timeline.up_to(time).completed_writes()))
     active = newest_schema(commits, by_ids=by_ids)
@@ -383,7 +405,10 @@ def load_schema_as_of(
 
 
 def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
-    """(partition, file id) of each replaced file group -> request time of the newest replace commit that names it."""
+    """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that
+    replaces
+    it.
+    """
     replaced: dict[tuple[str, str], str] = {}
     for instant in timeline.completed(Action.REPLACECOMMIT):
         for partition, file_ids in (read_commit(store, instant).partition_to_replace_file_ids or {}).items():
@@ -393,8 +418,9 @@ def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple
 
 
 def load_rollback_targets(store: TimelineStore, timeline: Timeline) -> dict[str, Instant]:
-    """Request time of each write that a pending rollback will remove -> that rollback.  Plans that cannot be read are left out:
-    whoever finishes rollbacks finds them.
+    """Map the request time of each write that a pending rollback will remove to that rollback.
+
+    Unreadable plans are skipped: the service that completes rollbacks reports them.
     """
     targets: dict[str, Instant] = {}
     for instant in timeline.pending(Action.ROLLBACK):
@@ -408,7 +434,7 @@ def load_rollback_targets(store: TimelineStore, timeline: Timeline) -> dict[str,
 
 
 def load_pending_clusterings(store: TimelineStore, timeline: Timeline) -> frozenset[tuple[str, str]]:
-    """(partition, file id) of each file group that a pending clustering will replace."""
+    """Return (partition, file id) of each file group that a pending clustering will replace."""
     groups: set[tuple[str, str]] = set()
     for instant in timeline.pending(Action.CLUSTERING, Action.REPLACECOMMIT):
         plan = load_clustering_plan(store, instant)
@@ -425,7 +451,7 @@ def is_pending_clustering(store: TimelineStore, instant: Instant) -> bool:
 
 
 def newest_schema(commits: Iterable[CommitMetadata], *, by_ids: bool = False) -> str:
-    """The first schema that a write among the commits carries, '' when none does.  by_ids: as of `load_schema`."""
+    """Return the first schema that a write among the commits stores, '' when none does.  by_ids: as in `load_schema`."""
     for metadata in commits:
         if not by_ids:
             check_commit_open(metadata)
@@ -436,7 +462,7 @@ def newest_schema(commits: Iterable[CommitMetadata], *, by_ids: bool = False) ->
 
 
 def _archived_commits(store: TimelineStore, until: str | None) -> Iterator[CommitMetadata]:
-    """The metadata of archived writes, of those requested at or before a time when one is given, newest first."""
+    """The metadata of archived writes, optionally those requested at or before a time, newest first."""
     for instant in reversed(store.history.instants(Bounds(None, until))):
         if instant.action not in COMMIT_LIKE:
             continue
@@ -447,7 +473,7 @@ def _archived_commits(store: TimelineStore, until: str | None) -> Iterator[Commi
 
 
 def load_archived_commits(store: TimelineStore, completed: Bounds) -> tuple[tuple[Instant, CommitMetadata], ...]:
-    """The archived writes whose completion times lie within the bounds, each with its metadata, by request time."""
+    """Load the archived writes whose completion times are within the bounds, each with its metadata, by request time."""
     found = []
     for row in store.history.all_rows(completed=completed, documents=True):
         if row.action not in _COMMIT_WORDS:

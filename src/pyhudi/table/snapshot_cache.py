@@ -1,27 +1,33 @@
-"""The state of a table that was loaded last, kept by an open table for its next verbs.
+"""Snapshot cache: the last loaded snapshot of a table, reused by the next operations of an open table.
 
-A verb reads `hoodie.properties` and lists the timeline, as ever; what was read besides is used again where all of it would be
-found as it was:
+An operation reads `hoodie.properties` and lists the timeline in any case; everything else is reused if all of the
+following
+is unchanged:
 
-    the same process             a forked child loads for itself: locks of the state may have been held when it was forked
-    the same properties          a metadata table or an index that was made, dropped or made anew, a change of version
-    the same timeline files      name, size and time of each: commits of anybody, pending ones too, services, savepoints,
-                                 rollbacks, restores, archival; a table that was dropped and made anew
-    the same of the metadata     its compaction, cleaning and archival, whose files would be gone, and what was built anew
-    the same index definitions   the one document that is replaced in its place
-    the same column history      of a table whose columns have ids: name, size and time of its files
+    process                      a forked child loads its own snapshot: locks inside it may have been held at the fork
+    properties                   a created, dropped or rebuilt metadata table or index, a change of version
+    timeline files               name, size and time of each: commits of any writer, pending ones too, services,
+                                 savepoints,
+                                 rollbacks, restores, archival; a table that was dropped and re-created
+    metadata table timeline      its compaction, cleaning and archival, which delete files, and rebuilt partitions
+    index definitions            the one document that is replaced in place
+    schema history               of a table with column ids: name, size and time of its files
 
-The table's timeline is listed before the metadata table's, as when a state is loaded.  An instant's files are created once and
-never changed, and so are data files; so of one listing only one state can be loaded, whoever loads it and when.  What a state
-asks for later (further columns' statistics) it reads of files that the same listing names.
+The table's timeline is listed before the metadata table's, as when a snapshot is loaded.  Instant files and data files
+are
+immutable; so one listing determines one snapshot.  Data that a snapshot
+reads later (statistics of further columns) comes from files that the same listing names.
 
-A state is kept by one object, and only while it is small: see `MAX_LISTING_BYTES`, beside the 64 MiB of files and the 16 MiB of
-answers that its metadata table holds at most.  A state whose metadata table has failed is not kept, so each verb warns.  Nor is
-one of listed directories: what stands in them changes without an instant, as where a partition's metadata file is put back.
+One object caches one snapshot, up to a size: see `MAX_LISTING_BYTES`, in addition to at most 64 MiB of files and 16 MiB
+of
+lookup results of its metadata table.  A snapshot whose metadata table has failed is not cached, so each operation
+warns.
+Neither is one of listed directories, whose content changes without an instant, e.g. when a partition metadata file is
+restored.
 
-Footers of base files are kept beside it, whatever the state: see `table.footer_cache`.
+Footers of base files are cached separately: see `table.footer_cache`.
 
-What this does not do: serve writers, queries as of a time or of a range, which load their own.
+Limits: writers, time travel and incremental queries load their own snapshots.
 """
 
 from __future__ import annotations
@@ -43,16 +49,16 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
 MAX_LISTING_BYTES = 32 << 20
-"""A state whose lists of files take more is loaded anew by each verb."""
+"""A snapshot whose file lists take more is not cached."""
 
 MAX_REPLACED = 50_000
-"""So is one with more replaced file groups on its timeline."""
+"""Nor is one with more replaced file groups on its timeline."""
 
 
 class SnapshotCache:
-    """Gives the present state of one table, loaded when it is not the one that was given last.
+    """Return the current snapshot of one table, and reload it when it is stale.
 
-    footers: of the table's base files.  Several threads may ask at once.  Pickled, it is empty.
+    footers: of the table's base files.  Thread-safe.  Pickled, it is empty.
     """
 
     def __init__(self) -> None:
@@ -63,7 +69,7 @@ class SnapshotCache:
         return SnapshotCache, ()
 
     def snapshot(self, context: TableContext) -> Snapshot:
-        """The state as of now.  context: with properties that were just read.  Raises as `load_snapshot`."""
+        """Return the current snapshot.  context: with properties that were just read.  Raises as `load_snapshot`."""
         kept = self._kept
         if kept is not None and kept.is_current(context):
             return replace(kept.snapshot, context=context)
@@ -96,7 +102,7 @@ class SnapshotCache:
             definitions = load_index_definitions(context)
             snapshot = load_snapshot(context, listing, timeline=timeline)
         except DAMAGE:
-            # Whoever asks the damaged part tells of it.
+            # The reader of the damaged part reports the error.
             return load_snapshot(context, timeline=timeline)
         if len(snapshot.slicing.replaced) <= MAX_REPLACED:
             stamps = (os.getpid(), files, metadata_files, definitions, column_files)
@@ -106,7 +112,7 @@ class SnapshotCache:
 
 @dataclass(frozen=True, slots=True)
 class _CachedSnapshot:
-    """A state, with all by which it is told that it still is the present one."""
+    """A snapshot, with everything that decides whether it is current."""
 
     process: int
     files: tuple[FileInfo, ...]
@@ -116,7 +122,7 @@ class _CachedSnapshot:
     snapshot: Snapshot
 
     def is_current(self, context: TableContext) -> bool:
-        """Whether a state that is loaded now would be this one.  Raises TableState where the table's timeline is gone."""
+        """Whether loading now would produce this snapshot.  Raises TableState if the table's timeline is missing."""
         if self.process != os.getpid() or self.snapshot.config != context.config:
             return False
         if context.timeline.listed() != self.files:

@@ -1,17 +1,21 @@
-"""Is a state that was loaded a while ago still whole: is every file that it counts in its place?
+"""Detect whether a snapshot refers to files that a clean, rollback or archival has since removed.
 
-A state is a timeline, and files that are listed when they are asked for, perhaps much later.  Between the two a clean may take
-away what the timeline counts; what later commits put in its place does not count for it, so records would be missing without a
-word.  So whoever has listed files looks at the timeline once more:
+A snapshot consists of a timeline, and of files that are listed on demand, perhaps much later.  In between a clean may
+delete
+files of the snapshot; the files of later commits that replace them are not part of it, so records would be missing
+silently.  So the timeline is checked again after every listing:
 
-    rolled back   a completed write that the state counts is gone: restored or rolled back
-    moved on      the newest write that the state counts was archived: nobody can tell what was cleaned since.  A savepointed
-                  commit stays when later ones are archived, and so do all files that a state ending with it counts
-    cleaned       a clean that the state does not know was planned, and it may take what the state counts.  A clean keeps all
-                  slices from an earliest instant on and the newest one before it.  That is what the state counts as long as it
-                  knows every write before that instant; for a query as of an earlier time, as long as that lies at or after it
+    rolled back   a completed write of the snapshot is missing: restored or rolled back
+    moved on      the newest write of the snapshot was archived: cleans since then are unknown.  A savepointed
+                  commit stays when later ones are archived, and so do all files of a snapshot that ends with it
+    cleaned       an unknown clean was planned, and it may delete files of the snapshot.  A clean retains all
+                  slices from an earliest instant on and the newest one before it.  That covers the snapshot as long as
+                  it
+                  contains every write before that instant; for time travel, as long as the query's time is at or after
+                  it
 
-A clean that the state knows was planned on an older state, so it leaves the newest slice of every file group that counts here.
+A clean that the snapshot contains was planned on an older state, so it retains the newest slice of every file group
+here.
 
 Source: docs/formats/writing.md, "Cleaning".
 """
@@ -29,17 +33,20 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 @dataclass(frozen=True, slots=True)
 class StaleSnapshot:
-    """Why files that a state counts may be gone.  instants: request times of what did it."""
+    """Why files of a snapshot may be deleted.  instants: request times of the causes."""
 
     reason: str
     instants: tuple[str, ...]
 
 
 def find_stale_reason(store: TimelineStore, later_timeline: Timeline, as_of: str | None = None) -> StaleSnapshot | None:
-    """What may have taken files that a state counts; None when they are there.
+    """Return what may have deleted files of a snapshot; None if the snapshot is current.
 
-    later_timeline: the state's timeline.  as_of: the request time of a query of an older state.  Lists the timeline, and reads
-    the plans of cleans that the state does not know.
+    Lists the timeline, and reads the plans of cleans that the snapshot lacks.
+
+    Args:
+        later_timeline: The snapshot's timeline.
+        as_of: The request time of a time travel query.
     """
     now = store.load()
     if now.instants == later_timeline.instants:
@@ -80,7 +87,10 @@ def _lost_files(
 
 
 def load_earliest_retained(store: TimelineStore, clean: Instant) -> str | None:
-    """From which instant on a clean keeps everything, '' where it counts versions of files; None for one without a plan."""
+    """Return the instant from which on a clean retains everything, '' if it retains by file versions; None for one
+    without
+    a plan.
+    """
     try:
         plan = store.read_state(clean.request_time, Action.CLEAN, State.REQUESTED)
         if plan:

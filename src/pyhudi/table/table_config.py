@@ -1,7 +1,8 @@
-"""The table's own settings: `hoodie.properties` as a typed value, loaded, created and changed.
+"""Table configuration: `hoodie.properties` as a typed value, loaded, created and changed.
 
-A change is crash-safe by the backup rule: the new content goes to `hoodie.properties.backup` first, then replaces the file; a
-reader that finds the file missing or its checksum wrong takes the backup.
+A change is crash-safe by the backup rule: the new content is written to `hoodie.properties.backup` first, then replaces
+the file;
+a reader that finds the file missing or its checksum wrong reads the backup.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """
@@ -50,32 +51,32 @@ from pyhudi.table.retry_on_corrupt import retry_while_corrupt
 
 FORMAT = "hoodie.table.format"
 NATIVE = "native"
-"""What `FORMAT` is in a table of Hudi's own files; a missing one says the same."""
+"""Value of `FORMAT` in a table of Hudi's own files; the default."""
 
 MODE_PROPERTY = "hoodie.record.merge.mode"
 PAYLOAD_PROPERTY = "hoodie.compaction.payload.class"
 STRATEGY_PROPERTY = "hoodie.record.merge.strategy.id"
 STRATEGY_ALIAS = "hoodie.compaction.record.merger.strategy"
-"""How a table says by what rule it merges; the alias is what releases before 1.0 call the strategy id."""
+"""Keys of the merge rule; the alias is the name of the strategy id in releases before 1.0."""
 
 LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
-"""The payload class that the properties of a table which merges by modes stand for."""
+"""The payload class that a table with merge modes replaces."""
 
 PRECOMBINE_FIELD = "hoodie.table.precombine.field"
 ORDERING_FIELDS = "hoodie.table.ordering.fields"
-"""Two names for the fields that order records, see `TableVersion.has_ordering_fields`."""
+"""Two names of the ordering fields, see `TableVersion.has_ordering_fields`."""
 
 UPDATE_MODE = "hoodie.table.partial.update.mode"
 MERGE_PROPERTY = "hoodie.record.merge.property."
-"""What tables say that merge by modes: the update mode, and the prefix of the merge properties."""
+"""Properties of tables with merge modes: the update mode, and the prefix of the merge properties."""
 
 _LAYOUT = "hoodie.timeline.layout.version"
 
 CHECKSUM = "hoodie.table.checksum"
-"""Every writer puts it in; ours puts it last.  What has none was changed by hand, or lost its end."""
+"""Every writer stores it; PyHudi stores it last.  A file without it was edited by hand, or truncated."""
 
 INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
-"""Where the definitions of indexes lie; `metadata_table.reader.stored_index_definitions` says what it may hold."""
+"""Where index definitions are stored; `metadata_table.reader.stored_index_definitions` describes the content."""
 
 OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
 SEVERAL_FORMATS = "hoodie.table.multiple.base.file.formats.enable"
@@ -94,10 +95,12 @@ class TableType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableConfig:
-    """Everything `hoodie.properties` says.  `properties` keeps every key as it stands, known or not.
+    """The content of `hoodie.properties`.
 
-    ordering_fields: those that the properties name, whether or not the merge mode looks at them; with several the table is read
-    and not written.
+    Attributes:
+        properties: Every key as stored, known or not.
+        ordering_fields: Those that the properties name, even if the merge mode ignores them; a table with several
+            is read and not written.
     """
 
     name: str
@@ -130,19 +133,24 @@ class TableConfig:
 
     @property
     def path_columns(self) -> tuple[str, ...]:
-        """The partition columns, where the table says that its files lack them and paths tell their values; else none."""
+        """The partition columns, if the table declares that files omit them and paths hold their values; else none."""
         return partition_columns(self.keys) if self.drop_partition_columns else ()
 
     @property
     def omitted_columns(self) -> tuple[str, ...]:
-        """The partition columns that writers leave out of the files.  The real Hudi does so in copy-on-write tables alone: the
-        files of a merge-on-read table hold them, whatever it says.
+        """The partition columns that writers omit from files.
+
+        Hudi omits them in copy-on-write tables only: files of a merge-on-read table hold them regardless of the
+        property.
         """
         return self.path_columns if self.is_cow else ()
 
     def base_extension(self, explicit: str | None) -> str:
-        """That of the base files which a writer makes.  explicit: the format that it asks for, which counts where the table may
-        have several.  Raises Unsupported for a format that is not written.
+        """Return the extension of new base files.
+
+        explicit: the requested format, which applies if the table may have several.  Raises Unsupported for a format
+        that
+        is not written.
         """
         form = explicit if explicit is not None and self.several_formats else self.base_file_format
         extension = BASE_EXTENSIONS.get(form)
@@ -157,19 +165,20 @@ class TableConfig:
 
     @property
     def ordering_field(self) -> str | None:
-        """The column whose value says which record is newer; None when there is none, or several."""
+        """The column that decides which record is newer; None if there is none, or several."""
         return self.merge.ordering_field
 
     def property(self, key: str, default: str = "") -> str:
-        """A stored property as text."""
+        """Return a stored property as text."""
         return dict(self.properties).get(key, default)
 
     @classmethod
     def from_properties(cls, values: Mapping[str, str]) -> TableConfig:
-        """The settings that the properties mean.
+        """Parse the properties.
 
-        Raises CorruptData when a mandatory key is missing or a value has no meaning, Unsupported for a table version that
-        PyHudi cannot read.
+        Raises:
+            CorruptData: A mandatory key is missing or a value is invalid.
+            Unsupported: A table version that PyHudi cannot read.
         """
         name = values.get("hoodie.table.name", "")
         if not name:
@@ -196,7 +205,7 @@ class TableConfig:
         ordering = _ordering_fields(values)
         merge = _merge_settings(values, ordering, version)
         if table_type is TableType.MERGE_ON_READ:
-            # Without log files nothing is merged, so that a copy-on-write table is read whatever its properties say of merging.
+            # Without log files nothing is merged, so a copy-on-write table is read regardless of its merge properties.
             check_merge_properties(merge)
         folder = values.get("hoodie.timeline.path", TIMELINE_NAME)
         partitions = _split(values.get("hoodie.table.metadata.partitions", ""))
@@ -230,7 +239,7 @@ class TableConfig:
 
 
 def local_zone_name() -> str | None:
-    """The IANA name of this process's time zone; None when the system does not tell."""
+    """Return the IANA name of this process's time zone; None when the system does not provide it."""
     named = os.environ.get("TZ", "").lstrip(":")
     if named and not named.startswith("/"):
         return named
@@ -242,18 +251,21 @@ def local_zone_name() -> str | None:
 
 
 def local_zone() -> tzinfo:
-    """The time zone of this process, with its rules for daylight saving."""
+    """Return the time zone of this process, with its rules for daylight saving."""
     return _LOCAL_ZONE
 
 
 def load_table_config(storage: Storage, env: Environment | None = None) -> TableConfig:
     """Read `hoodie.properties`, or its backup when the file is missing or damaged.
 
-    Real Hudi removes the file and the backup one after the other while it changes them, so both are asked twice before there is
-    no table, and it writes them in their places, so what is damaged is read again.  What has no checksum may have lost its end,
-    and counts where nothing that has one is there, as in real Hudi.
+    Hudi removes the file and the backup one after the other while it changes them, so both are read twice before
+    TableNotFound is raised. Hudi also writes them in place, so a damaged file is read again.  A file without checksum
+    may be
+    truncated, and is used only if no file has a checksum, as in Hudi.
 
-    Raises TableNotFound when neither is there, CorruptData when what is there cannot be used.
+    Raises:
+        TableNotFound: Neither file exists.
+        CorruptData: No file is usable.
     """
     return retry_while_corrupt(lambda: _load_once(storage), env)
 
@@ -284,10 +296,10 @@ def _load_once(storage: Storage) -> TableConfig:
 
 
 def missing_property(values: Mapping[str, str]) -> str | None:
-    """A property without which there is no table; None where all are there.
+    """Return a mandatory property that is missing; None if all are present.
 
-    Where the checksum is missing, what else every table says of itself has to be there: readers would take an absent version for
-    the newest, and an absent type for copy on write.
+    Without a checksum, further properties are mandatory: readers would take a missing version for the newest, and a
+    missing type for copy on write.
     """
     needed = ["hoodie.table.name", _LAYOUT]
     if CHECKSUM not in values:
@@ -297,7 +309,7 @@ def missing_property(values: Mapping[str, str]) -> str | None:
 
 @lru_cache(maxsize=64)
 def _config_of(data: bytes) -> TableConfig:
-    """What the file means.  A table that is opened again, before and after each write, has mostly the same bytes."""
+    """Parse the file, with a cache: a table that is reopened before and after each write mostly has the same bytes."""
     values = parse_properties(data)
     missing = missing_property(values)
     if missing is not None:
@@ -317,7 +329,7 @@ def _config_of(data: bytes) -> TableConfig:
 def store_table_config(storage: Storage, changes: Mapping[str, str | None], env: Environment) -> TableConfig:
     """Change properties of a table, crash-safe; the caller holds the table lock.
 
-    changes: new values; None removes the key.  Returns the settings as now stored.
+    changes: new values; None removes the key.  Returns the settings as stored.
     """
     current = dict(load_table_config(storage, env).properties)
     for key, value in (*changes.items(), (CHECKSUM, None)):
@@ -335,19 +347,19 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
 
 
 def new_table_config(values: Mapping[str, str]) -> TableConfig:
-    """The settings of a table with these properties, the checksum apart, before there is one."""
+    """Return the settings of a new table with these properties, without the checksum."""
     return TableConfig.from_properties(_with_checksum(values))
 
 
 def create_table_files(storage: Storage, values: Mapping[str, str], env: Environment) -> TableConfig:
-    """Lay out a new table: the folders that real Hudi makes, then `hoodie.properties`, whose appearance creates the table.
+    """Create a table: the folders that Hudi creates, then `hoodie.properties`, whose appearance creates the table.
 
-    Raises TableExists when the file is there already, also when another process made it a moment ago.
+    Raises TableExists when the file exists, also when another process has just created it.
     """
     full = _with_checksum(values)
     config = TableConfig.from_properties(full)
     content = format_checksummed_properties(full, format_saved_comments(env.now_ms()))
-    # A table that is there gets no folders of another layout.
+    # An existing table gets no folders of another layout.
     exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
     if storage.stat(PROPERTIES_FILE) is not None or storage.stat(PROPERTIES_BACKUP) is not None:
         raise exists
@@ -365,7 +377,7 @@ def _with_checksum(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def merge_properties(settings: MergeSettings) -> dict[str, str]:
-    """The three properties in which a table of version 8 stores its merge rule."""
+    """Return the three properties in which a table of version 8 stores its merge rule."""
     return {
         MODE_PROPERTY: str(settings.mode),
         STRATEGY_PROPERTY: settings.strategy_id,
@@ -374,7 +386,10 @@ def merge_properties(settings: MergeSettings) -> dict[str, str]:
 
 
 def mode_properties(settings: MergeSettings) -> dict[str, str]:
-    """The properties in which a table that merges by modes stores its merge rule: what a mode implies stands nowhere."""
+    """Return the properties in which a table with merge modes stores its merge rule; properties that the mode implies
+    are
+    omitted.
+    """
     values = {MODE_PROPERTY: str(settings.mode)}
     if settings.mode is MergeMode.CUSTOM:
         values[STRATEGY_PROPERTY] = settings.strategy_id
@@ -388,7 +403,7 @@ def mode_properties(settings: MergeSettings) -> dict[str, str]:
 
 
 def parse_bool(values: Mapping[str, str], key: str, *, default: bool) -> bool:
-    """A property that is `true` or `false`, in any case.  Raises CorruptData for anything else."""
+    """Parse a property that is `true` or `false`, in any case.  Raises CorruptData for anything else."""
     text = values.get(key)
     if text is None or text.strip() == "":
         return default
@@ -399,7 +414,7 @@ def parse_bool(values: Mapping[str, str], key: str, *, default: bool) -> bool:
 
 
 class _LocalZone(tzinfo):
-    """The zone of the process; `datetime.astimezone()` knows its rules, a fixed offset would not."""
+    """The zone of the process, with the rules of `datetime.astimezone()`; a fixed offset has none."""
 
     def utcoffset(self, dt: datetime | None) -> timedelta | None:
         if dt is None:
@@ -423,14 +438,14 @@ _LOCAL_ZONE = _LocalZone()
 
 
 def _key_spec(values: Mapping[str, str], version: TableVersion) -> KeySpec:
-    """How the table names records; the version has a say in how keys are spelled."""
+    """How the table names records; the encoding of keys depends on the version."""
     keys = KeySpec.from_properties(values)
     spelled = version.prefixes_single_keys and keys.generator is KeyGenerator.COMPLEX and len(keys.record_fields) == 1
     return replace(keys, prefix_single_key=True) if spelled else keys
 
 
 def _ordering_fields(values: Mapping[str, str]) -> tuple[str, ...]:
-    """The fields that either of two keys names.  Where they differ, releases would order by different ones: that is damage."""
+    """The fields that either key names.  If they differ, releases would order by different fields: that is an error."""
     newer, older = _split(values.get(ORDERING_FIELDS) or ""), _split(values.get(PRECOMBINE_FIELD) or "")
     if newer and older and newer != older:
         raise CorruptData(
@@ -442,7 +457,7 @@ def _ordering_fields(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], version: TableVersion) -> MergeSettings:
-    """The merge rule that the properties mean."""
+    """The merge rule that the properties define."""
     by = Ordering(ordering, null_is_zero=version.merges_by_modes)
     if version.merges_by_modes:
         return _merge_by_modes(values, by)
@@ -466,8 +481,10 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
 
 
 def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSettings:
-    """A mode of version 9 says all.  A strategy id and a payload class beside one that is not CUSTOM are left from an upgrade;
-    `LEGACY_PAYLOAD` is what a downgrade would bring back.
+    """The mode of version 9 is sufficient.  A strategy id and a payload class next to a mode other than CUSTOM remain
+    from
+    an
+    upgrade; `LEGACY_PAYLOAD` is what a downgrade would restore.
     """
     default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
     mode = _parse_enum(MergeMode, values, MODE_PROPERTY, default)
@@ -496,7 +513,7 @@ def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSetti
 
 
 def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
-    """Raises Unsupported for what releases after 1.0 can make of a table and PyHudi would take for something else."""
+    """Raise Unsupported for features of releases after 1.0 that PyHudi would misread."""
     if base_file_format == "LANCE":
         raise Unsupported(
             "hoodie.table.base.file.format=LANCE: Lance base files (release 1.2) are not read, only Parquet and ORC"

@@ -1,6 +1,6 @@
-"""What every operation on one table needs at hand: where it lies, its settings, the clock and the lock.
+"""Table context: location, settings, clock and lock, shared by every operation on one table.
 
-A context is a plain value; loading the state of the table at a moment is `table.snapshot.load_snapshot`.
+A context is a plain value; `table.snapshot.load_snapshot` loads the state of the table.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """One open table.  lock: guards instant times and commits against all other writers of the table.
+    """One open table.
 
-    index_definitions: the index definitions by the place that the properties name, once they were read: as old as `config`, and
-    read again by every context that is made of this one (see `metadata_table.reader.stored_index_definitions`).
+    Attributes:
+        lock: Guards instant times and commits against all other writers of the table.
+        index_definitions: Index definitions by the location that the properties name, once read: as old as `config`,
+            and
+            read again by every context derived from this one (see `metadata_table.reader.stored_index_definitions`).
     """
 
     storage: Storage
@@ -43,20 +46,26 @@ class TableContext:
 
     @contextmanager
     def locked(self, wait_ms: int | None = None) -> Iterator[TableContext]:
-        """Hold the table's lock during a `with` block: the only way to it.
+        """Hold the table's lock during a `with` block; the only way to acquire it.
 
-        Gives the table as it is to be written there: each change of its storage proves first that the lock is still held, and
-        raises StorageUnavailable when it was lost.  Of no use after the block.  wait_ms: as in `LockProvider.acquire`.
+        Yields the table for writing: each change of its storage verifies first that the lock is still held (fencing),
+        and
+        raises StorageUnavailable when it was lost.  Not usable after the block.  wait_ms: as in `LockProvider.acquire`.
         """
         with self.lock.held(wait_ms):
             yield replace(self, storage=FencedStorage(self.storage, self.lock))
 
     @contextmanager
     def exclusive(self, wait_ms: int | None, longest_ms: int) -> Iterator[TableContext]:
-        """Hold the table's lock during a `with` block, for a writer that is to be overtaken by nobody from what it reads on.
+        """Hold the table's lock during a `with` block, for a writer that must not be overtaken between reading and
+        publishing.
 
-        Gives the table with a lock that `locked` takes at once, as often as needed; in a turn that is on already, itself.
-        wait_ms: as in `LockProvider.acquire`; longest_ms: how long others should expect the turn to be.
+        Yields the table with a lock that `locked` acquires at once, as often as needed; within an exclusive write,
+        itself.
+
+        Args:
+            wait_ms: As in `LockProvider.acquire`.
+            longest_ms: Expected maximum duration, for other writers.
         """
         if self.holds_lock:
             yield self
@@ -70,11 +79,14 @@ class TableContext:
 
     @property
     def holds_lock(self) -> bool:
-        """Whether nobody else can publish anything before this writer's turn is over."""
+        """Whether other writers are blocked until this writer's exclusive write ends."""
         return isinstance(self.lock, RetainedLock) and self.lock.is_held
 
     def release_lock(self) -> None:
-        """Let the others go on, where a turn is on; this table takes the lock like everybody from here on."""
+        """End an exclusive write early: other writers can proceed, and this table acquires the lock for each change
+        from
+        here on.
+        """
         if isinstance(self.lock, RetainedLock):
             self.lock.end()
 

@@ -1,13 +1,14 @@
-"""Tags: names for the states that savepoints keep.
+"""Tags: names for savepoints.
 
-A savepoint of Hudi has a user and comments, and no name.  So a tag is the first line of the comments, `tag:NAME`, which the real
-Hudi shows, keeps and carries along as it does all comments; a savepoint that it made with such a comment has a tag, too.
+A savepoint of Hudi has a user and comments, and no name.  So a tag is the first line of the comments, `tag:NAME`, which
+Hudi shows and preserves like all comments; a savepoint that Hudi created with such a comment has a tag, too.
 
     tag:2026-Q3              the whole comment, or its first line
 
-Where a caller names a moment, or the savepoint to restore or to delete, `tag:2026-Q3` stands for the instant that it keeps.
+Wherever an API accepts a point in time, or the savepoint to restore or to delete, `tag:2026-Q3` resolves to its
+instant.
 
-What this does not do: a tag is not moved to another instant.  Delete its savepoint, and make one there.
+A tag cannot be moved to another instant.  Delete its savepoint, and create a new one.
 
 Source: docs/formats/writing.md, "Savepoint and restore".
 """
@@ -29,7 +30,8 @@ _NAME = re.compile(r"[^\s\x00-\x1f](?:[^\x00-\x1f]{0,198}[^\s\x00-\x1f])?")
 
 
 def load_tags(context: TableContext, timeline: Timeline) -> dict[str, str]:
-    """The request time of the write that each tag names, by name, oldest first; the newest where several savepoints have one.
+    """Return the request time of the write that each tag names, by name, oldest first; the newest if several savepoints
+    share one.
 
     One small file is read for each savepoint.
     """
@@ -38,7 +40,7 @@ def load_tags(context: TableContext, timeline: Timeline) -> dict[str, str]:
         try:
             first = read_savepoint(context.timeline, instant).comments.partition("\n")[0]
         except SnapshotOutdated:
-            # It was deleted meanwhile.
+            # It was deleted concurrently.
             continue
         if first.startswith(PREFIX):
             found[first.removeprefix(PREFIX)] = instant.request_time
@@ -46,7 +48,7 @@ def load_tags(context: TableContext, timeline: Timeline) -> dict[str, str]:
 
 
 def read_savepoint(store: TimelineStore, instant: Instant) -> SavepointMetadata:
-    """What a completed savepoint holds.  Raises SnapshotOutdated where it is gone, CorruptData for a damaged file."""
+    """Read a completed savepoint.  Raises SnapshotOutdated when it was deleted, CorruptData for a damaged file."""
     try:
         return SavepointMetadata.decode(store.read(instant))
     except CorruptData as error:
@@ -54,8 +56,10 @@ def read_savepoint(store: TimelineStore, instant: Instant) -> SavepointMetadata:
 
 
 def with_tag(tag: str, comments: str) -> str:
-    """The comments of a savepoint with a tag.  Raises InvalidRequest for what is no name: empty, longer than 200 characters, of
-    several lines, or with a space at an end.
+    """Return the comments of a savepoint with a tag.
+
+    Raises InvalidRequest for an invalid name: empty, longer than 200 characters, of several lines, or with a space at
+    an end.
     """
     if not _NAME.fullmatch(tag):
         raise InvalidRequest(f"{tag!r:.220} is no tag: a name has 1 to 200 characters in one line, and no space at its ends")
@@ -63,7 +67,7 @@ def with_tag(tag: str, comments: str) -> str:
 
 
 def resolve_tag(context: TableContext, text: str) -> str:
-    """The instant that `tag:NAME` stands for; other text as it is.  Raises InstantNotFound for a tag that no savepoint has."""
+    """Resolve `tag:NAME` to its instant; other text is returned unchanged.  Raises InstantNotFound for an unknown tag."""
     if not text.startswith(PREFIX):
         return text
     tags = load_tags(context, context.timeline.load())

@@ -1,1 +1,3 @@
-"""The active timeline: what happened to a table, loaded once and frozen, and the few ways to add to it."""
+"""The timeline of a table: active instants as a frozen value, the archived timeline, and the operations that add to
+them.
+"""

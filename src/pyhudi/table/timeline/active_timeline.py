@@ -1,6 +1,7 @@
 """The active timeline as a frozen value.
 
-One entry stands for each instant, in its highest state.  Queries are pure.  Times are compared as strings, as Hudi does.
+There is one entry for each instant, in its highest state.  Queries are pure.  Times are compared as strings, as in
+Hudi.
 
 Source: docs/formats/timeline.md; docs/formats/reading.md, "File groups and slices".
 """
@@ -27,7 +28,8 @@ SLICING_ACTIONS = WRITE_ACTIONS | SERVICE_ACTIONS
 class Timeline:
     """The active instants of a table, ordered by (request time, comparable action).
 
-    archived_completions: completion times of instants that left the active timeline; read from the history when asked for.
+    archived_completions: completion times of instants that left the active timeline; read from the archived timeline on
+    demand.
     """
 
     instants: tuple[Instant, ...]
@@ -45,7 +47,7 @@ class Timeline:
         object.__setattr__(self, "_completions", completions)
         saved = {i.request_time for i in self.instants if i.action is Action.SAVEPOINT}
         writes = [i.request_time for i in self.instants if i.action in SLICING_ACTIONS and i.request_time not in saved]
-        # Where savepointed commits are all that is left, nothing between them stands on the timeline any more.
+        # If only savepointed commits are left, the timeline holds nothing between them.
         object.__setattr__(self, "_start", min(writes) if writes else max(saved.intersection(completions), default=None))
         visible = [
             i.request_time
@@ -56,7 +58,7 @@ class Timeline:
 
     @classmethod
     def of(cls, instants: Iterable[Instant], archived_completions: Mapping[str, str] | None = None) -> Timeline:
-        """The timeline of these instant files: for each instant the highest state is kept."""
+        """Build the timeline of these instant files: for each instant the highest state is retained."""
         best: dict[tuple[str, Action], Instant] = {}
         for instant in instants:
             key = (instant.request_time, comparable_action(instant.action))
@@ -67,7 +69,9 @@ class Timeline:
         return cls(tuple(instant for _, instant in ordered), {} if archived_completions is None else archived_completions)
 
     def completed_writes(self) -> tuple[Instant, ...]:
-        """Completed commits, delta commits and replace commits (compactions and clusterings among them), by request time."""
+        """Completed commits, delta commits and replace commits (including compactions and clusterings), by request
+        time.
+        """
         return tuple(i for i in self.instants if i.state is State.COMPLETED and i.action in WRITE_ACTIONS)
 
     def last_completed_write(self) -> Instant | None:
@@ -80,21 +84,20 @@ class Timeline:
         return tuple(i for i in self.instants if i.state is not State.COMPLETED and (not actions or i.action in actions))
 
     def completed(self, *actions: Action) -> tuple[Instant, ...]:
-        """Completed instants; of the given actions (as their completed files say), or of all."""
+        """Completed instants; of the given actions (as in their completed files), or of all."""
         return tuple(i for i in self.instants if i.state is State.COMPLETED and (not actions or i.action in actions))
 
     def pending_writes(self) -> tuple[Instant, ...]:
-        """Writes that neither completed nor failed visibly; compactions and clusterings, which keep their plans, are not among
-        them.
-        """
+        """Pending writes, without compactions and clusterings, which keep their plans."""
         return self.pending(*WRITE_ACTIONS)
 
     def first_unsettled(self) -> str | None:
-        """The first request time at which the oldest pending write or service may have found nothing completed; None when none
-        is pending.
+        """Return the lower bound of what the oldest pending write or service may not have read; None when none is
+        pending.
 
-        Everything requested before it had completed when whatever is pending now was requested.  What was requested from it on, a
-        write under way may still have to meet, and of what it replaced a write under way may still read the files.
+        Everything requested before that time had completed when each pending instant was requested.  Concurrent writers
+        may
+        conflict with later instants, and may still read files that those replaced.
         """
         pending = self.pending(*SLICING_ACTIONS)
         if not pending:
@@ -104,7 +107,7 @@ class Timeline:
         return min(late, default=first)
 
     def find(self, request_time: str, *actions: Action) -> Instant:
-        """The instant of a request time.  Raises InstantNotFound."""
+        """Return the instant of a request time.  Raises InstantNotFound."""
         for instant in self.instants:
             if instant.request_time == request_time and (not actions or instant.action in actions):
                 return instant
@@ -112,9 +115,9 @@ class Timeline:
         raise InstantNotFound(f"the active timeline has no instant {request_time}{kinds}")
 
     def completion_time(self, request_time: str) -> str | None:
-        """When a data-writing instant completed; None when it is pending or unknown.
+        """Return when a data-writing instant completed; None when it is pending or unknown.
 
-        The history is asked only about instants that may stand there: those before the start of the active timeline.
+        The archived timeline is read only for instants before the start of the active timeline.
         """
         found = self._completions.get(request_time)
         if found is not None or (self._start is not None and request_time >= self._start):
@@ -122,11 +125,15 @@ class Timeline:
         return self.archived_completions.get(request_time)
 
     def is_completed(self, request_time: str) -> bool:
-        """True when files of that instant count: it completed, or it is older than the whole active timeline."""
+        """Return True when files of that instant are committed: it completed, or it is older than the whole active
+        timeline.
+        """
         return request_time in self._completions or self.is_before_start(request_time)
 
     def is_before_start(self, request_time: str) -> bool:
-        """True when the time lies before the first write instant of the active timeline (savepointed commits left aside)."""
+        """Return True when the time is before the first write instant of the active timeline (savepointed commits
+        ignored).
+        """
         return self._start is not None and request_time < self._start
 
     @property
@@ -136,15 +143,17 @@ class Timeline:
 
     @property
     def last_visible(self) -> str | None:
-        """Request time of the last instant that slices may be keyed by: completed writes and pending compactions; None without
+        """Request time of the last instant that can be the key of a slice: completed writes and pending compactions;
+        None
+        without
         any.
         """
         return self._last_visible
 
     def latest_time(self) -> str:
-        """The largest request or completion time that stands on the timeline, '' when it is empty: new times must be larger."""
+        """The largest request or completion time on the timeline, '' when it is empty: new times must be larger."""
         return max((max(i.request_time, i.completion_time or "") for i in self.instants), default="")
 
     def up_to(self, request_time: str) -> Timeline:
-        """The timeline as far as instants requested at or before a time."""
+        """The timeline limited to instants requested at or before a time."""
         return Timeline(tuple(i for i in self.instants if i.request_time <= request_time), self.archived_completions)

@@ -1,15 +1,17 @@
-"""The history of a timeline in its files: archived instants, read only as far as they are asked for, and added to.
+"""The archived timeline (history, LSM layout): archived instants, read lazily, and appended to.
 
-    load     the version file names a manifest (else the highest there is); the manifest names Parquet files
-    look up  only files whose range of request times may hold the instant are opened, and of those only row groups that do;
-             documents are read only when asked for
-    add      Parquet file -> manifest n+1 -> version file; each step leaves the history before or after it, never between
-    clean    manifests older than the newest few, then every Parquet file that no kept manifest names
+    load     the version file names a manifest (else the highest that exists); the manifest names Parquet files
+    look up  only files whose range of request times may hold the instant are opened, and of those only matching row
+             groups;
+             documents are read on demand
+    add      Parquet file -> manifest n+1 -> version file; each step leaves the history before or after it, never
+             between
+    clean    manifests older than the newest few, then every Parquet file that no retained manifest names
 
-An instant that stands in several files is the one of the first file.  `ArchivedCompletions` gives a timeline the completion
-times of archived instants, and reads nothing before the first of them is asked for.
+Of an instant in several files, the first file is used.  `ArchivedCompletions` provides the completion
+times of archived instants to a timeline, and reads nothing before the first lookup.
 
-What this does not do: decide what is archived or merged (planning/archival.py), and the archive of layout 1 (log files).
+Not here: what is archived or merged (planning/archival.py), and the archive of layout 1 (log files).
 
 Source: docs/formats/timeline.md, "History".
 """
@@ -70,7 +72,7 @@ class Bounds:
         )
 
     def contains(self, time: str | None) -> bool:
-        """Whether the time, which may be unknown, lies within."""
+        """Whether the time, which may be unknown, is within the bounds."""
         if time is None:
             return self.first is None and self.last is None
         return (self.last is None or time <= self.last) and (self.first is None or time >= self.first)
@@ -86,13 +88,20 @@ class LoadedManifest:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStore:
-    """Reads and adds to the history of one table.  folder: relative to the table; '' for a layout that has none."""
+    """Read and append to the archived timeline of one table.  folder: relative to the table; '' for a layout that has
+    none.
+    """
 
     storage: Storage
     folder: str
 
     def load_manifest(self) -> LoadedManifest:
-        """The current manifest.  Raises CorruptData, naming the file, TableState when manifests go again and again."""
+        """Load the current manifest.
+
+        Raises:
+            CorruptData: The manifest is damaged; the error names the file.
+            TableState: Manifests were deleted repeatedly during the read.
+        """
         if not self.folder:
             return LoadedManifest(0, Manifest())
         for _ in range(_ATTEMPTS):
@@ -113,7 +122,8 @@ class HistoryStore:
     def rows(
         self, requested: Bounds = Bounds(), completed: Bounds = Bounds(), *, documents: bool = False
     ) -> Iterator[HistoryRow]:
-        """The archived instants whose request and completion times lie within the bounds, each once, in no promised order.
+        """Yield the archived instants whose request and completion times are within the bounds, each once, in any
+        order.
 
         documents: with the bytes of the completed file and the plan; otherwise both are None.
         Raises CorruptData for a file that cannot be read.
@@ -127,7 +137,7 @@ class HistoryStore:
                     yield row
 
     def find(self, request_time: str, *actions: Action) -> HistoryRow | None:
-        """The archived instant of a request time, with its documents; of the given completed actions, or of any."""
+        """Return the archived instant of a request time, with its documents; of the given completed actions, or of any."""
         words = {action.value for action in actions}
         bounds = Bounds(request_time, request_time)
         found = self.all_rows(bounds, documents=True)
@@ -136,14 +146,14 @@ class HistoryStore:
     def all_rows(
         self, requested: Bounds = Bounds(), completed: Bounds = Bounds(), *, documents: bool = False
     ) -> tuple[HistoryRow, ...]:
-        """As `rows`, read to the end: begun anew when a file was merged away and cleaned meanwhile."""
+        """As `rows`, as a list; restarted when a file was merged and deleted concurrently."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(TableState):
                 return tuple(self.rows(requested, completed, documents=documents))
         return tuple(self.rows(requested, completed, documents=documents))
 
     def instants(self, requested: Bounds = Bounds(), completed: Bounds = Bounds()) -> tuple[Instant, ...]:
-        """The archived instants within the bounds, completed, by request time."""
+        """Return the archived instants within the bounds, completed, by request time."""
         found = []
         for row in self.all_rows(requested, completed):
             found.append(Instant(row.instant_time, self._action_of(row), State.COMPLETED, row.completion_time))
@@ -156,7 +166,7 @@ class HistoryStore:
             raise error.with_path(self.storage.absolute(self.folder)) from error
 
     def completion_times(self, entry: ManifestEntry) -> dict[str, str]:
-        """Request time -> completion time of the data-writing instants in one file."""
+        """Map request time to completion time of the data-writing instants in one file."""
         found: dict[str, str] = {}
         for row in self._rows_of(entry, Bounds(), Bounds(), documents=False):
             if row.action in _WRITE_WORDS and row.completion_time is not None:
@@ -164,11 +174,14 @@ class HistoryStore:
         return found
 
     def unknown_newer(self, active: Collection[tuple[str, Action]]) -> tuple[int, str] | None:
-        """A manifest above the current one that names an instant which stands nowhere else: its number, and that instant's time.
+        """Return a manifest above the current one that names an instant stored nowhere else: its number, and that
+        instant's time.
 
-        active: request time and completed action of what stands on the active timeline.  A writer that died before it changed the
-        version file leaves such a manifest, but all its instants are active or in the current manifest; otherwise the version
-        file fell behind, and going on from it would lose instants.
+        A writer that failed before it updated the version
+        file leaves such a manifest, but all its instants are active or in the current manifest.  Otherwise the version
+        file is outdated, and continuing from it would lose instants.
+
+        active: request time and completed action of the instants on the active timeline.
         """
         current = self.load_manifest()
         held = {entry.file_name for entry in current.manifest.files}
@@ -179,7 +192,7 @@ class HistoryStore:
             try:
                 newer = Manifest.decode(data)
             except CorruptData:
-                # It was being written when its writer died.
+                # It was being written when its writer failed.
                 continue
             for entry in newer.files:
                 if entry.file_name in held or self.storage.stat(self._path(entry.file_name)) is None:
@@ -191,9 +204,9 @@ class HistoryStore:
         return None
 
     def append(self, rows: Sequence[HistoryRow], compression: str) -> None:
-        """Add instants, in order of request time, as one file of level 0.  The caller holds the table lock.
+        """Append instants, in order of request time, as one file of level 0.  The caller holds the table lock.
 
-        Where a writer that died has added these very instants already, nothing is written.
+        Idempotent: if a failed writer has added these very instants already, nothing is written.
         """
         loaded = self.load_manifest()
         names = {entry.file_name: entry for entry in loaded.manifest.files}
@@ -226,15 +239,15 @@ class HistoryStore:
 
     def store_manifest(self, manifest: Manifest, after: int) -> None:
         """Publish a manifest.  after: the number of the current one.  The caller holds the table lock."""
-        # A manifest above the current one is what a writer left that died before it changed the version file.
+        # A writer that failed before it updated the version file leaves a manifest above the current one.
         number = max((after, *self._manifest_numbers())) + 1
         self.storage.put(self._path(format_manifest_name(number)), manifest.encode())
         self.storage.put(self._path(VERSION_FILE), encode_version(number))
 
     def clean(self, extra_manifests: int = 0) -> None:
-        """Delete manifests but the newest 3 and `extra_manifests` more, and the files that none of those names.
+        """Delete manifests except the newest 3 and `extra_manifests` more, and the files that none of those names.
 
-        The caller holds the table lock, so that nobody is adding a file.
+        The caller holds the table lock, so that no other process adds a file.
         """
         current = self.load_manifest().number
         listing = self.storage.list(self.folder)
@@ -302,7 +315,7 @@ class HistoryStore:
                     yield from file.iter_batches(batch_size=_ROWS_PER_BATCH, row_groups=groups, columns=there)
         except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                # The machine said no, not the Parquet reader.
+                # The operating system failed, not the Parquet reader.
                 raise
             raise CorruptData(f"a file of the history is damaged: {error}").with_path(self.storage.absolute(path)) from error
         except CorruptData as error:
@@ -310,15 +323,17 @@ class HistoryStore:
 
 
 class ArchivedCompletions(Mapping[str, str]):
-    """Request time -> completion time of archived writes, read file by file when they are asked for.
+    """Map request time to completion time of archived writes; files are read on demand.
 
-    A moment's history: the manifest is read once, at the first question.  Two objects are equal only when they are one.
-    Thread-safe.  Pickled, it has read nothing yet.
+    The manifest is read once, at the first lookup.  Compared by identity.  Thread-safe.  Pickled, it has read nothing
+    yet.
     """
 
     def __init__(self, store: HistoryStore, earlier: object = None) -> None:
-        """earlier: those of a moment before, if they are of this kind; files that these have read are not read again, since a
-        file of the history never changes.
+        """earlier: completion times of a previously loaded timeline, if of this type; the immutable files that these
+        have
+        read
+        are not read again.
         """
         self._store = store
         self._mutex = threading.Lock()
@@ -380,7 +395,7 @@ _WRITE_WORDS = frozenset(action.value for action in Action if action.is_write)
 
 
 def _range(group: pq.RowGroupMetaData, column: str) -> tuple[str | None, str | None]:
-    """Smallest and largest text of a column in a row group, None where the file does not say."""
+    """Smallest and largest text of a column in a row group, None if the file has no statistics."""
     for position in range(group.num_columns):
         chunk = group.column(position)
         if chunk.path_in_schema == column:

@@ -1,8 +1,9 @@
-"""Which of the log files that a write made are the second ones of their rows, for a pending resize to uncover.
+"""Identify log files that a write duplicated for a pending resize of consistent hashing buckets.
 
-The name of such a log bears the time of the resize, which had not completed when the write was requested.  Before table version 8
-the name of a log bears the time of the base file that it belongs to, and upgraded tables keep the commits of then: what these
-names tell had completed before, or is a compaction that was planned.
+The name of such a log holds the time of the resize, which had not completed when the write was requested.  Before table
+version 8
+the name of a log holds the time of its base file, and upgraded tables retain those commits: the times in
+these names had completed before, or are planned compactions.
 
 Source: docs/formats/writing.md, "Resizing consistent hashing buckets".
 """
@@ -32,6 +33,6 @@ def is_double_written_log(timeline: Timeline, path: str, instant_time: str) -> b
 
 
 def copies_among(timeline: Timeline, metadata: CommitMetadata, instant_time: str) -> Iterable[str]:
-    """Such logs of a commit."""
+    """Return such logs of a commit."""
     paths = (stat.path for stats in metadata.partition_to_write_stats.values() for stat in stats)
     return (path for path in paths if path and is_double_written_log(timeline, path, instant_time))

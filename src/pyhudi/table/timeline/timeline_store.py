@@ -1,4 +1,4 @@
-"""The timeline folder of one table: loading it, and creating, completing and removing instant files.
+"""The timeline folder of one table: load it, and create, complete and remove instant files.
 
 Every file is created by put-if-absent and never changed; the completed file is the atomic publication of an action.
 
@@ -33,11 +33,13 @@ from pyhudi.table.timeline.archived_timeline import ArchivedCompletions, History
 
 @dataclass(frozen=True, slots=True)
 class TimelineStore:
-    """Reads and writes the instant files of one table.
+    """Read and write the instant files of one table.
 
-    folder: relative to the table, `.hoodie/timeline` from table version 8 on, `.hoodie` before. layout: how this table
-    names them. zone: the zone of the table's instant times, needed where completion times are file times. history:
-    where archived instants are.
+    Attributes:
+        folder: Relative to the table, `.hoodie/timeline` from table version 8 on, `.hoodie` before.
+        layout: How this table names the files.
+        zone: The zone of the table's instant times, needed if completion times are file times.
+        history: The archived timeline.
     """
 
     storage: Storage
@@ -47,23 +49,26 @@ class TimelineStore:
     history: HistoryStore
 
     def load(self) -> Timeline:
-        """The active timeline as it stands; of the history nothing is read before somebody asks for it.
+        """Load the active timeline; the archived timeline is read on demand.
 
         Raises TableState when the folder is missing on a store that has folders.
         """
         return self.build_timeline(self.load_files())
 
     def build_timeline(self, files: Iterable[Instant], earlier: Timeline | None = None) -> Timeline:
-        """The timeline of instant files that were just loaded.  earlier: one of before, which may have read of the history."""
+        """Build the timeline of instant files that were just loaded.  earlier: a previous one, whose archived instants
+        are
+        reused.
+        """
         known = None if earlier is None else earlier.archived_completions
         return Timeline.of(files, ArchivedCompletions(self.history, known) if self.history.folder else {})
 
     def load_files(self) -> tuple[Instant, ...]:
-        """Every instant file as it stands: an instant has one for each state it went through.  Raises as `load`."""
+        """Load every instant file: an instant has one for each state it went through.  Raises as `load`."""
         return self.parse_instants(self.listed())
 
     def listed(self) -> tuple[FileInfo, ...]:
-        """The files of the folder, with sizes and times: what a timeline is made of.  Raises as `load`."""
+        """List the files of the folder, with sizes and times.  Raises as `load`."""
         listing = self.storage.list(self.folder)
         if not listing.files and self.layout.has_timeline_folder and self.storage.has_folders and not self._folder_exists():
             raise TableState(
@@ -73,7 +78,7 @@ class TimelineStore:
         return listing.files
 
     def parse_instants(self, files: Iterable[FileInfo]) -> tuple[Instant, ...]:
-        """The instant files among those that were listed."""
+        """Return the instant files in a listing."""
         instants = []
         for info in files:
             instant = parse_instant_file(info.name, self.layout)
@@ -85,14 +90,14 @@ class TimelineStore:
         return tuple(instants) if self.layout.has_completion_time_in_names else _with_likely_completions(instants)
 
     def path(self, instant: Instant) -> str:
-        """The file of an instant in its state."""
+        """Return the path of an instant's file in its state."""
         return f"{self.folder}/{instant.file_name(self.layout)}"
 
     def read(self, instant: Instant) -> bytes:
-        """The content of an instant's file; that of its row in the history where it was archived since it was listed.
+        """Read the content of an instant's file, or of its archived row if it was archived since it was listed.
 
         Raises:
-            SnapshotOutdated: Neither is there: the instant was rolled back or dropped since it was listed.
+            SnapshotOutdated: Neither exists: the instant was rolled back or dropped since it was listed.
         """
         data = self.storage.read(self.path(instant))
         if data is None:
@@ -106,7 +111,7 @@ class TimelineStore:
         return data
 
     def read_state(self, request_time: str, action: Action, state: State) -> bytes | None:
-        """The content of a requested or inflight file, None when it is absent."""
+        """Read the content of a requested or inflight file, None when it is absent."""
         return self.storage.read(self.path(Instant(request_time, action, state)))
 
     def request(self, request_time: str, action: Action, content: bytes = b"") -> Instant:
@@ -114,11 +119,11 @@ class TimelineStore:
         return self._create(Instant(request_time, action, State.REQUESTED), content)
 
     def start(self, instant: Instant, content: bytes = b"") -> Instant:
-        """Create the inflight file.  Raises TableState when it exists: somebody else carries the action out."""
+        """Create the inflight file.  Raises TableState when it exists: another process executes the action."""
         return self._create(Instant(instant.request_time, instant.action, State.INFLIGHT), content)
 
     def start_or_join(self, instant: Instant, content: bytes = b"") -> None:
-        """Create the inflight file, or find it there: for actions that several processes may carry out at once."""
+        """Create the inflight file unless it exists: for actions that several processes may execute concurrently."""
         self.storage.put_if_absent(
             self.path(Instant(instant.request_time, instant.action, State.INFLIGHT)), add_checksum_marker(content)
         )
@@ -137,7 +142,7 @@ class TimelineStore:
         self.storage.delete([self.path(instant)])
 
     def _read_archived(self, instant: Instant) -> bytes | None:
-        """What the file of an instant held that is in the history now: its document, or the plan it began with."""
+        """The content of the file of an archived instant: its document, or its plan."""
         if not self.history.folder:
             return None
         row = self.history.find(instant.request_time, completed_action(instant.action))
@@ -163,10 +168,11 @@ class TimelineStore:
 
 
 def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:
-    """Instants whose completion times are file times: request times in their place where the files were copied.
+    """Instants whose completion times are file times, with request times instead if the files were copied.
 
-    Of a copy every file is younger than the last request.  Where nobody copied, all but the last instants completed before it.
-    One instant alone tells nothing, and nothing is told apart by it.
+    In a copy every file is younger than the last request.  In an original, all but the last instants completed before
+    it.
+    A single instant is not decisive, and needs no order.
     """
     last = max((i.request_time for i in instants), default="")
     completed = [i.completion_time or "" for i in instants if i.is_completed]
@@ -176,9 +182,10 @@ def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]
 
 
 def next_instant_time(env: Environment, zone: tzinfo, after: str) -> str:
-    """A fresh instant time: the clock's, or one millisecond past `after` where the clock stands behind it.
+    """Return a new instant time: the clock's, or one millisecond after `after` if the clock is behind it.
 
-    after: the largest time on the timeline, '' for none.  Called under the table lock, so times grow over all processes, also
+    after: the largest time on the timeline, '' for none.  Called under the table lock, so times grow over all
+    processes, also
     in the hour that a zone has twice.
     """
     now = format_instant_time(env.now_ms(), zone)
