@@ -17,10 +17,8 @@ class Alter:
     """Schema evolution by column ids (schema on read), as returned by `Table.alter`. No data file is rewritten.
 
     A column is named by its dotted path: `stops.element.name` in a list of structs, `prices.value.net` in a map. Apache
-    Hudi
-    reads such a table with `hoodie.schema.on.read.enable=true`. Every method raises InvalidRequest for changes that the
-    schema does
-    not allow, and Unsupported for a table that cannot have column ids.
+    Hudi reads such a table with `hoodie.schema.on.read.enable=true`. Every method raises InvalidRequest for changes
+    that the schema does not allow, and Unsupported for a table that cannot have column ids.
 
     Example:
         >>> result = table.alter.add("tip", pa.float64(), after="fare")
@@ -84,10 +82,8 @@ class Alter:
         """Change the primitive type of a column.
 
         Allowed: integers and floating point to wider numbers, decimals and strings; decimals and dates to strings;
-        strings to dates,
-        decimals and bytes; bytes to strings. Values are cast on read; a value that the new type cannot hold fails the
-        read with
-        InvalidRequest.
+        strings to dates, decimals and bytes; bytes to strings. Values are cast on read; a value that the new type
+        cannot hold fails the read with InvalidRequest.
 
         Args:
             column: Path of the column.

@@ -1,10 +1,9 @@
 """A scan as a pyarrow dataset, for engines that read datasets: `Scan.to_dataset`.
 
 Engines push columns and filters down to a dataset, through `scanner` (DuckDB, Polars) or through `get_fragments` and
-the scanners
-of the fragments (DataFusion). The translatable part of a filter prunes file slices before any file is opened: by
-partitions, and
-by statistics and indexes of the metadata table. The remaining slices are read by one of two readers:
+the scanners of the fragments (DataFusion). The translatable part of a filter prunes file slices before any file is
+opened: by partitions, and by statistics and indexes of the metadata table. The remaining slices are read by one of two
+readers:
 
     Arrow's Parquet reader    slices without log files, of a scan without a filter, if the file has the columns of the
                               table;
@@ -16,9 +15,8 @@ by statistics and indexes of the metadata table. The remaining slices are read b
 Arrow then evaluates the filter on every row, so a filter has Arrow's semantics.
 
 `HudiDataset` is a `FileSystemDataset` of the Parquet files, because engines require that type. A slice that Arrow
-cannot read is
-represented by a file that cannot be opened: an engine that bypasses the methods here fails, and never returns wrong
-rows.
+cannot read is represented by a file that cannot be opened: an engine that bypasses the methods here fails, and never
+returns wrong rows.
 """
 
 from __future__ import annotations
@@ -65,8 +63,7 @@ class HudiDataset(ds.FileSystemDataset):
     """The rows of a scan as a lazy dataset, created by `Scan.to_dataset`. It can be pickled.
 
     Supported: `schema`, `files`, `scanner`, `to_batches`, `to_table`, `head`, `take`, `count_rows` and `get_fragments`;
-    `join` and
-    `sort_by` if Arrow reads all files.
+    `join` and `sort_by` if Arrow reads all files.
     """
 
     def __init__(self, query: SnapshotQuery | ChangeQuery, threads: int = 0) -> None:
@@ -232,8 +229,7 @@ class BatchScanner:
     """Scanner of a dataset or a fragment, with the interface of a pyarrow scanner.
 
     Arrow's scanner of a stream occupies a thread of Arrow's pool while it waits for the next batch. The producer of the
-    batches
-    needs threads of that pool, so the two could deadlock.
+    batches needs threads of that pool, so the two could deadlock.
     """
 
     def __init__(

@@ -32,8 +32,7 @@ class Indexes:
     """The indexes of a table, as returned by `Table.index`.
 
     Writers can continue while an index is built. Every method raises InvalidRequest for an index that does not exist or
-    that the
-    table cannot have.
+    that the table cannot have.
 
     Example:
         >>> info = table.index.create("record_index")

@@ -13,8 +13,7 @@
     locks           the table lock and its owner
 
 Each result is that of the time of the call, computed by the code that queries use. Paths are relative to the table. The
-schemas
-are documented with the methods; times are instant times, sizes are bytes.
+schemas are documented with the methods; times are instant times, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -405,8 +404,7 @@ class Inspection:
 
     def markers(self) -> pa.Table:
         """Return the markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled
-        back
-        yet.
+        back yet.
         """
         storage = self._context.storage
         rows = [

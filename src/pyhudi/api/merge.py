@@ -26,20 +26,15 @@ class Merge:
     """A merge of source rows into a table: add clauses, then call `execute`.
 
     For each row the first clause whose condition is true applies; a row without a matching clause is unchanged. The
-    rows are
-    upserted, so the table's merge mode decides between the new row and the stored one: a row with an earlier ordering
-    value loses.
-    A delete removes the record regardless of its ordering value.
+    rows are upserted, so the table's merge mode decides between the new row and the stored one: a row with an earlier
+    ordering value loses. A delete removes the record regardless of its ordering value.
 
     On the embedded engine, conditions are filters as in `Table.scan`, over `source.x` and, if a table row matches,
-    `target.x`.
-    Values are literals (`"'done'"`, `1.5`) and columns (`"source.x"`, `"target.x"`), as in `Table.update`.
+    `target.x`. Values are literals (`"'done'"`, `1.5`) and columns (`"source.x"`, `"target.x"`), as in `Table.update`.
 
     A Spark DataFrame as source makes it a merge on Spark: conditions and values are Spark SQL text or Columns, over the
-    aliases of
-    both sides, with Spark's semantics; other Python values are literals. Values are cast to the column type by Spark's
-    store
-    assignment (numbers to numbers, anything to strings; strings to numbers only by an explicit cast).
+    aliases of both sides, with Spark's semantics; other Python values are literals. Values are cast to the column type
+    by Spark's store assignment (numbers to numbers, anything to strings; strings to numbers only by an explicit cast).
     """
 
     def __init__(
@@ -76,8 +71,7 @@ class Merge:
         values.
 
         Record key and partition fields of the source that `on` does not name must equal those of the table row; on
-        Spark, another
-        partition moves the record.
+        Spark, another partition moves the record.
 
         Args:
             where: Condition on the pair of rows; None applies to all pairs.
@@ -130,8 +124,7 @@ class Merge:
         """Run the merge as one commit.
 
         If another writer concurrently changes a file group that is written to, or inserts a key that did not match, the
-        rows are
-        matched again.
+        rows are matched again.
 
         Returns:
             The instant of the write, and its statistics.

@@ -1,8 +1,7 @@
 """A table as a Polars LazyFrame: `pyhudi.scan_polars`.
 
 Polars pushes the required columns, the predicate and the row limit down to its source. The translatable part of the
-predicate
-prunes file slices and row groups; Polars then evaluates the whole predicate on every row.
+predicate prunes file slices and row groups; Polars then evaluates the whole predicate on every row.
 """
 
 from __future__ import annotations

@@ -103,8 +103,7 @@ class Scan:
         """Split the scan into parts that can be pickled and read by other processes and machines.
 
         Together the splits return each row once. Change data keeps the order of the changes if the splits are read in
-        the
-        order of the list.
+        the order of the list.
 
         Args:
             size_bytes: Combine file slices while a split has at most that many bytes. 0 makes each slice its own split.

@@ -107,8 +107,7 @@ class Services:
         """Compact: merge the log files of a merge-on-read table into base files.
 
         Pending plans are executed first, then a new compaction is scheduled and executed. The `hoodie.compaction...`
-        options decide
-        which file slices are compacted, and in which order. Writers can continue concurrently.
+        options decide which file slices are compacted, and in which order. Writers can continue concurrently.
 
         Args:
             instant: Execute only the plan of this instant.
@@ -163,8 +162,7 @@ class Services:
         options: Mapping[str, object] | None = None,
     ) -> CompactionResult:
         """Log compaction: merge the log files of each slice with `hoodie.log.compaction.blocks.threshold` blocks into
-        one
-        log file.
+        one log file.
 
         Cheaper than a compaction if base files are large: reads get faster, base files are not rewritten.
 
@@ -204,8 +202,7 @@ class Services:
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
         """Cluster: rewrite file groups to improve sort order and file sizes. Schedules and executes, or executes the
-        plan
-        of `instant`.
+        plan of `instant`.
 
         Args:
             instant: Execute only the plan of this instant.
@@ -259,8 +256,7 @@ class Services:
         options: Mapping[str, object] | None = None,
     ) -> SyncResult:
         """Catalog sync: register the table's latest state in a catalog, so that Spark, Trino, Presto, Hive or Athena
-        find
-        it by name.
+        find it by name.
 
         The catalog is a Hive metastore, or AWS Glue (`hoodie.datasource.hive_sync.mode=glue`). A write with
         `hoodie.datasource.hive_sync.enable` or `hoodie.datasource.meta.sync.enable` syncs after its commit.
@@ -341,8 +337,7 @@ class Services:
         """Run passes of table services until `stop` is set.
 
         When `stop` is set, the plan being executed is completed and no other is started. Any number of processes can
-        serve one
-        table: each executes different plans.
+        serve one table: each executes different plans.
 
         Args:
             stop: Event that ends the loop.
@@ -376,8 +371,7 @@ class Services:
         """Run table services in a background thread, alongside the writes of this object.
 
         Writes of this object schedule plans and leave their execution to the thread. An error that ended the thread is
-        raised by the
-        next write. The end of the block waits until all pending plans are executed.
+        raised by the next write. The end of the block waits until all pending plans are executed.
 
         Args:
             services: As in `run`.

@@ -5,8 +5,7 @@
     services     a background thread executes the compactions and clusterings that batches schedule
 
 Spark records a batch as done after the function returns. After a failure in between, Spark passes the same rows again
-under the
-same number, and the commit metadata shows that they are committed: no row is lost or duplicated.
+under the same number, and the commit metadata shows that they are committed: no row is lost or duplicated.
 
 Source: docs/formats/writing.md, "Streaming sink".
 """

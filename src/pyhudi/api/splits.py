@@ -1,8 +1,7 @@
 """Splits of a scan: `Scan.splits`, to read a table with several processes or machines.
 
 A split names file slices and contains all that reading them requires. The snapshot was loaded once, when the scan was
-created, so
-a reader of a split does not load the timeline. All splits of a scan together return each row once.
+created, so a reader of a split does not load the timeline. All splits of a scan together return each row once.
 """
 
 from __future__ import annotations

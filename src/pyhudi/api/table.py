@@ -50,10 +50,8 @@ class Table(TableWrites, TableReads, TableServices):
     """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
 
     Opening reads `hoodie.properties` only. Every method works on the latest state of the table, so one object can be
-    reused for
-    any length of time and from several threads. Reads cache the loaded snapshot (up to some tens of MiB) and reuse it
-    until
-    the table changes.
+    reused for any length of time and from several threads. Reads cache the loaded snapshot (up to some tens of MiB) and
+    reuse it until the table changes.
 
     Example:
         >>> import pyhudi as hp

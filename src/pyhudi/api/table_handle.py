@@ -67,8 +67,7 @@ class TableHandle:
 
     def parse(self, verb: TableOperation, options: Mapping[str, object] | None) -> Options:
         """Merge the options of a call into the table's options. Raises InvalidRequest for options that the operation
-        does
-        not accept.
+        does not accept.
         """
         call_options = parse_options(options, base_options=self.options)
         check_call_options(verb, call_options)

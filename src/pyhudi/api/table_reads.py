@@ -194,16 +194,13 @@ class TableReads(OpenedTable):
         options: Mapping[str, object] | None = None,
     ) -> Scan:
         """Plan an incremental query: records changed by instants that completed from `start` to `end`, in their state
-        as
-        of `end`.
+        as of `end`.
 
         Both ends are included; in a table of version 9 `start` is excluded, as in Hudi. Deletes are not returned.
-        Tables of
-        version 6 store no completion times: there `start` (excluded) and `end` are request times.
+        Tables of version 6 store no completion times: there `start` (excluded) and `end` are request times.
 
         The option `hoodie.datasource.query.incremental.format=cdc` makes it a CDC query, as in Hudi: it returns the
-        columns of
-        `changes`, and `start` (excluded) and `end` are request times.
+        columns of `changes`, and `start` (excluded) and `end` are request times.
 
         Args:
             start: A completion time (`completion_time` of a result), a datetime, a date, ISO text, or "earliest".
@@ -257,14 +254,12 @@ class TableReads(OpenedTable):
         """Plan a CDC query: every change by instants that completed from `start` to `end`, including deletes.
 
         Several changes of one record are all returned. Both ends are included; in a table of version 9 the start is
-        excluded, as in
-        Hudi. The table must have been created with `hoodie.table.cdc.enabled=true`.
+        excluded, as in Hudi. The table must have been created with `hoodie.table.cdc.enabled=true`.
 
         Rows come in the order of the changes: instants by completion time, and within an instant deletes before inserts
-        and
-        updates. Applied one by one to the rows as of the start, they produce the rows as of the end. After an operation
-        that loses
-        the order (a shuffle on Spark, a parallel reader), sort by `completion_time` and `op` to restore it.
+        and updates. Applied one by one to the rows as of the start, they produce the rows as of the end. After an
+        operation that loses the order (a shuffle on Spark, a parallel reader), sort by `completion_time` and `op` to
+        restore it.
 
         Args:
             start: A completion time (`completion_time` of a result), a datetime, a date, ISO text, or "earliest"

@@ -108,8 +108,7 @@ class TableServices(OpenedTable):
         options: Mapping[str, object] | None = None,
     ) -> SavepointResult:
         """Create a savepoint: protect the files of a completed write from cleaning, so that the table can be restored
-        to
-        it.
+        to it.
 
         Args:
             instant: Request time of the write; None for the latest.
@@ -136,8 +135,7 @@ class TableServices(OpenedTable):
         """Return the tags of savepoints, oldest first, with the request time of the write that each one names.
 
         Use them in `scan(as_of="tag:NAME")`, `restore("tag:NAME")` and `delete_savepoint("tag:NAME")`. One file is read
-        per
-        savepoint.
+        per savepoint.
         """
         context = self._open.context.reloaded()
         return load_tags(context, context.timeline.load())
@@ -162,8 +160,7 @@ class TableServices(OpenedTable):
         keys.
 
         Properties that define the layout are rejected, with the method that changes them if there is one. Every reader
-        and writer
-        sees the properties in `config.properties`, and Hudi preserves them.
+        and writer sees the properties in `config.properties`, and Hudi preserves them.
 
         Args:
             properties: Values by key, such as `{"owner": "fares"}` or `{"hoodie.table.name": "rides"}`; None removes a
@@ -220,10 +217,8 @@ class TableServices(OpenedTable):
         write concurrently.
 
         A merge-on-read table is compacted. From version 6, the metadata table is dropped and rebuilt by the next write.
-        From 8 to 9,
-        the metadata table keeps all indexes, and a payload class becomes a merge mode. A crash leaves a table at an
-        intermediate
-        version; another call continues.
+        From 8 to 9, the metadata table keeps all indexes, and a payload class becomes a merge mode. A crash leaves a
+        table at an intermediate version; another call continues.
 
         Args:
             to: 8 or 9; None for 8, the version in which PyHudi creates tables.
@@ -252,8 +247,7 @@ class TableServices(OpenedTable):
         only read.
 
         A merge-on-read table is compacted until no log file remains to be merged. From version 9 to 8, indexes with a
-        later layout
-        are dropped (the result lists them); to 6, the metadata table is dropped. Otherwise as `upgrade`.
+        later layout are dropped (the result lists them); to 6, the metadata table is dropped. Otherwise as `upgrade`.
 
         Args:
             to: 8 or 6; None for the version below the table's.

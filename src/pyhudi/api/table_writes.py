@@ -230,11 +230,9 @@ class TableWrites(OpenedTable):
         """Update some columns of the records that match `where`.
 
         A record keeps its key and, except on Spark, its partition. The changed rows are upserted, so the table's merge
-        mode
-        applies: with an equal or later ordering value the changed row wins, with an earlier one it loses. If another
-        writer changes
-        one of the file groups concurrently, the update is computed again. Without `spark` the changed rows are held in
-        memory.
+        mode applies: with an equal or later ordering value the changed row wins, with an earlier one it loses. If
+        another writer changes one of the file groups concurrently, the update is computed again. Without `spark` the
+        changed rows are held in memory.
 
         Args:
             set: Values by column. Text is a literal as in filters (`"'done'"`, `"1.5"`, `"DATE '2024-05-06'"`,
@@ -357,14 +355,11 @@ class TableWrites(OpenedTable):
     @contextmanager
     def exclusive(self, *, seconds: float = 60) -> Iterator[Self]:
         """Hold the table lock from a read to the commit of the rows computed from it, so that no other writer commits
-        in
-        between.
+        in between.
 
         For callers that read, compute and write with `based_on`, and whose writes conflict too often. All other writers
-        wait, so
-        keep the block short: read, compute, write. The first write that commits releases the lock, before its table
-        services run.
-        After that, and after the block, writes of the yielded table take the lock as usual.
+        wait, so keep the block short: read, compute, write. The first write that commits releases the lock, before its
+        table services run. After that, and after the block, writes of the yielded table take the lock as usual.
 
         Args:
             seconds: Expected duration of the block, for other writers. They wait that much longer than

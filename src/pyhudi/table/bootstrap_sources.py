@@ -1,8 +1,7 @@
 """Source files of bootstrapped tables (METADATA_ONLY mode).
 
 The base files of the bootstrap instant hold meta columns only. Row n of such a base file belongs to row n of a source
-file
-outside of the table. The bootstrap index maps base files to source files.
+file outside of the table. The bootstrap index maps base files to source files.
 
 Source: docs/formats/writing.md, "Bootstrap".
 """

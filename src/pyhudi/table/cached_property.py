@@ -14,8 +14,7 @@ else:
         """As `functools.cached_property`, without the lock that it has before Python 3.12.
 
         That lock is shared by all objects of a class: while one object reads from storage, every other thread would
-        wait.  Two
-        threads that access one object concurrently may both compute the value.
+        wait. Two threads that access one object concurrently may both compute the value.
         """
 
         def __init__(self, compute: Callable[[Any], _Value]) -> None:

@@ -1,6 +1,5 @@
 """Table features that PyHudi rejects: tables that it would misread are not read, and tables that it would damage are
-not
-written.
+not written.
 
 Operations that read no rows (properties, the timeline) stay available.  Source: docs/formats/timeline.md, "Other files
 of a table".
@@ -45,8 +44,7 @@ def check_omission(config: TableConfig) -> None:
 
 def check_commit_open(metadata: CommitMetadata) -> None:
     """Raise Unsupported for a commit of a table with schema on read (`table.schema_on_read_history`), for callers that
-    resolve
-    columns by name.
+    resolve columns by name.
     """
     if metadata.extra_metadata.get(LATEST_SCHEMA_KEY):
         raise Unsupported(

@@ -182,11 +182,9 @@ def build_file_groups(
 
 def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = None) -> FileSlice | None:
     """Return the slice of a group that a snapshot query reads, with committed logs only; None if the group is replaced
-    or
-    empty.
+    or empty.
 
-    A slice whose instant has not completed is invisible: its committed logs belong to the slice before it.  (Apache
-    Hudi
+    A slice whose instant has not completed is invisible: its committed logs belong to the slice before it. (Apache Hudi
     ignores them until the instant completes or its base file is deleted.)  The same holds for a slice with a pending
     compaction.
 
@@ -234,11 +232,9 @@ def visible_slices(groups: Iterable[FileGroup], state: SlicingState, as_of: str 
 def logs_with_uncovered_keys(slice_: FileSlice, timeline: Timeline) -> tuple[LogFile, ...]:
     """Return the logs of a slice that may hold keys which its base file lacks.
 
-    These are the logs of writes requested before the base file's commit completed.  Such a write located its keys in
-    the
-    previous base file, so it may re-insert a key that the compaction dropped because an earlier log deleted it.  All
-    logs if
-    the completion time of the base file is unknown; none for a slice without base file.
+    These are the logs of writes requested before the base file's commit completed. Such a write located its keys in the
+    previous base file, so it may re-insert a key that the compaction dropped because an earlier log deleted it. All
+    logs if the completion time of the base file is unknown; none for a slice without base file.
     """
     if slice_.base is None or not slice_.logs:
         return ()
@@ -249,8 +245,7 @@ def logs_with_uncovered_keys(slice_: FileSlice, timeline: Timeline) -> tuple[Log
 def visible_slices_from_rows(rows: pa.Table, state: SlicingState, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
     """Return the visible slices of many files at once: partition -> slices by file id, without empty partitions.
 
-    A file group that consists of one committed base file is its own slice, as most are in a large table.  The others
-    are
+    A file group that consists of one committed base file is its own slice, as most are in a large table. The others are
     built by `build_file_groups`.
 
     Args:

@@ -1,11 +1,10 @@
 """Footer cache of base files, reused across the reads of an open table.
 
 A footer locates a file's columns and holds its key filter; it is fetched, verified by checksum and parsed before
-anything else of the file is read.  A cached footer is reused for a file of the same path, size and modification time.
-Callers
-stat the file first, so a deleted or replaced file is detected independently of the timeline.  Bit rot, which changes
-neither size
-nor time, is detected in pages by their checksums, and in a footer when it is read from storage again.
+anything else of the file is read. A cached footer is reused for a file of the same path, size and modification time.
+Callers stat the file first, so a deleted or replaced file is detected independently of the timeline. Bit rot, which
+changes neither size nor time, is detected in pages by their checksums, and in a footer when it is read from storage
+again.
 """
 
 from __future__ import annotations

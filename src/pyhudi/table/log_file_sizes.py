@@ -1,9 +1,8 @@
 """Check the sizes of log files against commit metadata, before a table service merges them.
 
-From table version 8 on one commit writes a log file, and its statistics record the size.  A shorter file was truncated,
-perhaps between two blocks, which its bytes alone do not show.  Readers take sizes from the metadata table if there is
-one;
-a service reads the commits (active or archived) of the few logs that it is about to merge, because its result is
+From table version 8 on one commit writes a log file, and its statistics record the size. A shorter file was truncated,
+perhaps between two blocks, which its bytes alone do not show. Readers take sizes from the metadata table if there is
+one; a service reads the commits (active or archived) of the few logs that it is about to merge, because its result is
 permanent.
 """
 

@@ -5,9 +5,8 @@
               partitions
               whose counts change; they are valid from its completion on
 
-The newest file whose instant is not pending is valid, also after that instant was archived.  Rollbacks and restores
-remove the
-files of their instants.  Apache Hudi 1.1 applies the same rule; 1.0 ignores these files.
+The newest file whose instant is not pending is valid, also after that instant was archived. Rollbacks and restores
+remove the files of their instants. Apache Hudi 1.1 applies the same rule; 1.0 ignores these files.
 
 Source: docs/formats/writing.md, "Bucket index".
 """

@@ -3,11 +3,9 @@
     `.hoodie/.schema/<t>_<c>.schemacommit`   all schemas with ids; written before the commit of instant t
     `latest_schema` of commits               the schema that was valid when the commit was written
 
-A schema of the history is valid if its instant completed: the history is written first, and remains if
-that instant failed or was rolled back. After the instant left the timeline, the archived timeline decides, or a history
-file
-of a later completed instant. A file was written by the schema in its own commit; without one, by the newest whose
-instant is
+A schema of the history is valid if its instant completed: the history is written first, and remains if that instant
+failed or was rolled back. After the instant left the timeline, the archived timeline decides, or a history file of a
+later completed instant. A file was written by the schema in its own commit; without one, by the newest whose instant is
 not after it.
 
 Writers without schema on read record no ids.  Their columns are matched by name to the schema before: same names

@@ -89,8 +89,7 @@ class TableSchema:
     @classmethod
     def stored(cls, text: str, config: TableConfig) -> TableSchema:
         """The columns that files hold, from the text in a commit or in the table's creation schema: both may include or
-        lack the
-        columns that writers omit.
+        lack the columns that writers omit.
         """
         schema, omitted = cls.from_avro(text), frozenset(config.omitted_columns)
         if not omitted.intersection(schema.arrow.names):
@@ -310,9 +309,8 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
 def retry_on_stale_files(function: Callable[P, R]) -> Callable[P, R]:
     """Call a function again, a few times, when its snapshot became stale before it had read all of it.
 
-    The function loads the snapshot itself, and either changes nothing or only what is idempotent.  A table context
-    passed by
-    position is replaced by one with current properties for each retry.
+    The function loads the snapshot itself, and either changes nothing or only what is idempotent. A table context
+    passed by position is replaced by one with current properties for each retry.
     """
 
     @wraps(function)
@@ -406,8 +404,7 @@ def load_schema_as_of(
 
 def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
     """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that
-    replaces
-    it.
+    replaces it.
     """
     replaced: dict[tuple[str, str], str] = {}
     for instant in timeline.completed(Action.REPLACECOMMIT):

@@ -13,17 +13,14 @@ is unchanged:
     index definitions            the one document that is replaced in place
     schema history               of a table with column ids: name, size and time of its files
 
-The table's timeline is listed before the metadata table's, as when a snapshot is loaded.  Instant files and data files
-are
-immutable; so one listing determines one snapshot.  Data that a snapshot
-reads later (statistics of further columns) comes from files that the same listing names.
+The table's timeline is listed before the metadata table's, as when a snapshot is loaded. Instant files and data files
+are immutable; so one listing determines one snapshot. Data that a snapshot reads later (statistics of further columns)
+comes from files that the same listing names.
 
 One object caches one snapshot, up to a size: see `MAX_LISTING_BYTES`, in addition to at most 64 MiB of files and 16 MiB
-of
-lookup results of its metadata table.  A snapshot whose metadata table has failed is not cached, so each operation
-warns.
-Neither is one of listed directories, whose content changes without an instant, e.g. when a partition metadata file is
-restored.
+of lookup results of its metadata table. A snapshot whose metadata table has failed is not cached, so each operation
+warns. Neither is one of listed directories, whose content changes without an instant, e.g. when a partition metadata
+file is restored.
 
 Footers of base files are cached separately: see `table.footer_cache`.
 

@@ -1,9 +1,8 @@
 """Detect whether a snapshot refers to files that a clean, rollback or archival has since removed.
 
-A snapshot consists of a timeline, and of files that are listed on demand, perhaps much later.  In between a clean may
-delete
-files of the snapshot; the files of later commits that replace them are not part of it, so records would be missing
-silently.  So the timeline is checked again after every listing:
+A snapshot consists of a timeline, and of files that are listed on demand, perhaps much later. In between a clean may
+delete files of the snapshot; the files of later commits that replace them are not part of it, so records would be
+missing silently. So the timeline is checked again after every listing:
 
     rolled back   a completed write of the snapshot is missing: restored or rolled back
     moved on      the newest write of the snapshot was archived: cleans since then are unknown.  A savepointed
@@ -88,8 +87,7 @@ def _lost_files(
 
 def load_earliest_retained(store: TimelineStore, clean: Instant) -> str | None:
     """Return the instant from which on a clean retains everything, '' if it retains by file versions; None for one
-    without
-    a plan.
+    without a plan.
     """
     try:
         plan = store.read_state(clean.request_time, Action.CLEAN, State.REQUESTED)

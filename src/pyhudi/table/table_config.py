@@ -1,8 +1,7 @@
 """Table configuration: `hoodie.properties` as a typed value, loaded, created and changed.
 
 A change is crash-safe by the backup rule: the new content is written to `hoodie.properties.backup` first, then replaces
-the file;
-a reader that finds the file missing or its checksum wrong reads the backup.
+the file; a reader that finds the file missing or its checksum wrong reads the backup.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """
@@ -148,9 +147,8 @@ class TableConfig:
     def base_extension(self, explicit: str | None) -> str:
         """Return the extension of new base files.
 
-        explicit: the requested format, which applies if the table may have several.  Raises Unsupported for a format
-        that
-        is not written.
+        explicit: the requested format, which applies if the table may have several. Raises Unsupported for a format
+        that is not written.
         """
         form = explicit if explicit is not None and self.several_formats else self.base_file_format
         extension = BASE_EXTENSIONS.get(form)
@@ -259,9 +257,8 @@ def load_table_config(storage: Storage, env: Environment | None = None) -> Table
     """Read `hoodie.properties`, or its backup when the file is missing or damaged.
 
     Hudi removes the file and the backup one after the other while it changes them, so both are read twice before
-    TableNotFound is raised. Hudi also writes them in place, so a damaged file is read again.  A file without checksum
-    may be
-    truncated, and is used only if no file has a checksum, as in Hudi.
+    TableNotFound is raised. Hudi also writes them in place, so a damaged file is read again. A file without checksum
+    may be truncated, and is used only if no file has a checksum, as in Hudi.
 
     Raises:
         TableNotFound: Neither file exists.
@@ -387,8 +384,7 @@ def merge_properties(settings: MergeSettings) -> dict[str, str]:
 
 def mode_properties(settings: MergeSettings) -> dict[str, str]:
     """Return the properties in which a table with merge modes stores its merge rule; properties that the mode implies
-    are
-    omitted.
+    are omitted.
     """
     values = {MODE_PROPERTY: str(settings.mode)}
     if settings.mode is MergeMode.CUSTOM:
@@ -481,10 +477,8 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
 
 
 def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSettings:
-    """The mode of version 9 is sufficient.  A strategy id and a payload class next to a mode other than CUSTOM remain
-    from
-    an
-    upgrade; `LEGACY_PAYLOAD` is what a downgrade would restore.
+    """The mode of version 9 is sufficient. A strategy id and a payload class next to a mode other than CUSTOM remain
+    from an upgrade; `LEGACY_PAYLOAD` is what a downgrade would restore.
     """
     default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
     mode = _parse_enum(MergeMode, values, MODE_PROPERTY, default)

@@ -49,8 +49,8 @@ class TableContext:
         """Hold the table's lock during a `with` block; the only way to acquire it.
 
         Yields the table for writing: each change of its storage verifies first that the lock is still held (fencing),
-        and
-        raises StorageUnavailable when it was lost.  Not usable after the block.  wait_ms: as in `LockProvider.acquire`.
+        and raises StorageUnavailable when it was lost. Not usable after the block. wait_ms: as in
+        `LockProvider.acquire`.
         """
         with self.lock.held(wait_ms):
             yield replace(self, storage=FencedStorage(self.storage, self.lock))
@@ -84,8 +84,7 @@ class TableContext:
 
     def release_lock(self) -> None:
         """End an exclusive write early: other writers can proceed, and this table acquires the lock for each change
-        from
-        here on.
+        from here on.
         """
         if isinstance(self.lock, RetainedLock):
             self.lock.end()

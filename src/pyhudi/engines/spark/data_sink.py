@@ -19,8 +19,7 @@ Every other operation, a bulk insert that is sorted or combined, and each batch 
 With `pyhudi.spark.write` the tasks write the table's files for every operation; use it for many rows.
 
 The stream's name in commits is `hoodie.datasource.write.streaming.checkpoint.identifier`, else the query's id in its
-checkpoint,
-which `pyhudi.spark.write_stream` uses too.
+checkpoint, which `pyhudi.spark.write_stream` uses too.
 
 Source: docs/formats/writing.md, "Streaming sink", "Bulk inserts of a data source".
 """

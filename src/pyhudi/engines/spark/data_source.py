@@ -1,22 +1,17 @@
 """`spark.read.format("pyhudi")`: a table as a Python data source of Spark.
 
-For SQL, temporary views and jobs that specify a format.  `pyhudi.spark.read` is faster, because it reads base files
-with Spark's own
-Parquet scan.
+For SQL, temporary views and jobs that specify a format. `pyhudi.spark.read` is faster, because it reads base files with
+Spark's own Parquet scan.
 
-Reading: one input partition contains some file slices.  Spark prunes no columns for such sources; use `.schema(...)` or
-the option
-`pyhudi.columns`.  Filters reach the reader if the session has `spark.sql.python.filterPushdown.enabled`; they prune
-files, with
-every applicable index, and row groups, and Spark applies them again.
+Reading: one input partition contains some file slices. Spark prunes no columns for such sources; use `.schema(...)` or
+the option `pyhudi.columns`. Filters reach the reader if the session has `spark.sql.python.filterPushdown.enabled`; they
+prune files, with every applicable index, and row groups, and Spark applies them again.
 
 Streams: see stream_source.py.  Writing: see data_sink.py.
 
-Tables of Spark's catalog: Spark does not pass their path and options to a read.  So CREATE TABLE ... LOCATION, which
-requests the
-columns, returns both in the metadata of the first column, and a read finds them there.  A write cannot use that: it
-receives the
-columns of its rows, which may come from another such table.
+Tables of Spark's catalog: Spark does not pass their path and options to a read. So CREATE TABLE ... LOCATION, which
+requests the columns, returns both in the metadata of the first column, and a read finds them there. A write cannot use
+that: it receives the columns of its rows, which may come from another such table.
 
 Options are Hudi's and PyHudi's; those with the prefix `pyhudi.storage.` are passed to the storage without the prefix.
 """

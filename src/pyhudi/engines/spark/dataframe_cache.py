@@ -1,12 +1,10 @@
 """Disable compression of Spark's DataFrame cache during a write.
 
 Spark chooses a compression for each cached column, which takes longer than all other processing of incoming rows before
-they are
-written.  The rows are read only two or three times.
+they are written. The rows are read only two or three times.
 
 Spark reads the setting when the first job over the cached rows begins, so it stays changed until the write releases
-them.
-Concurrent writes of several threads share a session: the first one changes the setting, the last one restores it.
+them. Concurrent writes of several threads share a session: the first one changes the setting, the last one restores it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Semi join of a table with a DataFrame, whose values prune files.
 
-Up to a limit its rows are collected by the driver and their values looked up in the indexes.  Beyond it, the minimum
-and maximum of
-each column prune files.  Spark joins the remaining rows.
+Up to a limit its rows are collected by the driver and their values looked up in the indexes. Beyond it, the minimum and
+maximum of each column prune files. Spark joins the remaining rows.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ def matching_dataframe(
 ) -> DataFrame:
     """The rows of a query that equal a row of `keys` in all columns of `keys`.
 
-    columns, condition, options: as in `plan_query`.  keys: a DataFrame, or rows of this process.  Raises InvalidRequest
-    for columns that
-    the table lacks, and for queries of changes.
+    columns, condition, options: as in `plan_query`. keys: a DataFrame, or rows of this process. Raises InvalidRequest
+    for columns that the table lacks, and for queries of changes.
     """
     rows = None if isinstance(keys, DataFrame) else arrow_reader(keys).read_all()
     names = rows.column_names if rows is not None else list(keys.columns)

@@ -231,9 +231,8 @@ def lookup_record_index_distributed(
 ) -> DataFrame:
     """Like `lookup_distributed` for global keys, with the record index; the file number is null for an unknown group.
 
-    A shuffle brings the keys of a file group of the index into one task, sorted by group.  With a partitioned index
-    each key is looked
-    up within its partition, and the hits include PARTITION_PATH.
+    A shuffle brings the keys of a file group of the index into one task, sorted by group. With a partitioned index each
+    key is looked up within its partition, and the hits include PARTITION_PATH.
     """
     within = lookup.by_partition and not request.global_keys
     names = [RECORD_KEY, PARTITION_PATH] if within else [RECORD_KEY]
@@ -321,8 +320,7 @@ def lookup_distributed(session: SparkSession, rows: DataFrame, request: TagReque
     """Hits of all keys of the rows.
 
     Columns: RECORD_KEY; PARTITION_PATH unless the keys are global; FILES (array of int, sorted); KEY_PARTITIONS for
-    global keys (array
-    of string, sorted).
+    global keys (array of string, sorted).
     """
     names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
     incoming_keys = rows.select(*names)

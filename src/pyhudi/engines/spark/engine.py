@@ -14,9 +14,8 @@ A small batch is collected by the driver and written from there (driver_batch.py
                   only write
                   statuses
 
-Duplicates are combined in the writing task, after a sort by key, which needs no shuffle of its own.  Only with a global
-index,
-where rows of one key may belong to different partitions, a shuffle by key comes first.
+Duplicates are combined in the writing task, after a sort by key, which needs no shuffle of its own. Only with a global
+index, where rows of one key may belong to different partitions, a shuffle by key comes first.
 
 Of two rows with one key and equal ordering values the later one in the DataFrame's order wins; Spark does not guarantee
 that order.

@@ -1,8 +1,7 @@
 """Progress of Spark jobs on the driver's terminal: completed tasks of the running stages.
 
 On Spark Connect the server's reports arrive through a progress handler; on a classic session a thread polls the status
-tracker.
-If no progress is shown, nothing is polled.
+tracker. If no progress is shown, nothing is polled.
 """
 
 from __future__ import annotations

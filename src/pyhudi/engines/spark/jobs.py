@@ -1,16 +1,12 @@
 """Run Python tasks on the cluster, and translate their errors.
 
-Tasks and results are pickled values, sent as binary rows of a small DataFrame through `mapInArrow`.  One Spark task
-runs one task,
-so Spark's retry and speculation apply to each.
+Tasks and results are pickled values, sent as binary rows of a small DataFrame through `mapInArrow`. One Spark task runs
+one task, so Spark's retry and speculation apply to each.
 
-Errors: an error that PyHudi raises on a worker is re-created on the driver, with its fields (see `worker_errors`).  A
-native
-expression refuses a row through `raise_error` with the prefix `REFUSAL`; it becomes InvalidRequest.  A job that failed
-because a
-worker died, lacks PyHudi, or within the JVM, raises EngineFailed.  Errors of the caller's own plan (a missing column, a
-user
-function that raised) remain Spark's exceptions.
+Errors: an error that PyHudi raises on a worker is re-created on the driver, with its fields (see `worker_errors`). A
+native expression refuses a row through `raise_error` with the prefix `REFUSAL`; it becomes InvalidRequest. A job that
+failed because a worker died, lacks PyHudi, or within the JVM, raises EngineFailed. Errors of the caller's own plan (a
+missing column, a user function that raised) remain Spark's exceptions.
 """
 
 from __future__ import annotations
@@ -123,9 +119,8 @@ def task_rows(
 ) -> DataFrame:
     """The batches that `work` creates from each task and its number, as a DataFrame.
 
-    Up to a limit each task has its own Spark partition.  The partitions, and the rows in each of them, are in the order
-    of the tasks.
-    work and tasks must be picklable.  schema: of the batches.
+    Up to a limit each task has its own Spark partition. The partitions, and the rows in each of them, are in the order
+    of the tasks. work and tasks must be picklable. schema: of the batches.
     """
     set_worker_python(session)
     blobs = [pickle.dumps(task, protocol=5) for task in tasks]

@@ -7,11 +7,9 @@
                   clause whose condition is true, and is dropped without one
     4. change     the rows (update_delete.py), which are then upserted
 
-Inserted rows must not have the key of an existing record.  If rows match by the record key alone, an unmatched row has
-a new key;
-otherwise it is compared with all keys of the table, which requires reading them.  The same applies to records that move
-to another
-partition.
+Inserted rows must not have the key of an existing record. If rows match by the record key alone, an unmatched row has a
+new key; otherwise it is compared with all keys of the table, which requires reading them. The same applies to records
+that move to another partition.
 
 Source: docs/updates-and-merges.md.
 """
@@ -170,8 +168,7 @@ class _SparkMergeRun:
 
     def plan(self, current_context: TableContext) -> SnapshotQuery:
         """The rows that may match the source; all rows if a clause applies to unmatched ones or an insert must be
-        compared
-        with them.
+        compared with them.
         """
         clauses, names = self.merge.clauses, columns_to_read(current_context.config)
         reads_all = any(

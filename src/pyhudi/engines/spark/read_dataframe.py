@@ -7,13 +7,11 @@
                                                       `mapInArrow`
 
 "Anything else": slices with log files; nested columns whose type was widened; columns that exist only in the partition
-path, or
-have another name or type in the file according to their ids; files whose name Spark would parse as a glob pattern.
-All parts are united.  The filter is applied to each, and Spark pushes it down into its own scans.
+path, or have another name or type in the file according to their ids; files whose name Spark would parse as a glob
+pattern. All parts are united. The filter is applied to each, and Spark pushes it down into its own scans.
 
-The schema of a file comes from the commit that wrote it.  Footers are read only for files of commits that left the
-timeline, and
-only if the table's schema has changed since.
+The schema of a file comes from the commit that wrote it. Footers are read only for files of commits that left the
+timeline, and only if the table's schema has changed since.
 """
 
 from __future__ import annotations
@@ -109,8 +107,7 @@ def plan_query(
     """Plan the query that Hudi's read options describe.
 
     columns, condition: None for those of `pyhudi.columns` and `pyhudi.filter`; by default all columns, including the
-    `_hoodie_` ones,
-    and all rows.
+    `_hoodie_` ones, and all rows.
     """
     selected: Sequence[str] = columns if columns is not None else (options.names(COLUMNS) or ["*"])
     filter_ = condition if condition is not None else options.text(FILTER)
@@ -208,9 +205,8 @@ def _needed(spec: ReadSpec) -> pa.Schema:
 def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | None:
     """The columns to read with the types in the files.
 
-    stored: data columns of the files; None if equal to the table's.  Returns None if a column needs more than a plain
-    cast, or is
-    missing in the files and has a default.
+    stored: data columns of the files; None if equal to the table's. Returns None if a column needs more than a plain
+    cast, or is missing in the files and has a default.
     """
     if stored is None:
         return needed

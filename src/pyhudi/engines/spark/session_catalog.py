@@ -1,10 +1,8 @@
 """PyHudi tables in the catalog of a session, so that `spark.table` and Spark's SQL read them by name.
 
 An entry is `CREATE TABLE name USING pyhudi LOCATION path` without columns: Spark requests them from the source, which
-stores the path
-in them (data_source.py).  It has the columns at that time, and is re-created when the table's columns change.  Dropping
-an entry
-keeps the files.
+stores the path in them (data_source.py). It has the columns at that time, and is re-created when the table's columns
+change. Dropping an entry keeps the files.
 """
 
 from __future__ import annotations

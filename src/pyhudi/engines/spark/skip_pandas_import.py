@@ -1,8 +1,7 @@
 """Skip the import of pandas at the start of Python workers of Spark.
 
-At its first conversion PyArrow imports pandas if it is installed.  That takes more than a second of processor time in
-every new
-worker, most of the cost of starting one, and PyHudi's tasks do not need pandas.  So
+At its first conversion PyArrow imports pandas if it is installed. That takes more than a second of processor time in
+every new worker, most of the cost of starting one, and PyHudi's tasks do not need pandas. So
 
     1. in a worker, PyArrow's check runs while pandas is hidden;
     2. when user code imports pandas later (workers run all functions of a session), PyArrow's check is repeated at

@@ -159,8 +159,7 @@ def located(session: SparkSession, name: str) -> str | None:
 def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar]) -> DataFrame:
     """Rows as a table stores them: columns of a frame, by position those of `names`, cast as in Spark's INSERT.
 
-    columns: those of the table.  fixed: constant values of some columns; other missing columns are null.  Raises
-    Spark's
+    columns: those of the table. fixed: constant values of some columns; other missing columns are null. Raises Spark's
     AnalysisException if a type cannot be cast.
     """
     stored_schema = to_spark_schema(columns)

@@ -1,13 +1,10 @@
 """Updates and deletes evaluated by Spark, and what merges share with them: conditions and values have Spark's
 semantics.
 
-Each row has the number of the clause that applies to it; an update has one clause.  Each column is the value that the
-clause
-assigns, else the stored one.  DELETE_COLUMN marks rows that only delete their key.  A record that moves to another
-partition
-becomes two rows, a delete in the old partition and the record in the new one, unless the index is global and the write
-moves
-records itself.  The rows are upserted; a second row of a record fails the write.
+Each row has the number of the clause that applies to it; an update has one clause. Each column is the value that the
+clause assigns, else the stored one. DELETE_COLUMN marks rows that only delete their key. A record that moves to another
+partition becomes two rows, a delete in the old partition and the record in the new one, unless the index is global and
+the write moves records itself. The rows are upserted; a second row of a record fails the write.
 
 Source: docs/updates-and-merges.md.
 """

@@ -1,9 +1,8 @@
 """Transfer PyHudi's errors from a Spark worker to the driver, including their fields.
 
-Spark returns only the text of a worker's traceback.  So a worker adds a note with the error's fields, as JSON on one
-line, and the
-driver re-creates the error from it.  JSON instead of pickle, because the text of an exception may contain rows of a
-table.
+Spark returns only the text of a worker's traceback. So a worker adds a note with the error's fields, as JSON on one
+line, and the driver re-creates the error from it. JSON instead of pickle, because the text of an exception may contain
+rows of a table.
 """
 
 from __future__ import annotations

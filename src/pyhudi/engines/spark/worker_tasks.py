@@ -7,13 +7,11 @@
     LookupInRecordIndex     keys sorted by the record index's file group; each with its location, if it has one
     AttemptGuard            wraps one of the first two; an attempt deletes its files if the write has ended
 
-Each is a callable for `mapInArrow`.  The incoming rows of one file group are in memory up to a budget; beyond it they
-are spilled to
-a memory-mapped Arrow file in the worker's temporary folder.
+Each is a callable for `mapInArrow`. The incoming rows of one file group are in memory up to a budget; beyond it they
+are spilled to a memory-mapped Arrow file in the worker's temporary folder.
 
-A retried or speculative attempt writes separate files, because the write token contains the attempt's number.  The
-commit deletes
-the files of attempts that Spark did not accept.
+A retried or speculative attempt writes separate files, because the write token contains the attempt's number. The
+commit deletes the files of attempts that Spark did not accept.
 """
 
 from __future__ import annotations
@@ -108,9 +106,8 @@ class WriteGroups:
 class WritePartitions:
     """Writes rows with `schema` to new files, separately for each partition path.
 
-    ordered: equal paths are adjacent in each task, so that only one file is open and no rows are buffered.  id_seed:
-    file ids are
-    derived from it and the task's number.  raw: the rows are unprepared; prepare them by this request.
+    ordered: equal paths are adjacent in each task, so that only one file is open and no rows are buffered. id_seed:
+    file ids are derived from it and the task's number. raw: the rows are unprepared; prepare them by this request.
     """
 
     spec: WriterSpec

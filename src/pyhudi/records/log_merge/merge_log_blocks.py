@@ -16,10 +16,8 @@ the base row reappear. A barrier implements the intended meaning of the delete.)
     custom rule      entries are folded in order through the rule; a delete with an ordering value wins unless the other
                      entry's is larger
     partial          from the first partial block on, columns that the winner lacks are filled from the loser; a record
-    replaces
-                     a delete, and a delete the base row, regardless of ordering values; a merger merges entries
-                     that lack
-                     columns by its partial merge
+                     replaces a delete, and a delete the base row, regardless of ordering values; a merger merges
+                     entries that lack columns by its partial merge
 
 Entries are matched by record key, or by record position (row number in the base file) if every log block stores
 positions. Then keys are not looked up, and the reader need not read the key column of the base file.

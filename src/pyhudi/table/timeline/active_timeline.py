@@ -95,9 +95,8 @@ class Timeline:
         """Return the lower bound of what the oldest pending write or service may not have read; None when none is
         pending.
 
-        Everything requested before that time had completed when each pending instant was requested.  Concurrent writers
-        may
-        conflict with later instants, and may still read files that those replaced.
+        Everything requested before that time had completed when each pending instant was requested. Concurrent writers
+        may conflict with later instants, and may still read files that those replaced.
         """
         pending = self.pending(*SLICING_ACTIONS)
         if not pending:
@@ -144,9 +143,7 @@ class Timeline:
     @property
     def last_visible(self) -> str | None:
         """Request time of the last instant that can be the key of a slice: completed writes and pending compactions;
-        None
-        without
-        any.
+        None without any.
         """
         return self._last_visible
 

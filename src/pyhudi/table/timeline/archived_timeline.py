@@ -331,9 +331,7 @@ class ArchivedCompletions(Mapping[str, str]):
 
     def __init__(self, store: HistoryStore, earlier: object = None) -> None:
         """earlier: completion times of a previously loaded timeline, if of this type; the immutable files that these
-        have
-        read
-        are not read again.
+        have read are not read again.
         """
         self._store = store
         self._mutex = threading.Lock()

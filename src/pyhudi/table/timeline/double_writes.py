@@ -1,8 +1,7 @@
 """Identify log files that a write duplicated for a pending resize of consistent hashing buckets.
 
-The name of such a log holds the time of the resize, which had not completed when the write was requested.  Before table
-version 8
-the name of a log holds the time of its base file, and upgraded tables retain those commits: the times in
+The name of such a log holds the time of the resize, which had not completed when the write was requested. Before table
+version 8 the name of a log holds the time of its base file, and upgraded tables retain those commits: the times in
 these names had completed before, or are planned compactions.
 
 Source: docs/formats/writing.md, "Resizing consistent hashing buckets".

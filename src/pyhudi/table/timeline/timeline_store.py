@@ -56,9 +56,8 @@ class TimelineStore:
         return self.build_timeline(self.load_files())
 
     def build_timeline(self, files: Iterable[Instant], earlier: Timeline | None = None) -> Timeline:
-        """Build the timeline of instant files that were just loaded.  earlier: a previous one, whose archived instants
-        are
-        reused.
+        """Build the timeline of instant files that were just loaded. earlier: a previous one, whose archived instants
+        are reused.
         """
         known = None if earlier is None else earlier.archived_completions
         return Timeline.of(files, ArchivedCompletions(self.history, known) if self.history.folder else {})
@@ -170,9 +169,8 @@ class TimelineStore:
 def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:
     """Instants whose completion times are file times, with request times instead if the files were copied.
 
-    In a copy every file is younger than the last request.  In an original, all but the last instants completed before
-    it.
-    A single instant is not decisive, and needs no order.
+    In a copy every file is younger than the last request. In an original, all but the last instants completed before
+    it. A single instant is not decisive, and needs no order.
     """
     last = max((i.request_time for i in instants), default="")
     completed = [i.completion_time or "" for i in instants if i.is_completed]
@@ -184,9 +182,8 @@ def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]
 def next_instant_time(env: Environment, zone: tzinfo, after: str) -> str:
     """Return a new instant time: the clock's, or one millisecond after `after` if the clock is behind it.
 
-    after: the largest time on the timeline, '' for none.  Called under the table lock, so times grow over all
-    processes, also
-    in the hour that a zone has twice.
+    after: the largest time on the timeline, '' for none. Called under the table lock, so times grow over all processes,
+    also in the hour that a zone has twice.
     """
     now = format_instant_time(env.now_ms(), zone)
     if now > after[:17]:
