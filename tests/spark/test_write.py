@@ -391,7 +391,7 @@ def test_no_batch_changes_what_records_are_found_and_compared_by(spark: SparkSes
             written([*select, "5L as n", "1D as x"], **{"pyhudi.schema.mode": "evolve"})
     with pytest.raises(InvalidRequest, match=r"pyhudi\.schema\.mode=evolve"):
         written(["1L as id", "11L as ts", "1.5D as n", "1D as x"])
-    with pytest.raises(InvalidRequest, match="9007199254740993 cannot be held by double"):
+    with pytest.raises(InvalidRequest, match="9007199254740993 cannot be stored as double"):
         written(["1L as id", "11L as ts", "5L as n", "9007199254740993L as x"])
     result = written(["1L as id", "12 as ts", "null as n", "7L as x", "'a' as new"])
     assert result.schema_changes == ("new string is new",)

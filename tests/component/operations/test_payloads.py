@@ -254,7 +254,7 @@ def test_a_merger_that_answers_for_other_deletes_is_named() -> None:
     options = {"hoodie.write.record.merge.strategy.id": Wrong.strategy_id}
     table = hp.Table.create(uri, record_key="id", options=options)
     table.insert(marked(False, a=5, b=5), options=OPTIONS)
-    with pytest.raises(InvalidRequest, match="asked about 2 deletes, and answered with 1 marks"):
+    with pytest.raises(InvalidRequest, match="returned 1 values for 2 rows"):
         table.upsert(marked(True, a=5, b=5), options=OPTIONS)
 
 
@@ -282,6 +282,6 @@ def test_log_positions_of_another_type_are_refused(tmp_path: Path) -> None:
     table = hp.Table.create(tmp_path, record_key="id", ordering="_event_lsn", options=options)
     rows = pa.table({"id": ["a"], "_event_lsn": [1.25], "_change_operation_type": ["u"]})
     table.upsert(rows)
-    with pytest.raises(InvalidRequest, match=r"_event_lsn as a whole number, and its type is double: cast it to int64"):
+    with pytest.raises(InvalidRequest, match="column _event_lsn has type double"):
         table.upsert(rows)
     assert table.scan().count() == 1

@@ -95,7 +95,7 @@ def test_what_loses_something_needs_the_option(table_type: str) -> None:
 def test_whole_numbers_are_not_rounded_on_their_way_in() -> None:
     table = made(n=pa.float64())
     for mode in ("strict", "widen", "evolve"):
-        with pytest.raises(InvalidRequest, match=f"'n': {LARGE} cannot be held by double"):
+        with pytest.raises(InvalidRequest, match=f"'n': {LARGE} cannot be stored as double"):
             table.upsert(batch(n=LARGE), schema_mode=mode)
     table.upsert(batch(n=2**53))
     assert read(table)[0]["n"] == float(2**53)

@@ -106,7 +106,7 @@ def test_what_is_not_understood(function: str, options: dict[str, str]) -> None:
 def test_wrong_requests() -> None:
     with pytest.raises(Unsupported, match="split"):
         IndexExpression("split", (("pattern", ","),))
-    with pytest.raises(InvalidRequest, match=r"options of substring are pos, len; it got pos"):
+    with pytest.raises(InvalidRequest, match=r"function substring has the options pos, len, but options pos are set"):
         IndexExpression("substring", (("pos", "1"),))
     with pytest.raises(InvalidRequest, match="not a whole number"):
         evaluate("date_add", [date(2024, 1, 1)], pa.date32(), days="1.5")

@@ -124,8 +124,8 @@ def test_choose_rows_takes_the_newer_ones_columns() -> None:
 class Adder:
     """A rule that makes values of its own: sums, and nothing when the sum is 13."""
 
-    picks = False
-    revives = False
+    selects_one_side = False
+    delete_is_barrier = False
     ordering = NO_ORDERING
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
@@ -135,7 +135,7 @@ class Adder:
 
     combine = merge
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: Any) -> Any:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: Any) -> Any:
         raise NotImplementedError
 
     def deletes(self, rows: pa.Table) -> None:
