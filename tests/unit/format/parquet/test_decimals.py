@@ -209,5 +209,5 @@ def test_a_checksum_that_differs_names_place_and_values() -> None:
     data = bytearray(written(pa.table({"a": decimals(15, 2, 60)}), compression="none"))
     chunk = decimal_chunks(pq.read_metadata(io.BytesIO(data)), 0, None)[0]
     data[chunk.start + chunk.size_bytes - 3] ^= 1
-    with pytest.raises(CorruptData, match="checksum of a page of a"):
+    with pytest.raises(CorruptData, match="checksum mismatch in a page of a"):
         open_parquet(pa.BufferReader(bytes(data))).read_row_group(0)
