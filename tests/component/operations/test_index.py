@@ -152,9 +152,9 @@ def test_definitions_as_real_hudi_writes_them(table: Table, tmp_path: Path) -> N
 
 
 def test_dropping(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="secondary_index_note needs the record index"):
+    with pytest.raises(InvalidRequest, match="secondary_index_note depends on the record index"):
         table.index.drop("record_index")
-    with pytest.raises(InvalidRequest, match="secondary_index_note needs"):
+    with pytest.raises(InvalidRequest, match="secondary_index_note requires it"):
         table.upsert(rows([1]), options={"hoodie.metadata.record.index.enable": False})
     for name in ("secondary_index_note", "record_index", "expr_index_upper_note"):
         table.index.drop(name)
@@ -198,7 +198,7 @@ def test_rebuilding_mends(table: Table, tmp_path: Path, name: str | None) -> Non
         (("column_stats", "note"), {"function": "year"}, "requires a column of dates"),
         (("column_stats", "absent"), {"function": "upper"}, "absent"),
         (("column_stats", "note"), {"function": "upper", "name": "a b"}, "is invalid"),
-        (("column_stats", "note"), {"function": "upper", "function_options": {"format": "x"}}, "options of upper are none"),
+        (("column_stats", "note"), {"function": "upper", "function_options": {"format": "x"}}, "function upper has the options none"),
     ],
 )
 def test_requests_that_are_wrong(tmp_path: Path, arguments: tuple[Any, ...], options: dict[str, Any], message: str) -> None:

@@ -139,7 +139,7 @@ def test_what_cannot_be_is_refused(uri: str, tmp_path: Path) -> None:
         table.upsert(first, options={"hoodie.index.type": "RECORD_INDEX"})
     with pytest.raises(InvalidRequest, match="a table has one of them"):
         table.upsert(first, options={"hoodie.metadata.record.index.enable": "true"})
-    with pytest.raises(InvalidRequest, match=r"RECORD_LEVEL_INDEX needs the record index"):
+    with pytest.raises(InvalidRequest, match=r"RECORD_LEVEL_INDEX requires the record index"):
         table.upsert(first, options={"hoodie.metadata.record.level.index.enable": "false"})
     with pytest.raises(Unsupported, match=r"partition 'v1\.0' .* whose file names cannot hold it"):
         table.upsert(rows(("a", "v1.0", 1, "dot")))
