@@ -5,10 +5,8 @@
        target, newest first; write `<R>.restore.requested`
     2. write `<R>.restore.inflight`; unlock; from here on no write begins
     3. lock: drop the metadata table, which the next write rebuilds from a listing; mark files that the instants
-    double-wrote for
-       resizes; remove the instants from the timeline, newest first, completed file before pending ones, then the rings
-       that they
-       created; unlock
+       double-wrote for resizes; remove the instants from the timeline, newest first, completed file before pending ones,
+       then the consistent hashing metadata that they created; unlock
     4. delete their data files, found by a listing, and their markers
     5. lock: publish `<R>_<C>.restore`; remove the rollbacks after the target
 

@@ -4,7 +4,7 @@
                      clusterings that can never run
     files            base files that cannot be opened
     buckets          bucket counts of partitions against file groups: see `validate_data`
-    rings            nodes of a consistent hashing index against file groups
+    hashing metadata nodes of a consistent hashing index against file groups
     logs, plans      contents of log files, inputs of pending compactions: see `validate_data`; duplicate keys too, if
                      requested
     metadata files   partitions and files in the metadata table against the directories
@@ -12,7 +12,7 @@
     record index     its keys against the keys of the rows: each at its recorded location, and no others
     other indexes    partition statistics, bloom filters, secondary and expression indexes: see `validate_data`
 
-Nothing is changed. Directories are listed whatever the table's properties are; every other check reads as queries do.
+Nothing is changed. Directories are listed regardless of the table's properties; every other check reads as queries do.
 An error makes a reader miss rows, return too many or fail; a warning is something that the next writer resolves. What
 exists and cannot be checked is reported as unchecked: no defect is known, and the table does not count as valid.
 Concurrent changes of other processes are not reported as defects, see `stable_check`.

@@ -193,7 +193,7 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
 def withdraw_write(context: TableContext, requested: Instant, settings: CommitSettings) -> bool:
     """Remove the requested file of a write of this process, if that is the only file of the instant.
 
-    Not for replacecommits, which store rings and bucket counts before they have an inflight file.
+    Not for replacecommits, which store consistent hashing metadata and bucket counts before they have an inflight file.
 
     Returns:
         False, with no effect, if another process has begun to roll the write back.

@@ -158,7 +158,7 @@ class Written:
         statuses: Write statuses.
         lookup: The index lookup, None if there was none.
         read: Read set of keys for which nothing was written.
-        hashing: Rings of the written partitions, for consistent hashing.
+        hashing: Consistent hashing metadata of the written partitions.
     """
 
     statuses: list[WriteStatus]
