@@ -252,8 +252,7 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
         InstantNotFound: The plan is not on the timeline.
         TableState: Another process is running it.
         WriteConflict: One of its file groups was written to since it was planned. The plan can never run, and the next
-            writer or
-            clustering drops it.
+            writer or clustering drops it.
     """
     return run_planned(Clustering(context, engine, options), instant_time)
 

@@ -201,7 +201,9 @@ def _change_of(document: ClusteringGroup) -> NodeChange | None:
         return None
     sequence = metadata.get(GROUP_SEQUENCE_KEY, "")
     if not (sequence.isascii() and sequence.isdigit()):
-        raise CorruptData(f"the plan of a resize has no sequence number of its hashing metadata ({GROUP_SEQUENCE_KEY}={sequence!r})")
+        raise CorruptData(
+            f"the plan of a resize has no sequence number of its hashing metadata ({GROUP_SEQUENCE_KEY}={sequence!r})"
+        )
     return NodeChange(decode_nodes(metadata[GROUP_NODES_KEY]), int(sequence))
 
 

@@ -141,8 +141,7 @@ class ServiceRunSettings:
         Args:
             options: Checked options.
             names: Services to run. None runs all; log compaction, clustering and partition TTL then require the options
-                that enable
-                them.
+                that enable them.
             plan: Whether new plans are scheduled.
 
         Raises:

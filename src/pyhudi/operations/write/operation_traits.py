@@ -23,8 +23,8 @@ class OperationTraits:
         is_bucketed: The index assigns records to file groups by hash (buckets), without reading any file.
         shares_groups: Other writers append to the same file groups concurrently. Every file is a log file, even in new
             groups.
-        is_consistent_hashing: Consistent hashing metadata assigns the file groups. A group begins with a log file, except
-            in bulk.
+        is_consistent_hashing: Consistent hashing metadata assigns the file groups. A group begins with a log file,
+            except in bulk.
         needs_lookup: The index looks up incoming keys.
         adds: Rows are added whether or not their keys exist.
         in_bulk: Rows are added, and the inflight file does not list their file groups.

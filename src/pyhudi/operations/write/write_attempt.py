@@ -203,8 +203,8 @@ def retry_on_conflict(
         context: The table.
         settings: Commit settings.
         attempt: Plans and runs one attempt on the given table. After `CommitSettings.exclusive_after` conflicts it runs
-            as an exclusive
-            write, which no other write can overtake. An attempt that early conflict detection stopped does not count.
+            as an exclusive write, which no other write can overtake. An attempt that early conflict detection stopped
+            does not count.
         run_attempt: Called before each retry, before an exclusive write takes the lock. Its errors end the loop.
     """
     number = overtaken = longest_ms = 0
