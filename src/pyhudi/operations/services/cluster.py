@@ -1,4 +1,4 @@
-"""Clustering: rewrite file groups in another order and size, or into other nodes of consistent hashing metadata (bucket resizing).
+"""Clustering: rewrite file groups in another order and size, or into other hash nodes (bucket resizing).
 
 Planning and execution are two steps, possibly by two processes. Rows in a bucket of the simple bucket index stay in it:
 each such file group is rewritten by itself, into one whose file id names the same bucket, whichever writer planned it.
@@ -315,7 +315,7 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         return None
 
     def _refuse_rings(self) -> None:
-        """Raise an error for a clustering that is not a resize, if the table has consistent hashing metadata, regardless of options."""
+        """Raise an error for a clustering that is no resize, if the table has consistent hashing metadata."""
         if partitions_with_consistent_hashing(self.context):
             raise InvalidRequest(
                 f"{self.context.storage.uri} has consistent hashing metadata, which clustering resizes: set "

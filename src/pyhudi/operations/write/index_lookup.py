@@ -197,7 +197,7 @@ def plan_write_lookup(
     snapshot: Snapshot,
     slices: Iterable[FileSlice],
     new_file_id: Callable[[str, int], str] | None,
-    rings: ConsistentHashingLayout | None = None,
+    hashing: ConsistentHashingLayout | None = None,
     *,
     is_checked: bool = False,
 ) -> PlannedLookup:
@@ -209,7 +209,7 @@ def plan_write_lookup(
         snapshot: The snapshot.
         slices: The file slices.
         new_file_id: Names the new file group of a partition's bucket; None if the write creates none.
-        `rings`: Consistent hashing metadata of the partitions that the write touches.
+        hashing: Consistent hashing metadata of the partitions that the write touches.
         is_checked: True if `check_lookup` has accepted these slices.
 
     Raises:
@@ -217,7 +217,7 @@ def plan_write_lookup(
     """
     file_slices = tuple(slices)
     if settings.buckets is not None:
-        return _plan_buckets(context, snapshot, file_slices, settings.buckets, rings, new_file_id, is_checked=is_checked)
+        return _plan_buckets(context, snapshot, file_slices, settings.buckets, hashing, new_file_id, is_checked=is_checked)
     if settings.index_type in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
         name, index, by_partition = _record_index(settings, context, snapshot)
         places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in file_slices)
@@ -251,7 +251,8 @@ def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snap
         settings: The index.
         context: The table.
         snapshot: The snapshot.
-        slices: File slices that the write may touch, if `depends_on_groups`. Consistent hashing metadata is checked when it is loaded.
+        slices: File slices that the write may touch, if `depends_on_groups`. Consistent hashing metadata is checked when
+            it is loaded.
     """
     if isinstance(settings.buckets, BucketLayout):
         stored = load_counts(context, snapshot.timeline)
