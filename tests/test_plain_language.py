@@ -55,7 +55,6 @@ NOT_YET: tuple[str, ...] = (
     "api",
     "cli",
     "features",
-    "operations",
     "planning",
     "sql_engine",
     "table",

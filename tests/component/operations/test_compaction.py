@@ -217,9 +217,9 @@ def test_scheduling_if_due_says_why_not() -> None:
 
 
 def test_what_cannot_be_compacted() -> None:
-    with pytest.raises(TableState, match="copy on write"):
+    with pytest.raises(TableState, match="copy-on-write"):
         create("cow").compact()
-    with pytest.raises(TableState, match="copy on write"):
+    with pytest.raises(TableState, match="copy-on-write"):
         create("cow").log_compact()
     table = create()
     with pytest.raises(InstantNotFound):

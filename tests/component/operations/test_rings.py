@@ -238,7 +238,7 @@ def test_who_does_not_know_of_rings_leaves_them_alone(uri: str) -> None:
             asked()
     for key, name in (("plan", "SparkSizeBasedClusteringPlanStrategy"), ("execution", "SparkSortAndSizeExecutionStrategy")):
         option = "hoodie.clustering.plan.strategy.class" if key == "plan" else "hoodie.clustering.execution.strategy.class"
-        with pytest.raises(InvalidRequest, match="resizes rings"):
+        with pytest.raises(InvalidRequest, match="resizes buckets"):
             table.cluster(options={option: name})
     assert groups(table) == set(ring_of(table).file_ids)
     assert not table.timeline().pending()

@@ -75,8 +75,7 @@ def make_table(
     Raises:
         TableExists: There is a table.
         InvalidRequest: Settings contradict each other, or the folder contains a table of another format or foreign data
-            files. Nothing
-            was written.
+            files. Nothing was written.
     """
     check_new_table(user_options, settings, schema)
     # If there is a Hudi table, its creation reports that.

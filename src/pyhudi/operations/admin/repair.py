@@ -124,7 +124,7 @@ class RepairResult(HtmlRepr):
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
-    """Settings of a repair; ``kinds`` are the checks to run, in order."""
+    """Settings of a repair; `kinds` lists the checks to run, in order."""
 
     kinds: tuple[RepairKind, ...]
     commit: CommitSettings

@@ -1,14 +1,11 @@
 """Restore: return a table to a savepoint, or to any completed write whose files all exist.
 
     1. lock: continue an unfinished restore; else plan: pending clusterings, then every other write and service
-    requested after the
-       target, newest first; write `<R>.restore.requested`
+       requested after the target, newest first; write `<R>.restore.requested`
     2. write `<R>.restore.inflight`; unlock; from here on no write begins
     3. lock: drop the metadata table, which the next write rebuilds from a listing; mark files that the instants
-    double-wrote for
-       resizes; remove the instants from the timeline, newest first, completed file before pending ones, then the rings
-       that they
-       created; unlock
+       double-wrote for resizes; remove the instants from the timeline, newest first, completed file before pending
+       ones, then the consistent hashing metadata that they created; unlock
     4. delete their data files, found by a listing, and their markers
     5. lock: publish `<R>_<C>.restore`; remove the rollbacks after the target
 
@@ -64,8 +61,7 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
     Raises:
         InstantNotFound: The active timeline has no such write.
         TableState: Files of that state may be missing, a later write is savepointed or archived, a restore to another
-            instant is
-            pending, or the table's version changed since it was opened.
+            instant is pending, or the table's version changed since it was opened.
     """
     check_writable(context)
     instant = resolve_tag(context, instant)

@@ -54,8 +54,7 @@ def run_savepoint(
     Raises:
         InstantNotFound: The active timeline has no such completed write.
         TableState: It is savepointed already, another savepoint has the tag, files of that state may have been cleaned,
-            a restore is
-            pending, or the table's version changed since it was opened.
+            a restore is pending, or the table's version changed since it was opened.
         InvalidRequest: The tag is not a valid name.
     """
     if tag is not None:

@@ -1,7 +1,7 @@
 """Repeat a check of a table until its findings are not side effects of concurrent changes.
 
 A check reads the timeline, directories, markers and the metadata table one after the other. It may see one part before
-a concurrent change and another part after it, and report an inconsistency, in whatever order it reads. So the state of
+a concurrent change and another part after it, and report an inconsistency, in any order of reading. So the state of
 the table is recorded before and after a check. If both are equal, all findings are valid. Otherwise the check is
 repeated, and findings that not every run reports are discarded as side effects. A check that misses a file which
 another process has removed since it began (SnapshotOutdated) is repeated with a new state.

@@ -3,8 +3,8 @@
     timeline         committed files that are missing or have another size; orphaned files; files of pending writes;
                      clusterings that can never run
     files            base files that cannot be opened
-    buckets          bucket counts of partitions against file groups: see `validate_data`
-    rings            nodes of a consistent hashing index against file groups
+    buckets          bucket counts of partitions against file groups: see `validate_data` hashing metadata nodes of a
+                     consistent hashing index against file groups
     logs, plans      contents of log files, inputs of pending compactions: see `validate_data`; duplicate keys too, if
                      requested
     metadata files   partitions and files in the metadata table against the directories
@@ -12,7 +12,7 @@
     record index     its keys against the keys of the rows: each at its recorded location, and no others
     other indexes    partition statistics, bloom filters, secondary and expression indexes: see `validate_data`
 
-Nothing is changed. Directories are listed whatever the table's properties are; every other check reads as queries do.
+Nothing is changed. Directories are listed regardless of the table's properties; every other check reads as queries do.
 An error makes a reader miss rows, return too many or fail; a warning is something that the next writer resolves. What
 exists and cannot be checked is reported as unchecked: no defect is known, and the table does not count as valid.
 Concurrent changes of other processes are not reported as defects, see `stable_check`.
@@ -215,8 +215,7 @@ class _DataFile:
         partition: Partition, by its path.
         file_id: File id, by its name.
         instant_time: Instant time, by its name; for a file marked by a pending write, that of the write, since files
-            that it
-            double-writes for a resize carry the time of the resize.
+            that it double-writes for a resize carry the time of the resize.
         is_base: True for a base file.
     """
 

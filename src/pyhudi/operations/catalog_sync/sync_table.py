@@ -131,7 +131,7 @@ def with_sync(context: TableContext, settings: SyncSettings | None, result: Writ
         synced = run_sync(context.reloaded(), settings)
         outcome = str(Executed("; ".join(map(str, synced.tables))))
     except Exception as error:
-        # Whatever failed, the caller has to learn that the commit is valid.
+        # In any case, the caller has to learn that the commit is valid.
         if not settings.ignore_errors:
             raise ServiceFailed(
                 f"{result.operation} {result.instant} of {context.storage.uri} is committed; the catalog sync that "

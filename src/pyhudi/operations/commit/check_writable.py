@@ -23,8 +23,7 @@ def check_writable(context: TableContext, *, retains_indexes: bool = True) -> No
     Args:
         context: The table, with freshly loaded properties.
         retains_indexes: False for operations that add no records to the indexes. They are allowed on a table with an
-            index that
-            PyHudi cannot maintain.
+            index that PyHudi cannot maintain.
 
     Raises:
         Unsupported: PyHudi must not write the table.

@@ -70,16 +70,14 @@ class CommitSettings:
 
     Attributes:
         failed_writes: Failed-writes cleaning policy: EAGER (the next writer rolls a failed write back), LAZY (a clean
-            rolls it
-            back) or NEVER.
+            rolls it back) or NEVER.
         is_non_blocking: Non-blocking concurrency control: several writers append to the same file groups concurrently.
         lock_wait_ms: How long to wait for the table lock.
         conflict_retries: Maximum number of times a write is planned again after a conflict.
         exclusive_after: Number of conflicts after which a write keeps the table lock from planning to commit.
         heartbeats: Interval and expiry of heartbeats.
         clock_skew_ms: Wait under the lock after reading the clock. Each instant time is larger than every time on the
-            timeline,
-            so only writers that do not read the timeline need this wait; 0 unless the option is set.
+            timeline, so only writers that do not read the timeline need this wait; 0 unless the option is set.
         commit_metadata_prefix: Options with this prefix are stored in the commit metadata.
         time_generator: Name of the time generator that supplies instant times.
         hbase: Settings of the HBase index, None unless the index type is HBASE.

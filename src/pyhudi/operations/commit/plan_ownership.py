@@ -73,8 +73,7 @@ def claim(
         action: Its action.
         settings: Commit settings.
         resumes: True if the work of a dead attempt is continued. If False, dead attempts have been rolled back before,
-            and an
-            inflight file belongs to another process.
+            and an inflight file belongs to another process.
         content: Content of the inflight file.
 
     Raises:

@@ -21,10 +21,8 @@ class WriteResult(HtmlRepr):
         rows_inserted: Rows inserted.
         rows_updated: Rows updated. Rows that lost to newer records are not counted.
         rows_deleted: Rows deleted. If file groups were replaced (overwrites, deleted partitions), the number of records
-            in them,
-            from the footers of their base files. None if that number is unknown without reading rows, because replaced
-            file
-            groups have log files or there are more than 1,000 of them.
+            in them, from the footers of their base files. None if that number is unknown without reading rows, because
+            replaced file groups have log files or there are more than 1,000 of them.
         file_groups_new: File groups created.
         file_groups_rewritten: File groups rewritten.
         file_groups_replaced: File groups replaced.

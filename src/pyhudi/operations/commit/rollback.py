@@ -1,9 +1,9 @@
 """Rollback: remove the effects of an instant, and record the rollback on the timeline.
 
-    1. lock: plan the files of the instant, from its markers if it never completed, else from a listing;
-       write `<R>.rollback.requested`
+    1. lock: plan the files of the instant, from its markers if it never completed, else from a listing; write
+       `<R>.rollback.requested`
     2. write `<R>.rollback.inflight`; remove the completed file of a completed instant, so that readers ignore its
-    files; unlock
+       files; unlock
     3. delete the files
     4. lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
@@ -152,8 +152,7 @@ def rollback_instant(context: TableContext, instant: Instant, settings: CommitSe
 
     Raises:
         TableState: The instant is savepointed, later writes build on it, its writer is alive, or the table's version
-            changed since
-            it was opened.
+            changed since it was opened.
         InstantNotFound: The instant does not exist.
         Unsupported: The table version is older than 8.
     """
@@ -193,7 +192,7 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
 def withdraw_write(context: TableContext, requested: Instant, settings: CommitSettings) -> bool:
     """Remove the requested file of a write of this process, if that is the only file of the instant.
 
-    Not for replacecommits, which store rings and bucket counts before they have an inflight file.
+    Not for replacecommits, which store consistent hashing metadata and bucket counts before they have an inflight file.
 
     Returns:
         False, with no effect, if another process has begun to roll the write back.

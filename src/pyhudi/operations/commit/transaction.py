@@ -5,8 +5,7 @@
     (tasks)     marker, then data file, for every file
     commit      lock: reload the timeline; check ownership of the instant; detect conflicts with concurrent instants;
                 delete files of failed task attempts; update the metadata table; take the completion time; write the
-                completed
-                file by put-if-absent; unlock
+                completed file by put-if-absent; unlock
     tidy up     remove markers and heartbeat
 
 A crash at any point leaves the table unchanged for every reader: data files become visible only with the completed file
@@ -265,16 +264,13 @@ class Transaction:
         Args:
             metadata: The commit metadata.
             start: The state that the write was planned on; None skips conflict detection (for table services, whose
-                plan protects
-                their file groups).
+                plan protects their file groups).
             read_set: What the commit depends on besides the file groups that it writes: file groups that it replaces,
-                and `new_keys`
-                of partitions in which it looked up keys without finding them.
+                and `new_keys` of partitions in which it looked up keys without finding them.
             metadata_commit: Writes to the metadata table; required if the table has one.
             verify: Checks the timeline under the lock, and raises if the action must not complete.
             shares_groups: All data was appended to file groups that other writers append to as well. Only an instant
-                that replaces
-                such a group is then a conflict.
+                that replaces such a group is then a conflict.
             ignored_instants: Resizes that are no conflict, because this write double-wrote its changes for them.
 
         Returns:
@@ -373,8 +369,7 @@ class Transaction:
         Args:
             files: All instant files of the timeline.
             state: The state that this action has reached. A file that a writer stored after its instant was rolled back
-                exists
-                without the files of the earlier states.
+                exists without the files of the earlier states.
         """
         own_files = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
         now = self.context.timeline.build_timeline(files)
@@ -413,8 +408,7 @@ class Transaction:
 
         Args:
             error: What ended the transaction. If the store may still apply an unconfirmed request, the heartbeat is
-                left to expire,
-                so that no process considers the writer dead earlier.
+                left to expire, so that no process considers the writer dead earlier.
         """
         if isinstance(error, CommitUnknown) or (self.publishing and isinstance(error, KeyboardInterrupt)):
             self.heartbeat.suspend()

@@ -100,8 +100,7 @@ def plan_change_query(
 
     Raises:
         TableState: The table records no change data, files with changes are missing, or the range continues from an
-            instant that
-            was rolled back since.
+            instant that was rolled back since.
         InvalidRequest: Columns or filter are invalid.
     """
     if not context.config.cdc_enabled:

@@ -41,14 +41,12 @@ def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | 
         snapshot: The snapshot.
         range_: The range.
         by_stream: The start is a stream's offset, at which an instant did complete, so that a rollback counts as well.
-            Other starts may
-            be any time, and a rollback does not record whether its target had completed; in most cases the target had
-            failed.
+            Other starts may be any time, and a rollback does not record whether its target had completed; in most cases
+            the target had failed.
 
     Raises:
         TableState: No instant completed at the start, and a later restore has removed, or is about to remove, instants
-            requested
-            before it.
+            requested before it.
     """
     if not isinstance(range_, CompletionRange) or not range_.open_start or range_.start < "1971":
         return

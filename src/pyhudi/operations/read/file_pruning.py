@@ -3,8 +3,7 @@
     1. partition paths against the filter
     2. partition statistics
     3. record keys in the filter, given directly, by all record key fields or through a secondary index: the record
-    index returns
-       the file groups. Or, if the caller declares the bucket layout: their buckets
+       index returns the file groups. Or, if the caller declares the bucket layout: their buckets
     4. column statistics of files, and expression indexes with column statistics, if the filter uses the same function
     5. bloom filters of record keys and of expression indexes, for the remaining base files
 

@@ -288,8 +288,8 @@ def plan_incremental_query(
         columns: Output columns, None for all.
         condition: Predicate.
         fall_back: If files of those instants were cleaned or the instants archived, read the latest state and filter by
-            commit time;
-            row versions that base files have overwritten since are missing then. False raises TableState instead.
+            commit time; row versions that base files have overwritten since are missing then. False raises TableState
+            instead.
         values_from_path: Read partition columns from the path.
         historical_columns: False raises TableState if an overwrite changed columns, for callers with fixed columns.
         settings: How files are found.

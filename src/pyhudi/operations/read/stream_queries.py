@@ -111,8 +111,7 @@ def plan_batch(
 
     Raises:
         TableState: Files of the batch were cleaned: always for change data, and for records if the fallback to the
-            latest state is
-            disabled.
+            latest state is disabled.
     """
     range_ = CompletionRange(start, end, open_start=True)
     settings = ReadSettings.of(options)

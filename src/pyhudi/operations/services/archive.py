@@ -4,8 +4,7 @@ All under the table lock:
 
     1. plan on a freshly loaded timeline
     2. remove orphaned files of task attempts and failed writes whose instants would precede the active timeline, where
-    their
-       files would count as committed
+       their files would count as committed
     3. history: write one Parquet file with the instants, then the manifest, then the version file
     4. delete from the active timeline: first their requested and inflight files, then the completed ones, oldest first
     5. merge small history files; delete old manifests and the files that only those reference

@@ -3,8 +3,10 @@
     schedule    lock: `<t>.indexing.requested` records the partitions to build, and the instant to build from
     run         lock: write `<t>.indexing.inflight`; store the definitions; create the file groups of all partitions,
                 each with its first log file; record the partitions as inflight, so that every later commit updates
-                them; load the snapshot no lock: write the base files from that snapshot lock: one delta commit of the
-                metadata table; record all partitions as ready; write `<t>_<completion>.indexing`
+                them; load the snapshot
+                no lock: write the base files from that snapshot
+                lock: one delta commit of the metadata table; record all partitions as ready; write
+                `<t>_<completion>.indexing`
     catch up    a write that was pending when they were recorded may have completed without updating them: then the base
                 files are written again from a newer snapshot. PyHudi writers never do that, because they reload the
                 properties under the lock

@@ -1,4 +1,4 @@
-"""Clustering: rewrite file groups in another order and size, or into other nodes of hash rings (bucket resizing).
+"""Clustering: rewrite file groups in another order and size, or into other hash nodes (bucket resizing).
 
 Planning and execution are two steps, possibly by two processes. Rows in a bucket of the simple bucket index stay in it:
 each such file group is rewritten by itself, into one whose file id names the same bucket, whichever writer planned it.
@@ -115,8 +115,8 @@ class ClusterSettings:
         metadata: Metadata table settings.
         max_commits: Number of commits after which an inline or asynchronous clustering is due.
         bucketed: The options declare the simple bucket index; without them the file ids of the table decide.
-        resize: How hash rings are resized, for CONSISTENT_HASHING.
-        hash_fields: Fields that assign rows to nodes of rings, see `ConsistentHashingSettings`.
+        resize: How consistent hashing metadata is resized, for CONSISTENT_HASHING.
+        hash_fields: Fields that assign rows to hash nodes, see `ConsistentHashingSettings`.
     """
 
     plan: ClusteringRules
@@ -225,7 +225,7 @@ def schedule_clustering(
         The plan; its instant is None if there is nothing to cluster.
 
     Raises:
-        InvalidRequest: The table has hash rings, and the options do not declare them.
+        InvalidRequest: The table has consistent hashing metadata, and the options do not declare it.
         TableState: The options declare the bucket index, and the file ids of the table name no buckets.
     """
     action = Clustering(context, engine, options)
@@ -252,8 +252,7 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
         InstantNotFound: The plan is not on the timeline.
         TableState: Another process is running it.
         WriteConflict: One of its file groups was written to since it was planned. The plan can never run, and the next
-            writer or
-            clustering drops it.
+            writer or clustering drops it.
     """
     return run_planned(Clustering(context, engine, options), instant_time)
 
@@ -316,10 +315,10 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         return None
 
     def _refuse_rings(self) -> None:
-        """Raise an error for a clustering that is not a resize, if the table has rings, whatever the options declare."""
+        """Raise an error for a clustering that is no resize, if the table has consistent hashing metadata."""
         if partitions_with_consistent_hashing(self.context):
             raise InvalidRequest(
-                f"{self.context.storage.uri} has hash rings (consistent hashing), and clustering resizes them: set "
+                f"{self.context.storage.uri} has consistent hashing metadata, which clustering resizes: set "
                 f"{INDEX_TYPE}=BUCKET, {BUCKET_ENGINE}=CONSISTENT_HASHING and {BUCKET_COUNT}"
             )
 
@@ -579,9 +578,9 @@ def _check_strategy_for_rings(options: Options, option: Option, names: tuple[str
     if value is not None and (value.rsplit(".", 1)[-1] in names) != resizes:
         engine = f"{INDEX_TYPE}=BUCKET and {BUCKET_ENGINE}=CONSISTENT_HASHING"
         raise InvalidRequest(
-            f"option {option}={value} is incompatible with {engine}, where clustering resizes rings: use {' or '.join(names)}"
+            f"option {option}={value} is incompatible with {engine}, where clustering resizes buckets: use {' or '.join(names)}"
             if resizes
-            else f"option {option}={value} resizes rings, and requires {engine}"
+            else f"option {option}={value} resizes hash nodes, and requires {engine}"
         )
 
 

@@ -60,7 +60,7 @@ class ClusteringWork:
 
     @property
     def changes(self) -> dict[str, tuple[NodeChange, ...]]:
-        """Changes of ring nodes by partition; empty for a plan that is not a resize."""
+        """Changes of hash nodes by partition; empty for a plan that is not a resize."""
         changes: dict[str, tuple[NodeChange, ...]] = {}
         for group in self.groups:
             if group.change is not None:
@@ -125,7 +125,7 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
 
 
 def load_node_changes(context: TableContext, request_time: str) -> dict[str, tuple[NodeChange, ...]]:
-    """Return the changes of ring nodes in the plan of an instant, by partition. Raises the errors of `load_clustering`."""
+    """Return the changes of hash nodes in the plan of an instant, by partition. Raises the errors of `load_clustering`."""
     changes: dict[str, tuple[NodeChange, ...]] = {}
     for document in _load_plan(context, request_time).input_groups or ():
         change, pieces = _change_of(document), document.slices or ()
@@ -201,7 +201,9 @@ def _change_of(document: ClusteringGroup) -> NodeChange | None:
         return None
     sequence = metadata.get(GROUP_SEQUENCE_KEY, "")
     if not (sequence.isascii() and sequence.isdigit()):
-        raise CorruptData(f"the plan of a resize has no sequence number of its ring ({GROUP_SEQUENCE_KEY}={sequence!r})")
+        raise CorruptData(
+            f"the plan of a resize has no sequence number of its hashing metadata ({GROUP_SEQUENCE_KEY}={sequence!r})"
+        )
     return NodeChange(decode_nodes(metadata[GROUP_NODES_KEY]), int(sequence))
 
 

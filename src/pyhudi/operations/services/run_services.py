@@ -1,7 +1,7 @@
 """Run table services: after a commit, or in a service run independent of writes.
 
 After a commit, a service that is not due costs nothing beyond what the write has loaded. The commit remains valid
-whatever happens here: by `hoodie.fail.writes.on.inline.table.service.exception` a failure is raised as `ServiceFailed`
+regardless of failures here: by `hoodie.fail.writes.on.inline.table.service.exception` a failure is raised as `ServiceFailed`
 (the default, as in Hudi), or recorded in the result, and then the remaining services still run.
 
 A service run processes what is pending, then what is due. Several may run concurrently, in threads, processes and
@@ -103,7 +103,7 @@ def run_services(
         try:
             outcomes[service.name] = service.outcome(visit)
         except Exception as error:
-            # Whatever failed, the caller has to learn that the commit is valid.
+            # In any case, the caller has to learn that the commit is valid.
             if settings.raise_failures:
                 raise ServiceFailed(
                     f"{completed_instant.action} {completed_instant.request_time} of {context.storage.uri} is committed; "
@@ -141,8 +141,7 @@ class ServiceRunSettings:
         Args:
             options: Checked options.
             names: Services to run. None runs all; log compaction, clustering and partition TTL then require the options
-                that enable
-                them.
+                that enable them.
             plan: Whether new plans are scheduled.
 
         Raises:

@@ -6,7 +6,7 @@
     RECORD_INDEX             the record index of the metadata table, which the write builds if it is missing; global;
                              release 1.1 also calls it GLOBAL_RECORD_LEVEL_INDEX
     RECORD_LEVEL_INDEX       a partitioned record index, within the partition
-    BUCKET                   the hash of the key, without a lookup: buckets by number (SIMPLE), or nodes of hash rings
+    BUCKET                   the hash of the key, without a lookup: buckets by number (SIMPLE), or hash nodes
                              (CONSISTENT_HASHING)
     INMEMORY                 key columns, cached in this process
     HBASE                    an HBase table; global
@@ -197,7 +197,7 @@ def plan_write_lookup(
     snapshot: Snapshot,
     slices: Iterable[FileSlice],
     new_file_id: Callable[[str, int], str] | None,
-    rings: ConsistentHashingLayout | None = None,
+    hashing: ConsistentHashingLayout | None = None,
     *,
     is_checked: bool = False,
 ) -> PlannedLookup:
@@ -209,7 +209,7 @@ def plan_write_lookup(
         snapshot: The snapshot.
         slices: The file slices.
         new_file_id: Names the new file group of a partition's bucket; None if the write creates none.
-        rings: Rings of the partitions that the write touches, for CONSISTENT_HASHING.
+        hashing: Consistent hashing metadata of the partitions that the write touches.
         is_checked: True if `check_lookup` has accepted these slices.
 
     Raises:
@@ -217,7 +217,7 @@ def plan_write_lookup(
     """
     file_slices = tuple(slices)
     if settings.buckets is not None:
-        return _plan_buckets(context, snapshot, file_slices, settings.buckets, rings, new_file_id, is_checked=is_checked)
+        return _plan_buckets(context, snapshot, file_slices, settings.buckets, hashing, new_file_id, is_checked=is_checked)
     if settings.index_type in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
         name, index, by_partition = _record_index(settings, context, snapshot)
         places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in file_slices)
@@ -251,7 +251,8 @@ def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snap
         settings: The index.
         context: The table.
         snapshot: The snapshot.
-        slices: File slices that the write may touch, if `depends_on_groups`. Rings are checked when they are loaded.
+        slices: File slices that the write may touch, if `depends_on_groups`. Consistent hashing metadata is checked when
+            it is loaded.
     """
     if isinstance(settings.buckets, BucketLayout):
         stored = load_counts(context, snapshot.timeline)
@@ -323,7 +324,7 @@ def _buckets(options: Options) -> BucketLayout | ConsistentHashingSettings:
     if options.value_or_default(BUCKET_ENGINE) == "SIMPLE":
         return BucketLayout.of(options)
     if options.text(COUNT_RULES):
-        raise InvalidRequest(f"{COUNT_RULES} requires {BUCKET_ENGINE}=SIMPLE; cluster() resizes the rings of partitions")
+        raise InvalidRequest(f"{COUNT_RULES} requires {BUCKET_ENGINE}=SIMPLE; cluster() resizes consistent hashing buckets")
     return ConsistentHashingSettings.of(options)
 
 
@@ -343,7 +344,7 @@ def _plan_buckets(
         named = tuple(bucket_groups(slices, by_number).values())
         bucket_options = _describe_counts(by_number)
     else:
-        assert rings is not None, "a write with consistent hashing has loaded its rings"
+        assert rings is not None, "a write with consistent hashing has loaded its metadata"
         check_ring_groups(slices, rings)
         layout, named = rings, slices
         bucket_options = f"{HASH_FIELDS}={','.join(rings.hash_fields) or 'all key fields'}"

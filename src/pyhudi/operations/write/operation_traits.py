@@ -23,8 +23,8 @@ class OperationTraits:
         is_bucketed: The index assigns records to file groups by hash (buckets), without reading any file.
         shares_groups: Other writers append to the same file groups concurrently. Every file is a log file, even in new
             groups.
-        is_consistent_hashing: Hash rings of partitions assign the file groups. A group begins with a log file, except
-            in bulk.
+        is_consistent_hashing: Consistent hashing metadata assigns the file groups. A group begins with a log file,
+            except in bulk.
         needs_lookup: The index looks up incoming keys.
         adds: Rows are added whether or not their keys exist.
         in_bulk: Rows are added, and the inflight file does not list their file groups.
@@ -75,8 +75,8 @@ class OperationTraits:
         has_rings = isinstance(index.buckets, ConsistentHashingSettings)
         if has_rings and settings.commit.is_non_blocking:
             raise InvalidRequest(
-                f"{BUCKET_ENGINE}=CONSISTENT_HASHING is incompatible with {CONCURRENCY}={NON_BLOCKING}: a new ring "
-                "would miss rows that concurrent writers place by the old one; use OPTIMISTIC_CONCURRENCY_CONTROL"
+                f"{BUCKET_ENGINE}=CONSISTENT_HASHING is incompatible with {CONCURRENCY}={NON_BLOCKING}: a resize "
+                "would miss rows that concurrent writers place by the old metadata; use OPTIMISTIC_CONCURRENCY_CONTROL"
             )
         return cls(
             operation=operation,

@@ -39,7 +39,7 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
 
     A plan that no process will run is dropped (see `drop_orphaned_plan`). Under the update strategy that allows it, the
     write proceeds, and a pending clustering of its groups is dropped if the options request that. A clustering that is
-    being run stays: whichever of the two commits later detects the conflict. During a resize of rings, only writes
+    being run stays: whichever of the two commits later detects the conflict. During a bucket resize, only writes
     under the strategy that writes rows twice proceed; others are refused under every strategy.
 
     Raises:
@@ -90,7 +90,7 @@ def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, s
 
 
 def _is_resize_of(context: TableContext, clustering: str, groups: frozenset[tuple[str, str]]) -> bool:
-    """Return True if a pending clustering resizes the rings of all groups that it is about to replace."""
+    """Return True if a pending clustering resizes the buckets of all groups that it is about to replace."""
     replaced = touched_file_groups(context, Instant(clustering, Action.CLUSTERING, State.REQUESTED)) & groups
     return {partition for partition, _ in replaced} <= load_node_changes(context, clustering).keys() if replaced else True
 

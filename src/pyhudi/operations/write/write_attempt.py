@@ -158,7 +158,7 @@ class Written:
         statuses: Write statuses.
         lookup: The index lookup, None if there was none.
         read: Read set of keys for which nothing was written.
-        hashing: Rings of the written partitions, for consistent hashing.
+        hashing: Consistent hashing metadata of the written partitions.
     """
 
     statuses: list[WriteStatus]
@@ -203,8 +203,8 @@ def retry_on_conflict(
         context: The table.
         settings: Commit settings.
         attempt: Plans and runs one attempt on the given table. After `CommitSettings.exclusive_after` conflicts it runs
-            as an exclusive
-            write, which no other write can overtake. An attempt that early conflict detection stopped does not count.
+            as an exclusive write, which no other write can overtake. An attempt that early conflict detection stopped
+            does not count.
         run_attempt: Called before each retry, before an exclusive write takes the lock. Its errors end the loop.
     """
     number = overtaken = longest_ms = 0

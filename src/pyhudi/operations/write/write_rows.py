@@ -93,11 +93,9 @@ def run_write(
         data: Any input that the engine accepts.
         settings: Settings of the write.
         base_snapshot: The snapshot that the caller read the data from, if any. Changes since then are a conflict, after
-            which the
-            caller has to read again.
+            which the caller has to read again.
         marks_deletes: The column DELETE_COLUMN marks rows that delete their keys regardless of ordering values. For
-            data that PyHudi
-            computed itself.
+            data that PyHudi computed itself.
         repeated: Refuse two rows of one record with this message, formatted with {key}; None combines them, as the
             settings define.
 

@@ -304,8 +304,7 @@ class WriteSettings:
     Attributes:
         extra_metadata: Entries for the commit metadata besides the schema.
         clustering_updates: Whether writes may change file groups of a pending clustering: reject, allow, or duplicate
-            (write rows
-            twice during a resize of rings).
+            (write rows twice during a bucket resize).
         drops_clusterings: Whether such writes drop the clustering plan, so that it is not run in vain.
         batch: Micro-batch of a stream, so that it is committed once.
         partial: Rows of an upsert have some of the columns; the others retain their values.
