@@ -122,7 +122,7 @@ def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -
     catalog.register("rows", pa.table({"a": [1]}))
     with pytest.raises(hp.InvalidRequest, match="rows stands for rows in memory"):
         sql("INSERT INTO rows VALUES (1)")
-    with pytest.raises(hp.InvalidRequest, match="nothing says where"):
+    with pytest.raises(hp.InvalidRequest, match="has no location"):
         hp.sql("CREATE TABLE t (a INT) USING hudi", catalog=hp.Catalog())
 
 
