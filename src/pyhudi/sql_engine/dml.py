@@ -70,12 +70,7 @@ def update_rows(table: TableHandle, statement: S.Update, prepare: Prepare) -> Wr
         check_identity(table.context.config, rows)
         return _marked(rows.select(columns.names), deletes=False)
 
-    return _changed(
-        table,
-        "the table has two rows of record {key!r} that match the condition",
-        change,
-        "the table holds two rows of record {key!r} for which the condition is true",
-    )
+    return _changed(table, "update", change, "the table has two rows of record {key!r} that match the condition")
 
 
 def delete_rows(table: TableHandle, statement: S.Delete, prepare: Prepare) -> WriteResult:

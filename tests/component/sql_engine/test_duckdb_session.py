@@ -93,7 +93,7 @@ def test_values_are_sparks_where_the_engines_differ(sql: Sql) -> None:
         sql("SELECT CAST('1x' AS INT)")
     with pytest.raises(hp.Unsupported, match="function hash"):
         sql("SELECT hash(1)")
-    with pytest.raises(hp.Unsupported, match=r"does not have: .*soundalike"):
+    with pytest.raises(hp.Unsupported, match=r"does not support the function: .*soundalike"):
         sql("SELECT soundalike(1)")
 
 
@@ -108,7 +108,7 @@ def test_no_query_reaches_files_or_variables(sql: Sql, tmp_path: Path) -> None:
 
 def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -> None:
     assert sql("SHOW TABLES") == [{"tableName": "trips"}]
-    with pytest.raises(hp.TableExists, match="a table Trips already"):
+    with pytest.raises(hp.TableExists, match="table Trips exists already"):
         sql("CREATE TABLE Trips (id INT) USING hudi")
     assert sql("CREATE TABLE IF NOT EXISTS Trips (other INT) USING hudi") == []
     sql(f"CREATE TABLE again USING hudi LOCATION '{trips.uri}'")
@@ -194,7 +194,7 @@ def test_an_overwrite_of_a_partition_by_no_rows_empties_it(sql: Sql, trips: hp.T
     sql("INSERT OVERWRITE trips PARTITION (city = 'sf') SELECT id, fare, ts FROM trips WHERE id > 5")
     assert sql("SELECT id FROM trips") == [{"id": 2}]
     assert sql("SHOW PARTITIONS trips") == [{"partition": "city=ny"}]
-    with pytest.raises(hp.Unsupported, match="columns that have no value"):
+    with pytest.raises(hp.Unsupported, match="columns without value"):
         sql("INSERT OVERWRITE trips PARTITION (city) SELECT 1, 1, 1, 'x'")
 
 
@@ -350,7 +350,7 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
     ("statement", "said"),
     [
         ("UPDATE trips SET id = 5", "'id' is a key or partition field"),
-        ("UPDATE trips SET nope = 5", "column nope is assigned"),
+        ("UPDATE trips SET nope = 5", "column nope cannot be assigned"),
         ("UPDATE trips SET fare = 1, FARE = 2", "fare is assigned twice"),
         ("UPDATE trips SET fare = 'much'", "column fare is of type double"),
         ("DELETE FROM trips WHERE nope = 1", '"nope" not found'),
@@ -380,7 +380,7 @@ def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table
 def test_properties_are_set_and_a_table_is_renamed(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
     sql("ALTER TABLE trips SET TBLPROPERTIES ('owner' = 'fares')")
     assert sql("SHOW TBLPROPERTIES trips ('owner')") == [{"key": "owner", "value": "fares"}]
-    with pytest.raises(hp.InvalidRequest, match="no property nothing"):
+    with pytest.raises(hp.InvalidRequest, match="property nothing does not exist"):
         sql("ALTER TABLE trips UNSET TBLPROPERTIES ('owner', 'nothing')")
     sql("ALTER TABLE trips UNSET TBLPROPERTIES IF EXISTS ('owner', 'nothing')")
     assert "owner" not in dict(hp.Table(trips.uri).config.properties)

@@ -194,7 +194,7 @@ def test_a_recursive_expression_sees_itself() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "empty text"),
+        ("", "statement is empty"),
         ("SELEC 1", r"line 1, column 1: expected a statement .*, found SELEC$"),
         ("SELECT a FROM t WHERE", "line 1"),
         ("SELECT a +\n  FROM t", r"line 2, column 3: expected an expression here \(at 'FROM'\)"),
