@@ -389,9 +389,8 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
             lost = instant.action is Action.CLUSTERING and changes_ring(context, instant)
         if lost:
             finding = (
-                f"clustering {instant.request_time} would move records out of the file groups of their buckets, where writes "
-                "cannot "
-                "find them; writes to these file groups wait for it"
+                f"clustering {instant.request_time} would move records out of the file groups of their buckets, where "
+                "writes cannot find them; writes to these file groups wait for it"
             )
             remedy = f"unschedule it: Table.unschedule_clustering({instant.request_time!r})"
             yield Finding(Severity.ERROR, "services", finding, remedy)
@@ -399,10 +398,8 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
         waited_ms = now_ms - timestamp_from_instant(instant.request_time, zone)
         if instant.state is State.REQUESTED and waited_ms > HOUR_MS:
             command = "cluster" if instant.action is Action.CLUSTERING else "compact"
-            finding = (
-                f"{instant.action} {instant.request_time} was scheduled {waited_ms // HOUR_MS:,} hours ago, and no process "
-                "runs it"
-            )
+            hours = waited_ms // HOUR_MS
+            finding = f"{instant.action} {instant.request_time} was scheduled {hours:,} hours ago, and no process runs it"
             yield overdue(finding, f"pyhudi {command} {table.uri} --instant {instant.request_time}")
 
 

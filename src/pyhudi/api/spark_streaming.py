@@ -136,9 +136,8 @@ class StreamSink:
             query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         if not query_id:
             raise InvalidRequest(
-                f"the session does not provide the id of its query (Spark Connect does not): set {IDENTIFIER} to a name that is "
-                "unique to "
-                "the stream"
+                f"the session does not provide the id of its query (Spark Connect does not): set {IDENTIFIER} to a name "
+                "that is unique to the stream"
             )
         return query_id
 

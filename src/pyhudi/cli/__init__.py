@@ -1,6 +1,4 @@
-"""The command line: `pyhudi COMMAND TABLE [options]`.  One module for each group of commands; printing stands apart in
-`output`.
-"""
+"""Command line: `pyhudi COMMAND TABLE [options]`. One module per group of commands; `output` prints results."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from __future__ import annotations
 def main() -> None:
     """Entry point of the `pyhudi` command."""
     try:
-        import rich  # noqa: F401 - only asked whether it is there
+        import rich  # noqa: F401 - checked for installation only
         import typer  # noqa: F401
     except ImportError:
         raise SystemExit('the command line needs typer and rich: pip install "pyhudi[cli]"') from None

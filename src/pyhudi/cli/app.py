@@ -1,7 +1,7 @@
-"""The application: commands, common options, exit codes.
+"""The Typer application: commands, common options, exit codes.
 
-Exit codes: 0 done; 1 the table forbids it or is damaged; 2 the call is wrong; 3 another writer or the store is in the way, try
-again; 4 findings (validate, doctor, and a dry run of repair).
+Exit codes: 0 success; 1 the table does not allow the operation or is damaged; 2 invalid arguments; 3 conflict with another writer
+or storage unavailable, retry; 4 findings (validate, doctor, and a dry run of repair).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest
 from pyhudi.options.plugins import load_plugin
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 the table forbids it or is damaged; 2 the call is wrong; 3 another writer or the store is in the way: "
-    "try again; 4 something was found (validate, doctor, repair without --no-dry-run)."
+    "Exit codes: 0 success; 1 the table does not allow the operation or is damaged; 2 invalid arguments; 3 conflict with another "
+    "writer or storage unavailable: retry; 4 findings (validate, doctor, repair without --no-dry-run)."
 )
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    help="Look at Apache Hudi tables, and keep them in order.  TABLE is a path or an object store URI.",
+    help="Inspect and maintain Apache Hudi tables. TABLE is a path or an object store URI.",
     epilog=EXIT_CODES,
 )
 inspect_commands.add_to(app)
@@ -37,7 +37,7 @@ index_commands.add_to(app)
 report_command.add_to(app)
 
 
-def _print_version(requested: bool) -> None:  # noqa: FBT001 - as Typer calls it
+def _print_version(requested: bool) -> None:  # noqa: FBT001 - signature required by Typer
     if requested:
         from pyhudi import __version__
 
@@ -48,20 +48,20 @@ def _print_version(requested: bool) -> None:  # noqa: FBT001 - as Typer calls it
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
     plugin: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODULE", help="Import a module that registers mergers, payloads or strategies; may come again."),
+        typer.Option(metavar="MODULE", help="Import a module that registers mergers, payloads or strategies; may be repeated."),
     ] = None,
 ) -> None:
-    """Look at Apache Hudi tables, and keep them in order."""
+    """Inspect and maintain Apache Hudi tables."""
     for module in plugin or ():
         load_plugin(module)
 
 
 def run() -> None:
-    """Run the command line; errors of this package become one message and an exit code."""
+    """Run the command line; a HudiError is printed as one message and sets the exit code."""
     try:
         app()
     except HudiError as error:

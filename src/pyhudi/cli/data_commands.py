@@ -1,4 +1,4 @@
-"""Commands for rows: a table is created, filled from files, counted, and its rows are deleted and written to files."""
+"""Commands for data: create tables, load, count, query, delete and export rows."""
 
 from __future__ import annotations
 
@@ -50,15 +50,17 @@ def add_to(app: typer.Typer) -> None:
 
 def create(
     table: TableArgument,
-    record_key: Annotated[list[str] | None, typer.Option("--record-key", help="A column of the key; may be repeated.")] = None,
-    partition_by: Annotated[list[str] | None, typer.Option("--partition-by", help="A column; may be repeated.")] = None,
-    ordering: Annotated[list[str] | None, typer.Option("--ordering", help="The column whose larger value is the newer.")] = None,
-    kind: Annotated[str | None, typer.Option("--type", help="cow (the default) or mor.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Its name; the folder's name when left out.")] = None,
+    record_key: Annotated[list[str] | None, typer.Option("--record-key", help="A record key field; may be repeated.")] = None,
+    partition_by: Annotated[list[str] | None, typer.Option("--partition-by", help="A partition field; may be repeated.")] = None,
+    ordering: Annotated[
+        list[str] | None, typer.Option("--ordering", help="An ordering field: the record with the larger value wins.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--type", help="cow (default) or mor.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Table name; the name of the folder by default.")] = None,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Make a table; it gets the columns of its first write."""
+    """Create a table; its first write defines the columns."""
     made = Table.create(
         table,
         name=name,
@@ -75,20 +77,20 @@ def create(
 def load(
     table: TableArgument,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, CSV, JSON lines, Arrow or ORC.", exists=True)],
-    operation: Annotated[str, typer.Option("--operation", help=f"How they are written: {', '.join(_LOADS)}.")] = "upsert",
+    operation: Annotated[str, typer.Option("--operation", help=f"Write operation: {', '.join(_LOADS)}.")] = "upsert",
     schema_mode: Annotated[
-        SchemaMode | None, typer.Option("--schema-mode", help="What the files may change of the columns; widen by default.")
+        SchemaMode | None, typer.Option("--schema-mode", help="Schema evolution that the files may cause; widen by default.")
     ] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Write the rows of files to a table, in one commit."""
+    """Load files into a table, as one commit."""
     if operation not in _LOADS:
-        raise InvalidRequest(f"--operation {operation} is none of {', '.join(_LOADS)}")
+        raise InvalidRequest(f"--operation {operation} is unknown: choose from {', '.join(_LOADS)}")
     formats = {_format_of(path) for path in files}
     if len(formats) > 1:
-        raise InvalidRequest(f"the files are of several formats ({', '.join(sorted(formats))}): load those of each by themselves")
+        raise InvalidRequest(f"the files have several formats ({', '.join(sorted(formats))}): load each format separately")
     opened, given = open_for_call(table, storage, options)
     rows = pyarrow.dataset.dataset([str(path) for path in files], format=formats.pop())
     mode = None if schema_mode is None else str(schema_mode)
@@ -97,16 +99,16 @@ def load(
 
 def delete(
     table: TableArgument,
-    where: Annotated[str, typer.Option("--where", help="Which rows, such as \"fare > 10 and city = 'sf'\".")],
+    where: Annotated[str, typer.Option("--where", help="Predicate, such as \"fare > 10 and city = 'sf'\".")],
     dry_run: DryRunOption = True,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Delete the rows for which a condition is true."""
+    """Delete the rows that match a predicate."""
     opened, given = open_for_call(table, storage, options)
     if dry_run:
-        print_text(f"would delete {opened.scan(filter=where).count():,} rows of {opened.uri}; give --no-dry-run to do it")
+        print_text(f"would delete {opened.scan(filter=where).count():,} rows of {opened.uri}; pass --no-dry-run to delete them")
         return
     print_value(opened.delete(where=where, options=given), output)
 
@@ -118,7 +120,7 @@ def count(
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """How many rows there are."""
+    """Count rows."""
     opened, given = open_for_call(table, storage, options)
     print_text(opened.scan(filter=filter, as_of=as_of, options=given).count())
 
@@ -126,13 +128,14 @@ def count(
 def sql(
     statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One statement, over hudi.`/path` or names.")],
     tables: Annotated[
-        list[str] | None, typer.Option("--table", "-t", metavar="NAME=PATH", help="What a name stands for; may be repeated.")
+        list[str] | None,
+        typer.Option("--table", "-t", metavar="NAME=PATH", help="Register a table under a name; may be repeated."),
     ] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Carry a SQL statement out."""
+    """Execute a SQL statement."""
     catalog = Catalog()
     for name, path in parse_pairs(tables).items():
         catalog.register(name, path)
@@ -144,61 +147,61 @@ def sql(
 def changes(
     table: TableArgument,
     after: Annotated[
-        str | None, typer.Option("--after", help="A completion time or a time that was read up to; all by default.")
+        str | None, typer.Option("--after", help="Exclusive start: a completion time or a time; all changes by default.")
     ] = None,
-    end: Annotated[str | None, typer.Option("--end", help="A completion time or a time; now by default.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many at most.")] = 50,
+    end: Annotated[str | None, typer.Option("--end", help="Inclusive end: a completion time or a time; now by default.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows.")] = 50,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Every change with the row before and after, of a table with change data capture."""
+    """Show every change, with the row before and after, of a table with change data capture (CDC)."""
     opened, given = open_for_call(table, storage, options)
     print_rows(opened.changes(after=after, end=end, options=given).head(limit), output)
 
 
 def export(
     table: TableArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that is not there yet: .parquet, .csv or .arrow.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file: .parquet, .csv or .arrow.")],
     columns: ColumnsOption = None,
     filter: FilterOption = None,
     as_of: AsOfOption = None,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Write the rows to a file, one batch after the other."""
+    """Export rows to a file, in batches."""
     if file.suffix not in _WRITTEN:
-        raise InvalidRequest(f"{file} does not end with one of {', '.join(_WRITTEN)}, which say what is written")
+        raise InvalidRequest(f"{file} has an unknown format: use one of the endings {', '.join(_WRITTEN)}")
     names = [name.strip() for name in columns.split(",")] if columns else None
     opened, given = open_for_call(table, storage, options)
     scan = opened.scan(names, filter, as_of, options=given)
     unfinished = file.with_name(f"{file.name}.unfinished")
     rows = 0
     try:
-        # Made here alone: a file that is there, also of another export, is not written over.
+        # Exclusive creation: an existing file, also of a concurrent export, is not overwritten.
         with file.open("xb"), unfinished.open("wb") as sink, _writer(file.suffix, sink, scan.schema) as writer:
             for batch in scan.to_batches():
                 writer.write_batch(batch)
                 rows += batch.num_rows
         unfinished.replace(file)
     except FileExistsError as error:
-        raise InvalidRequest(f"{file} is there already: name another file, or remove it") from error
+        raise InvalidRequest(f"{file} exists already: choose another file, or remove it") from error
     except BaseException:
         unfinished.unlink(missing_ok=True)
         file.unlink(missing_ok=True)
         raise
-    print_text(f"{rows:,} rows of {opened.uri} are in {file}")
+    print_text(f"{rows:,} rows of {opened.uri} exported to {file}")
 
 
 def _format_of(path: Path) -> str:
     found = _READ.get(path.suffix)
     if found is None:
-        raise InvalidRequest(f"{path} does not end with one of {', '.join(_READ)}, which say what a file holds")
+        raise InvalidRequest(f"{path} has an unknown format: use one of the endings {', '.join(_READ)}")
     return found
 
 
 class _ParquetWriter(pq.ParquetWriter):
-    """Does not try to close again what failed to close, which would print a traceback when it is collected."""
+    """Does not close a second time after a failed close, which would print a traceback on garbage collection."""
 
     def close(self) -> None:
         try:
@@ -215,6 +218,6 @@ def _writer(suffix: str, sink: BinaryIO, schema: pa.Schema) -> Any:
     nested = [field.name for field in schema if pa.types.is_nested(field.type) or pa.types.is_binary(field.type)]
     if nested:
         raise InvalidRequest(
-            f"CSV has no form for the columns {', '.join(nested)}: leave them out with --columns, or write .parquet"
+            f"CSV cannot represent the nested columns {', '.join(nested)}: leave them out with --columns, or write .parquet"
         )
     return pyarrow.csv.CSVWriter(sink, schema)

@@ -20,7 +20,7 @@ from pyhudi.cli.arguments import (
 from pyhudi.cli.output import Format, print_rows, print_text
 from pyhudi.operations.services.index_admin import IndexInfo
 
-NameArgument = Annotated[str, typer.Argument(help="The index, such as record_index or secondary_index_by_city.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the index, such as record_index or secondary_index_by_city.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_indexes(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
-    """The indexes: ready, being built, planned."""
+    """List the indexes: ready, being built and scheduled."""
     print_rows(_rows(open_table(table, storage).index.list()), output)
 
 
@@ -50,9 +50,9 @@ def create(
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Build an index; writers may go on meanwhile."""
+    """Build an index; writers can continue concurrently."""
     opened, given = open_for_call(table, storage, options)
-    made = opened.index.create(
+    info = opened.index.create(
         kind,
         [column.strip() for column in columns.split(",")] if columns else None,
         name=name,
@@ -60,7 +60,7 @@ def create(
         function_options=parse_pairs(function_options) or None,
         options=given,
     )
-    print_rows(_rows((made,)), output)
+    print_rows(_rows((info,)), output)
 
 
 def drop(
@@ -69,10 +69,10 @@ def drop(
     dry_run: DryRunOption = True,
     storage: StorageOption = None,
 ) -> None:
-    """Remove an index."""
+    """Drop an index."""
     opened = open_table(table, storage)
     if dry_run:
-        print_text(f"would drop the index {name} of {opened.uri}; give --no-dry-run to do it")
+        print_text(f"would drop the index {name} of {opened.uri}; pass --no-dry-run to drop it")
         return
     opened.index.drop(name)
     print_text(f"index {name} dropped")
@@ -80,12 +80,12 @@ def drop(
 
 def rebuild(
     table: TableArgument,
-    name: Annotated[str | None, typer.Argument(help="The index; the whole metadata table when left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the index; by default the whole metadata table.")] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Build an index anew from the table's files, or the whole metadata table."""
+    """Rebuild an index, or the whole metadata table, from the table's files."""
     opened, given = open_for_call(table, storage, options)
     built = opened.index.rebuild(name, options=given)
     print_rows(pa.table({"built": pa.array(built, pa.string())}), output)

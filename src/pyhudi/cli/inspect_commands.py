@@ -1,4 +1,4 @@
-"""Commands that look: nothing is changed."""
+"""Read-only commands."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, Tab
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.format.instants import Instant
 
-FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
+FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Predicate, such as \"fare > 10 and city = 'sf'\".")]
 ColumnsOption = Annotated[str | None, typer.Option("--columns", "-c", help="Columns to read, comma separated.")]
 AsOfOption = Annotated[str | None, typer.Option("--as-of", help="An instant, a time, or tag:NAME of a savepoint.")]
 OnStorageOption = Annotated[
-    bool, typer.Option("--on-storage", help="List folders whatever the metadata table says: shows files of no commit too.")
+    bool, typer.Option("--on-storage", help="List directories instead of the metadata table; includes uncommitted files.")
 ]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", help="How many at most, the newest first.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", help="Maximum number, newest first.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def show(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
-    """What kind of table it is, and its latest state."""
+    """Show the table configuration and the latest commit."""
     opened = open_table(table, storage)
     config, line = opened.config, opened.timeline()
     last, pending = line.last_completed_write(), line.pending()
@@ -63,7 +63,7 @@ def show(table: TableArgument, output: OutputOption = Format.TABLE, storage: Sto
 
 
 def _facts(instant: Instant) -> dict[str, str | None]:
-    """An instant for programs."""
+    """Fields of an instant for JSON and CSV."""
     return {
         "instant": instant.request_time,
         "completed": instant.completion_time,
@@ -75,7 +75,7 @@ def _facts(instant: Instant) -> dict[str, str | None]:
 def timeline(
     table: TableArgument, limit: LimitOption = 50, output: OutputOption = Format.TABLE, storage: StorageOption = None
 ) -> None:
-    """The active timeline, newest first."""
+    """Show the active timeline, newest first."""
     instants = list(reversed(open_table(table, storage).timeline().instants))[:limit]
     rows = [
         {
@@ -92,14 +92,14 @@ def timeline(
 def commits(
     table: TableArgument, limit: LimitOption = 20, output: OutputOption = Format.TABLE, storage: StorageOption = None
 ) -> None:
-    """Completed writes and what they changed, newest first."""
+    """Show completed writes and their statistics, newest first."""
     found = open_table(table, storage).inspect.commits(limit)
     newest_first = found.select(list(_COMMITS)).sort_by([("request_time", "descending")])
     print_rows(newest_first.rename_columns(list(_COMMITS.values())), output)
 
 
 def schema(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
-    """The columns of the latest commit."""
+    """Show the schema of the latest commit."""
     rows = [{"column": f.name, "type": str(f.type), "nullable": f.nullable} for f in open_table(table, storage).schema()]
     print_rows(pa.Table.from_pylist(rows), output)
 
@@ -109,12 +109,12 @@ def head(
     columns: ColumnsOption = None,
     filter: FilterOption = None,
     as_of: AsOfOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows.")] = 10,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Some rows."""
+    """Show some rows."""
     names = [name.strip() for name in columns.split(",")] if columns else None
     opened, given = open_for_call(table, storage, options)
     print_rows(opened.scan(names, filter, as_of, options=given).head(limit), output)
@@ -127,7 +127,7 @@ def explain(
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Which file slices a read would touch, and what passed the others over."""
+    """Explain a read: the file slices to read, and what pruned the others."""
     names = [name.strip() for name in columns.split(",")] if columns else None
     opened, given = open_for_call(table, storage, options)
     print_text(opened.scan(names, filter, options=given).explain())
@@ -139,12 +139,12 @@ def files(
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Every data file."""
+    """List data files."""
     print_rows(open_table(table, storage).inspect.files(on_storage=on_storage), output)
 
 
 def slices(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
-    """The file slices that a query sees."""
+    """List the file slices that a query reads."""
     print_rows(open_table(table, storage).inspect.file_slices(), output)
 
 
@@ -154,39 +154,39 @@ def partitions(
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """The partitions, with their files and bytes."""
+    """List partitions, with files and bytes."""
     print_rows(open_table(table, storage).inspect.partitions(on_storage=on_storage), output)
 
 
 def stats(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
-    """Column statistics of the data files."""
+    """Show column statistics of data files."""
     print_rows(open_table(table, storage).inspect.column_stats(), output)
 
 
 def log(
     table: TableArgument,
-    path: Annotated[str, typer.Argument(help="The log file, relative to the table.")],
+    path: Annotated[str, typer.Argument(help="Path of the log file, relative to the table.")],
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """The blocks of one log file."""
+    """Show the blocks of a log file."""
     print_rows(open_table(table, storage).inspect.log_blocks(path), output)
 
 
 def markers(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
-    """What unfinished writes have created."""
+    """List markers: the files that unfinished writes have started."""
     print_rows(open_table(table, storage).inspect.markers(), output)
 
 
 def diff(
     table: TableArgument,
-    start: Annotated[str, typer.Argument(help="A completion time, included; or earliest.")],
-    end: Annotated[str | None, typer.Argument(help="A completion time, included; now when left out.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows.")] = 100,
+    start: Annotated[str, typer.Argument(help="Inclusive start: a completion time, or earliest.")],
+    end: Annotated[str | None, typer.Argument(help="Inclusive end: a completion time; now by default.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of rows.")] = 100,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """The records that changed between two completion times."""
+    """Incremental query: records changed between two completion times."""
     rows = open_table(table, storage).incremental(start, end, ["*"]).to_arrow()
     print_rows(rows.slice(0, limit), output)
 
@@ -203,4 +203,4 @@ _COMMITS = {
     "bytes_written": "bytes",
     "file_groups_replaced": "replaced",
 }
-"""Columns of inspection -> heads of `commits`."""
+"""Columns of `Table.inspect.commits` -> headers of the `commits` command."""

@@ -1,4 +1,4 @@
-"""How answers are printed: as a table for people, as JSON or CSV for programs."""
+"""Print results: as a table for people, as JSON or CSV for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERB = re.compile(r"`?Table\.(create|repair|validate|compact|cluster|clean|roll
 
 
 class Format(StrEnum):
-    """`--output`."""
+    """Output format, option `--output`."""
 
     TABLE = "table"
     JSON = "json"
@@ -29,15 +29,17 @@ class Format(StrEnum):
 
 
 def print_rows(rows: pa.Table, output: Format) -> None:
-    """Print an Arrow table.  JSON is one array of objects; CSV has a header line; nested values are JSON in both tables and
-    CSV.  Rows too wide for the terminal are printed upright, a line for each value.
+    """Print an Arrow table.
+
+    JSON is one array of objects; CSV has a header line; nested values are JSON in tables and CSV. Rows that are too wide for the
+    terminal are printed vertically, one line per value.
     """
     records = rows.to_pylist()
     if output is Format.JSON:
         print(json.dumps(records, default=_plain, indent=2))
         return
     if output is Format.CSV:
-        # A program gets the values as they are; a terminal that shows the lines must not be steered by them.
+        # A pipe receives the values as they are; control characters are escaped for a terminal.
         cell = _shown if sys.stdout.isatty() else _cell
         writer = csv.writer(sys.stdout)
         writer.writerow(rows.column_names)
@@ -50,13 +52,13 @@ def print_rows(rows: pa.Table, output: Format) -> None:
         table.add_row(*(escape(_shown(value)) for value in record.values()))
     console = Console(width=None if sys.stdout.isatty() else 10_000)
     if console.measure(table, options=console.options.update(width=10_000)).maximum > console.width:
-        _print_upright(console, records)
+        _print_vertically(console, records)
     else:
         console.print(table)
 
 
-def _print_upright(console: Console, records: list[dict[str, Any]]) -> None:
-    """Rows that are wider than the terminal: a line for each value, where a table would break paths into pieces."""
+def _print_vertically(console: Console, records: list[dict[str, Any]]) -> None:
+    """Print one line per value, for rows wider than the terminal; a table would break paths across lines."""
     for number, record in enumerate(records):
         if number:
             console.print()
@@ -70,12 +72,12 @@ def _print_upright(console: Console, records: list[dict[str, Any]]) -> None:
 
 
 def in_commands(text: str) -> str:
-    """What a result or an error advises, in the spelling of commands."""
+    """Translate API calls in the advice of a result or an error to commands."""
     return _VERB.sub(r"`pyhudi \1`", text.replace("dry_run=False", "--no-dry-run"))
 
 
 def print_value(value: Any, output: Format) -> None:
-    """Print a result: its own text for people, with what it advises in the spelling of commands; its fields for programs."""
+    """Print a result: its text, with advice as commands, for people; its fields for programs."""
     if output is Format.TABLE:
         print_text(in_commands(str(value)))
         return
@@ -89,12 +91,12 @@ def print_value(value: Any, output: Format) -> None:
 
 
 def print_text(value: object, *, error: bool = False) -> None:
-    """Print a text for people, without what would steer their terminal.  error: to the standard error."""
+    """Print text with control characters escaped. error: print to standard error."""
     print(visible(str(value)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def _shown(value: Any) -> str:
-    """A cell for people: one line."""
+    """A cell of one line, with control characters escaped."""
     return visible(_cell(value)).replace("\n", "\\n")
 
 

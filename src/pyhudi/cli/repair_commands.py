@@ -1,4 +1,4 @@
-"""Commands that find and repair what is wrong, and Hudi's procedures by name."""
+"""Commands for diagnosis and repair, and Hudi's stored procedures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyhudi.cli.arguments import (
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.operations.admin.repair import RepairKind
 
-KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="What to look at; may be repeated. All by default.")]
+KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="What to repair; may be repeated. All by default.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,17 +37,19 @@ def repair(
     only: KindOption = None,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="KEY=VALUE", help="What files do not tell of lost properties; may be repeated."),
+        typer.Option(
+            "--property", metavar="KEY=VALUE", help="A lost property that cannot be inferred from files; may be repeated."
+        ),
     ] = None,
     dry_run: DryRunOption = True,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Repair what is broken around the data: the timeline, properties, what died, partition marks, orphan files, metadata table.
+    """Repair the timeline, properties, dead writes, partition metadata, orphan files and the metadata table.
 
-    Only says what it would do unless --no-dry-run is given.  Exit code 4 when a dry run found something.  With --property a
-    hoodie.properties that is gone, with its backup, is restored from what files say; then run it again without.
+    Only reports what it would do, unless --no-dry-run is passed. A dry run with findings has exit code 4. With --property, a
+    missing hoodie.properties (and backup) is restored from the data files; then run the command again without it.
     """
     if properties:
         restored = features.load("recovery", "pyhudi repair --properties").restore_properties(
@@ -65,16 +67,16 @@ def repair(
 
 
 def doctor(
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Path or URI of a table to look at too.")] = None,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Path or URI of a table to diagnose.")] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Look for what is wrong with this machine and, with a table, with how it is kept; each finding with its remedy.
+    """Diagnose the environment and, optionally, a table; each finding has a remedy.
 
-    Options are those with which the table is written.  Exit code 4 when something was found.
+    Pass the options with which the table is written. Exit code 4 if there are findings.
     """
-    # The options are what is looked at, so opening the table does not check them.
+    # The options are diagnosed, so the table is opened without them.
     result = diagnose(None if table is None else open_table(table, storage), parse_pairs(options))
     if output is Format.TABLE:
         print_text(result)
@@ -93,13 +95,13 @@ def call(
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Run one of Hudi's procedures by its own name."""
+    """Run one of Hudi's stored procedures."""
     given: dict[str, object] = dict(parse_pairs(arguments))
     print_rows(_procedures().call(procedure, path=table, storage_options=parse_pairs(storage), **given), output)
 
 
-def procs(procedure: Annotated[str | None, typer.Argument(help="One of them; all when left out.")] = None) -> None:
-    """Hudi's procedures that `call` runs, with their arguments and columns."""
+def procs(procedure: Annotated[str | None, typer.Argument(help="Name of the procedure; all by default.")] = None) -> None:
+    """List the procedures that `call` runs, with their arguments and columns."""
     procedures = _procedures()
     for name in procedures.NAMES if procedure is None else (procedure,):
         print_text(procedures.describe(name) if procedure else procedures.describe(name).splitlines()[0])

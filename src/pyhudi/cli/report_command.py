@@ -22,13 +22,13 @@ def add_to(app: typer.Typer) -> None:
 
 def report(
     table: TableArgument,
-    to: Annotated[str | None, typer.Option("--to", "-t", metavar="FILE", help="Where to; - is the standard output.")] = None,
+    to: Annotated[str | None, typer.Option("--to", "-t", metavar="FILE", help="Output file; - is standard output.")] = None,
     validate: Annotated[
-        bool, typer.Option("--validate", help="Compare data, metadata table and indexes too; opens files.")
+        bool, typer.Option("--validate", help="Also validate data, metadata table and indexes; opens files.")
     ] = False,
     storage: StorageOption = None,
 ) -> None:
-    """Write the health of the table as one HTML page: NAME-report.html here, unless --to says otherwise."""
+    """Write a health report as one HTML page, by default to NAME-report.html in the current directory."""
     opened = open_table(table, storage)
     page = visible(
         features.load("report", "pyhudi report").render_report(opened, validation=opened.validate() if validate else None)
@@ -36,10 +36,10 @@ def report(
     if to == "-":
         sys.stdout.write(page)
         return
-    # A table's name is a property that any writer sets: it must not lead elsewhere.
+    # Any writer can set the table name: sanitize it, to prevent path traversal.
     path = Path(to or f"{re.sub(r'[^A-Za-z0-9_-]+', '_', opened.name).strip('_')[:100] or 'table'}-report.html")
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise InvalidRequest(f"cannot write {path}: {error.strerror}; name another file with --to") from error
+        raise InvalidRequest(f"cannot write {path}: {error.strerror}; choose another file with --to") from error
     print_text(f"report of {opened.uri} written to {path}")

@@ -1,4 +1,4 @@
-"""Commands that keep a table in order.  What removes something only says so unless `--no-dry-run` is given."""
+"""Commands for table services and administration. Destructive commands are dry runs unless `--no-dry-run` is passed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from pyhudi.operations.admin.validate import ValidationSeverity
 from pyhudi.table.tags import resolve_tag
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
-InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the plan of this instant instead of making one.")]
+InstantOption = Annotated[
+    str | None, typer.Option("--instant", help="Execute the plan of this instant instead of scheduling one.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,7 +45,7 @@ def compact(
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Merge log files into base files."""
+    """Compact: merge log files into base files."""
     opened, given = open_for_call(table, storage, options)
     print_value(opened.compact(instant, options=given), output)
 
@@ -57,7 +59,7 @@ def cluster(
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Rewrite file groups in a better order and size."""
+    """Cluster: rewrite file groups to improve sort order and file sizes."""
     columns = [name.strip() for name in order_by.split(",")] if order_by else None
     opened, given = open_for_call(table, storage, options)
     print_value(opened.cluster(instant, order_by=columns, layout=layout, options=given), output)
@@ -70,7 +72,7 @@ def clean(
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Remove file slices that no query within the retention needs."""
+    """Clean: delete file slices that no query within the retention needs."""
     opened, given = open_for_call(table, storage, options)
     print_value(opened.clean(dry_run=dry_run, options=given), output)
 
@@ -78,38 +80,38 @@ def clean(
 def archive(
     table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None, options: OptionsOption = None
 ) -> None:
-    """Move old instants from the active timeline to history.  No data is removed."""
+    """Archive: move old instants from the active to the archived timeline. No data is deleted."""
     opened, given = open_for_call(table, storage, options)
     print_value(opened.archive(options=given), output)
 
 
 def sync(
     table: TableArgument,
-    metastore: Annotated[str | None, typer.Option("--metastore", help="The Hive metastore, thrift://host:port.")] = None,
-    database: Annotated[str | None, typer.Option("--database", help="The catalog's database.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="The table's name in the catalog.")] = None,
+    metastore: Annotated[str | None, typer.Option("--metastore", help="URI of the Hive metastore, thrift://host:port.")] = None,
+    database: Annotated[str | None, typer.Option("--database", help="Database in the catalog.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Table name in the catalog.")] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Register the table in a Hive metastore, or in AWS Glue (-O hoodie.datasource.hive_sync.mode=glue)."""
+    """Catalog sync: register the table in a Hive metastore, or in AWS Glue (-O hoodie.datasource.hive_sync.mode=glue)."""
     opened, given = open_for_call(table, storage, options)
     print_value(opened.sync(metastore=metastore, database=database, table=name, options=given), output)
 
 
 def serve(
     table: TableArgument,
-    services: Annotated[str | None, typer.Option("--services", help="Which, comma separated; all when left out.")] = None,
+    services: Annotated[str | None, typer.Option("--services", help="Services, comma separated; all by default.")] = None,
     pause: Annotated[float, typer.Option("--pause", min=0.0, help="Seconds between two passes.")] = 30.0,
-    once: Annotated[bool, typer.Option("--once", help="Make one pass and end.")] = False,
-    plan: Annotated[bool, typer.Option("--plan/--no-plan", help="Whether new compactions and clusterings are planned.")] = True,
+    once: Annotated[bool, typer.Option("--once", help="Run one pass and exit.")] = False,
+    plan: Annotated[bool, typer.Option("--plan/--no-plan", help="Schedule new compactions and clusterings.")] = True,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Run pending and due table services until told to stop by SIGTERM or SIGINT.
+    """Run pending and due table services until SIGTERM or SIGINT.
 
-    The first signal lets the plan that is being carried out end; a second one takes it back and leaves at once.  Any number of
-    such processes may serve one table.
+    After the first signal the plan being executed is completed; a second one rolls it back and exits at once. Any number of
+    such processes can serve one table.
     """
     opened, given = open_for_call(table, storage, options)
     names = [name.strip() for name in services.split(",")] if services else None
@@ -142,7 +144,7 @@ def rollback(
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Undo a write."""
+    """Roll back a write."""
     opened = open_table(table, storage)
     if dry_run:
         timeline = opened.timeline()
@@ -150,25 +152,25 @@ def rollback(
         if all(write.request_time != instant for write in writes):
             raise InstantNotFound(f"the active timeline of {opened.uri} has no write requested at {instant}")
         found = next(write for write in writes if write.request_time == instant)
-        print_text(f"would roll back the {found.action} {instant} of {opened.uri}; give --no-dry-run to do it")
+        print_text(f"would roll back the {found.action} {instant} of {opened.uri}; pass --no-dry-run to do it")
         return
     print_value(opened.rollback(instant), output)
 
 
 def savepoint(
     table: TableArgument,
-    instant: Annotated[str | None, typer.Argument(help="Request time of a completed write; the latest when left out.")] = None,
+    instant: Annotated[str | None, typer.Argument(help="Request time of a completed write; the latest by default.")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the savepoint of this instant instead.")] = False,
-    comments: Annotated[str, typer.Option("--comments", help="What to note with it.")] = "",
-    tag: Annotated[str | None, typer.Option("--tag", help="A name, by which the state is read: --as-of tag:NAME.")] = None,
+    comments: Annotated[str, typer.Option("--comments", help="Comments of the savepoint.")] = "",
+    tag: Annotated[str | None, typer.Option("--tag", help="Tag for time travel: --as-of tag:NAME.")] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Keep the files of a state from being cleaned, or let them go again."""
+    """Create or delete a savepoint, which protects the files of a commit from cleaning."""
     opened = open_table(table, storage)
     if delete:
         if instant is None:
-            raise typer.BadParameter("name the instant whose savepoint is to be deleted")
+            raise typer.BadParameter("pass the instant whose savepoint is to be deleted")
         opened.delete_savepoint(instant)
         print_text(f"savepoint {instant} deleted")
         return
@@ -182,7 +184,7 @@ def restore(
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Take the table back to a savepoint or a completed write; everything after it is undone."""
+    """Restore the table to a savepoint or a completed write; later writes are deleted."""
     opened = open_table(table, storage)
     instant = resolve_tag(opened.context, instant)
     if dry_run:
@@ -190,37 +192,37 @@ def restore(
         if all(write.request_time != instant for write in writes):
             raise InstantNotFound(f"the active timeline of {opened.uri} has no completed write requested at {instant}")
         later = [write for write in writes if write.request_time > instant]
-        print_text(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
+        print_text(f"would undo {len(later)} writes after {instant} of {opened.uri}; pass --no-dry-run to do it")
         return
     print_value(opened.restore(instant), output)
 
 
 def upgrade(
     table: TableArgument,
-    to: Annotated[int | None, typer.Option(help="8 or 9; 8 where it is left out.")] = None,
+    to: Annotated[int | None, typer.Option(help="8 or 9; 8 by default.")] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Make a table one of a later version: 8, or 9 of releases 1.1 and after.  Stop its writers first."""
+    """Upgrade the table version: 8, or 9 for Hudi 1.1 and later. Stop its writers first."""
     print_value(open_table(table, storage).upgrade(to), output)
 
 
 def downgrade(
     table: TableArgument,
-    to: Annotated[int | None, typer.Option(help="8 or 6; the version below the table's where it is left out.")] = None,
+    to: Annotated[int | None, typer.Option(help="8 or 6; by default the version below the table's.")] = None,
     dry_run: DryRunOption = True,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Make a table one of an earlier version: 8 for releases 1.0 of Hudi, 6 for those before.  Stop its writers first."""
+    """Downgrade the table version: 8 for Hudi 1.0, 6 for earlier releases. Stop its writers first."""
     opened = open_table(table, storage)
     if dry_run:
         target = "the version below" if to is None else f"version {to}"
         end = lower_version(opened.config.version) if to is None else parse_table_version(str(to))
         read_only = "" if end.is_writable else ", which PyHudi only reads"
         print_text(
-            f"would make {opened.uri}, of version {int(opened.config.version)}, a table of {target}{read_only}; "
-            "give --no-dry-run to do it"
+            f"would downgrade {opened.uri}, of version {int(opened.config.version)}, to {target}{read_only}; "
+            "pass --no-dry-run to do it"
         )
         return
     print_value(opened.downgrade(to), output)
@@ -228,11 +230,11 @@ def downgrade(
 
 def validate(
     table: TableArgument,
-    keys: Annotated[bool, typer.Option(help="Look for keys that stand twice in a partition; reads all keys.")] = False,
+    keys: Annotated[bool, typer.Option(help="Check for duplicate keys in a partition; reads all keys.")] = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Compare data, metadata table and indexes.  Exit code 4 when something does not fit or could not be checked."""
+    """Validate data, metadata table and indexes. Exit code 4 if there are mismatches, or checks that could not run."""
     result = open_table(table, storage).validate(keys=keys)
     if output is Format.TABLE:
         print_text(result)

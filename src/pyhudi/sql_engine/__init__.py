@@ -1,11 +1,11 @@
-"""SQL over Hudi tables in this process: `pyhudi.sql`, with Spark's words and Hudi's statements.
+"""SQL on Hudi tables in this process: `pyhudi.sql`, with Spark SQL syntax and Hudi's statements.
 
     hp.sql("CREATE TABLE trips (id BIGINT, fare DOUBLE, ts BIGINT) USING hudi LOCATION '/data/trips' "
            "TBLPROPERTIES (primaryKey = 'id', preCombineField = 'ts')")
     hp.sql("INSERT INTO trips VALUES (1, 9.5, 1)")
     hp.sql("SELECT * FROM trips WHERE fare > 9")
 
-DuckDB carries queries and expressions out (`pip install "pyhudi[sql]"`).  On Spark: `pyhudi.spark.sql`.
+DuckDB executes queries and expressions (`pip install "pyhudi[sql]"`). On Spark: `pyhudi.spark.sql`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyhudi.sql_engine.sql_catalog import Catalog
 __all__ = ["CATALOG", "Catalog", "register", "sql"]
 
 CATALOG = Catalog()
-"""The catalog of this process, for statements that are given no other."""
+"""The default catalog of this process."""
 
 
 def sql(
@@ -31,22 +31,30 @@ def sql(
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> pa.Table:
-    """Carry a SQL statement out in this process.
+    """Execute a SQL statement in this process.
 
     Args:
-        statement: One statement, in Spark's words: CREATE TABLE, INSERT, SELECT, CALL, ALTER TABLE and others of Hudi's.
-        catalog: What names of tables stand for; `pyhudi.sql_engine.CATALOG` by default.  Paths need none: hudi.`/data/trips`.
-        storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
+        statement: One statement in Spark SQL syntax: CREATE TABLE, INSERT, SELECT, UPDATE, DELETE, MERGE INTO, CALL,
+            ALTER TABLE
+            and other statements of Hudi.
+        catalog: Catalog that resolves table names; `pyhudi.sql_engine.CATALOG` by default. A path needs none:
+            hudi.`/data/trips`.
+        storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
         options: `hoodie.*` options of writes.
 
     Returns:
-        The rows of a query, or of what is shown; of a write one row that says what it changed; else a table without columns.
+        The rows of a query, or of a SHOW, DESCRIBE or CALL statement; for a write, one row with its statistics;
+        otherwise a table
+        without columns.
 
     Raises:
-        InvalidRequest: The statement is not well formed (with its line, its column, and what was expected), or does not fit its
+        InvalidRequest: Syntax error (with line, column and what was expected), or the statement does not fit its
             tables.
-        Unsupported: The statement, or a function in it, is not carried out.
-        TableExists: CREATE TABLE of one that is there.
+        Unsupported: The statement, or a function in it, is not supported.
+        TableExists: CREATE TABLE of an existing table.
+
+    Example:
+        >>> rows = hp.sql("SELECT city, sum(fare) AS total FROM hudi.`/data/trips` GROUP BY city")
     """
     parsed = read_statement(statement, embedded=True)
     from pyhudi.sql_engine.duckdb_session import EmbeddedStatementSession, run
@@ -55,10 +63,10 @@ def sql(
 
 
 def register(name: str, table: Any) -> None:
-    """Let a name stand for a table, by its path, or for rows, in the catalog of this process.
+    """Register a table or rows under a name, in the catalog of this process.
 
     Args:
-        name: The name.
-        table: As of `Catalog.register`.
+        name: Table name.
+        table: As in `Catalog.register`.
     """
     CATALOG.register(name, table)

@@ -1,4 +1,4 @@
-"""Statements about tables as a whole, and what is shown of them: the same on every engine."""
+"""Execute DDL, SHOW and DESCRIBE statements, identically on every engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["RUN", "StatementSession", "called", "check_options", "result_row"]
 
 
 class StatementSession(Protocol):
-    """What an engine knows of names, and what it does itself."""
+    """What a session provides: name resolution, and engine-specific execution."""
 
     @property
     def options(self) -> Mapping[str, object] | None:
@@ -29,28 +29,28 @@ class StatementSession(Protocol):
 
     @property
     def storage_options(self) -> Mapping[str, str] | None:
-        """Credentials and settings of the store."""
+        """Credentials and settings of the object store."""
 
     def table(self, name: S.TableName) -> Table:
-        """The table that a name stands for.  Raises InvalidRequest where it stands for none."""
+        """Open the table that a name resolves to. Raises InvalidRequest if there is none."""
 
     def is_registered(self, name: S.TableName) -> bool:
-        """Whether a name, which is no path, stands for something already."""
+        """Return True if a name, which is not a path, is registered."""
 
     def location_for(self, name: S.TableName) -> str:
-        """Where a new table of a name lies, which is no path, when the statement does not say it."""
+        """Default location of a new table, whose name is not a path."""
 
     def register(self, name: S.TableName, path: str) -> None:
-        """Let a name stand for a table from now on."""
+        """Register the path of a table under a name."""
 
     def unregister(self, name: S.TableName) -> bool:
-        """Let a name stand for nothing.  Whether it was one that `register` had."""
+        """Remove a name added by `register`, and return whether it existed."""
 
     def names(self) -> list[str]:
-        """The names that stand for tables."""
+        """Return the registered table names."""
 
     def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
-        """Create a table of the rows of a query; one that cannot be filled is no table afterwards."""
+        """Create a table from the rows of a query; a failed write leaves no table."""
 
 
 _CHANGES = (
@@ -70,18 +70,20 @@ _CHANGES = (
 
 
 def check_options(statement: S.Statement, options: Mapping[str, object] | None) -> None:
-    """Raises InvalidRequest for options that have no effect on a statement: those of reads, and any on what writes nothing."""
+    """Raise InvalidRequest for options without effect on a statement: options of reads, and any option of a statement
+    without write.
+    """
     if not options:
         return
     check_call_options(VERBS["pyhudi.spark.sql"], parse_options(options))
     if not (isinstance(statement, _CHANGES) or (isinstance(statement, S.CreateTable) and statement.query is not None)):
         raise InvalidRequest(
-            f"options= speak of writes ({', '.join(options)}), and the statement is none; CREATE TABLE has TBLPROPERTIES"
+            f"options= apply to writes ({', '.join(options)}), and the statement is not a write; CREATE TABLE has TBLPROPERTIES"
         )
 
 
 def result_row(result: WriteResult) -> pa.Table:
-    """What a write changed, as one row."""
+    """Statistics of a write, as one row."""
     return pa.table(
         {
             "operation": [result.operation],
@@ -94,7 +96,7 @@ def result_row(result: WriteResult) -> pa.Table:
 
 
 def called(session: StatementSession, statement: S.CallProcedure) -> tuple[str | None, dict[str, S.Value]]:
-    """The path of the table that a procedure is called for, None where none is named, and the other arguments."""
+    """Path of the table that a procedure is called on (None if not passed), and the other arguments."""
     arguments = table_statements.call_arguments(statement)
     named = table_statements.called_table(arguments)
     path = arguments.pop("path", None)
@@ -108,24 +110,24 @@ def called(session: StatementSession, statement: S.CallProcedure) -> tuple[str |
 
 def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult | None:
     name = statement.table
-    named = name.path is None
-    if named and session.is_registered(name):
+    has_name = name.path is None
+    if has_name and session.is_registered(name):
         if statement.if_not_exists:
             return None
-        raise TableExists(f"there is a table {name} already")
-    if not named and statement.location is not None:
-        raise InvalidRequest(f"CREATE TABLE {name} has a path for its name, and LOCATION another one")
+        raise TableExists(f"table {name} exists already")
+    if not has_name and statement.location is not None:
+        raise InvalidRequest(f"CREATE TABLE {name} has a path as its name, and a different LOCATION: remove one of them")
     path = name.path or statement.location or session.location_for(name)
-    if not named and statement.if_not_exists and Table.exists(path, session.storage_options):
+    if not has_name and statement.if_not_exists and Table.exists(path, session.storage_options):
         return None
     result = _made(session, statement, path)
-    if named:
+    if has_name:
         session.register(name, path)
     return result
 
 
 def _made(session: StatementSession, statement: S.CreateTable, path: str) -> WriteResult | None:
-    """Create the table; where it has a name of its own, it may be there and gets that name."""
+    """Create the table. If the statement uses a name, an existing table at the location is registered under it."""
     if statement.query is not None:
         if Table.exists(path, session.storage_options):
             raise refusal_of_existing(path, session.storage_options, parse_options(session.options), "INSERT INTO adds to it")
@@ -133,7 +135,7 @@ def _made(session: StatementSession, statement: S.CreateTable, path: str) -> Wri
     try:
         table_statements.create(statement, path, session.storage_options, exist_ok=statement.table.path is None)
     except TableNotFound as error:
-        raise InvalidRequest(f"CREATE TABLE {statement.table} names no columns, and there is no table at {path}") from error
+        raise InvalidRequest(f"CREATE TABLE {statement.table} names no columns, and no table exists at {path}") from error
     return None
 
 
@@ -146,15 +148,15 @@ def _set_properties(session: StatementSession, statement: S.SetProperties) -> No
 
 
 def _rename(session: StatementSession, statement: S.RenameTable) -> None:
-    """Give the table another name, in the catalog and in its properties, as the real Hudi does; its files stay where they are."""
+    """Rename the table in the catalog and in its properties, as Hudi does; its files are not moved."""
     name, to = statement.table, statement.to
     if name.path is not None or to.path is not None:
-        raise InvalidRequest(f"ALTER TABLE {name} RENAME TO {to}: a path is no name; files stay where they are")
+        raise InvalidRequest(f"ALTER TABLE {name} RENAME TO {to}: a path cannot be renamed; register a name")
     if session.is_registered(to):
-        raise TableExists(f"there is a table {to} already")
+        raise TableExists(f"table {to} exists already")
     table = session.table(name)
     if not session.unregister(name):
-        raise Unsupported(f"ALTER TABLE {name} RENAME TO, which the catalog of Spark knows: spark.sql renames it there")
+        raise Unsupported(f"ALTER TABLE {name} RENAME TO: the table is in Spark's catalog; rename it there with spark.sql")
     try:
         table.set_properties({NAME_PROPERTY: to.parts[-1]})
     except BaseException:
@@ -170,11 +172,11 @@ def _empty(session: StatementSession, statement: S.DropPartition | S.Truncate) -
 def _drop(session: StatementSession, statement: S.DropTable) -> None:
     name = statement.table
     if name.path is not None:
-        raise Unsupported(f"DROP TABLE {name}: a path is no name that could be forgotten; delete the folder")
+        raise Unsupported(f"DROP TABLE {name}: a path is not in the catalog; delete the folder")
     if session.unregister(name):
         return
     if session.is_registered(name):
-        raise Unsupported(f"DROP TABLE {name}, which the catalog of Spark knows: spark.sql drops it there")
+        raise Unsupported(f"DROP TABLE {name}: the table is in Spark's catalog; drop it there with spark.sql")
     if not statement.if_exists:
         session.table(name)
 
@@ -211,4 +213,4 @@ RUN: Mapping[type, Callable[[Any, Any], pa.Table | WriteResult | None]] = {
     S.ShowProperties: _show_properties,
     S.Describe: _describe,
 }
-"""What carries each of these statements out."""
+"""Executor of each statement type."""

@@ -1,4 +1,4 @@
-"""The statements about tables themselves.  Those about rows, and the function that reads any statement, are in `parse`."""
+"""Parser of DDL statements. `parser` contains the DML statements and the entry point."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pyhudi.sql_engine.tokens import TokenCursor
 
 
 def create_table(cursor: TokenCursor) -> Statement:
-    """CREATE TABLE, with a query behind it or without."""
+    """Parse CREATE TABLE, with or without a query."""
     cursor.expect("CREATE")
     for words in (
         ("OR", "REPLACE"),
@@ -52,10 +52,10 @@ def create_table(cursor: TokenCursor) -> Statement:
     if cursor.at_keywords("LIKE"):
         raise Unsupported("the statement CREATE TABLE ... LIKE")
     columns = _columns(cursor) if cursor.at_keywords("(") else ()
-    given = _Clauses()
-    while _table_clause(cursor, given):
+    clauses = _Clauses()
+    while _table_clause(cursor, clauses):
         pass
-    if given.provider is None:
+    if clauses.provider is None:
         cursor.fail("USING hudi")
     query = None
     if cursor.accept_keywords("AS") or (cursor.peek is not None and not cursor.at_keywords(";")):
@@ -63,18 +63,18 @@ def create_table(cursor: TokenCursor) -> Statement:
     cursor.end()
     return CreateTable(
         table,
-        (*columns, *given.partition_columns),
-        given.partitioned_by,
-        tuple(given.properties.items()),
-        given.location,
-        given.comment,
+        (*columns, *clauses.partition_columns),
+        clauses.partitioned_by,
+        tuple(clauses.properties.items()),
+        clauses.location,
+        clauses.comment,
         if_not_exists,
         query,
     )
 
 
 class _Clauses:
-    """The clauses of CREATE TABLE, which come in any order."""
+    """Clauses of CREATE TABLE, which come in any order."""
 
     def __init__(self) -> None:
         self.provider: str | None = None
@@ -86,7 +86,7 @@ class _Clauses:
 
 
 def _table_clause(cursor: TokenCursor, clauses: _Clauses) -> bool:
-    """Read one clause of CREATE TABLE; False where none comes."""
+    """Parse one clause of CREATE TABLE; return False if none comes next."""
     at = cursor.offset
     if cursor.accept_keywords("USING"):
         clauses.provider = ".".join(cursor.dotted("a format")).lower()
@@ -106,7 +106,7 @@ def _table_clause(cursor: TokenCursor, clauses: _Clauses) -> bool:
         or cursor.at_keywords("STORED")
         or cursor.at_keywords("ROW")
     ):
-        assert cursor.peek is not None, "a keyword was seen"
+        assert cursor.peek is not None, "a keyword comes next"
         raise Unsupported(f"{place(cursor.statement, at)}: CREATE TABLE ... {cursor.peek.keyword}")
     else:
         return False
@@ -115,11 +115,11 @@ def _table_clause(cursor: TokenCursor, clauses: _Clauses) -> bool:
 
 def _columns(cursor: TokenCursor) -> tuple[ColumnDefinition, ...]:
     cursor.expect("(")
-    found = [_column(cursor)]
+    columns = [_column(cursor)]
     while cursor.accept_keywords(","):
-        found.append(_column(cursor))
+        columns.append(_column(cursor))
     cursor.expect(")")
-    return tuple(found)
+    return tuple(columns)
 
 
 def _column(cursor: TokenCursor) -> ColumnDefinition:
@@ -136,7 +136,7 @@ def _column(cursor: TokenCursor) -> ColumnDefinition:
         elif cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER"):
             where = _place(cursor)
         elif cursor.at_keywords("DEFAULT") or cursor.at_keywords("GENERATED"):
-            assert cursor.peek is not None, "a keyword was seen"
+            assert cursor.peek is not None, "a keyword comes next"
             raise Unsupported(f"{place(cursor.statement, at)}: a column with {cursor.peek.keyword}")
         else:
             return ColumnDefinition(name, kind, nullable, comment, where)
@@ -150,7 +150,7 @@ def _place(cursor: TokenCursor) -> tuple[str | None, ...]:
 
 
 def _partitioned_by(cursor: TokenCursor) -> tuple[tuple[str, ...], tuple[ColumnDefinition, ...]]:
-    """Names of columns, or columns with their types, which come behind the others."""
+    """Parse column names, or columns with types, which are appended to the table's columns."""
     mark, at = cursor.mark(), cursor.offset
     cursor.expect("(")
     cursor.dotted("the name of a column")
@@ -166,31 +166,31 @@ def _partitioned_by(cursor: TokenCursor) -> tuple[tuple[str, ...], tuple[ColumnD
 
 def _properties(cursor: TokenCursor) -> dict[str, str]:
     cursor.expect("(")
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     while True:
         at = cursor.offset
         key = cursor.text("a property") if cursor.at_string() else ".".join(cursor.dotted("a property"))
         if not cursor.accept_keywords("="):
             cursor.accept_keywords("==")
         value = cursor.value("the value of a property")
-        if key in found:
-            raise InvalidRequest(f"{place(cursor.statement, at)}: property {key} is given twice")
-        found[key] = _as_text(value)
+        if key in properties:
+            raise InvalidRequest(f"{place(cursor.statement, at)}: property {key} occurs twice")
+        properties[key] = _as_text(value)
         if not cursor.accept_keywords(","):
             break
     cursor.expect(")")
-    return found
+    return properties
 
 
 def _property_keys(cursor: TokenCursor) -> list[str]:
     cursor.expect("(")
-    found = []
+    keys = []
     while True:
-        found.append(cursor.text("a property") if cursor.at_string() else ".".join(cursor.dotted("a property")))
+        keys.append(cursor.text("a property") if cursor.at_string() else ".".join(cursor.dotted("a property")))
         if not cursor.accept_keywords(","):
             break
     cursor.expect(")")
-    return found
+    return keys
 
 
 def _as_text(value: Value) -> str:
@@ -198,22 +198,22 @@ def _as_text(value: Value) -> str:
 
 
 def alter_table(cursor: TokenCursor) -> Statement:
-    """ALTER TABLE: its columns, properties, partitions or name."""
+    """Parse ALTER TABLE: columns, properties, partitions or name."""
     cursor.expect("ALTER")
     if not cursor.at_keywords("TABLE"):
         raise Unsupported(f"the statement ALTER {cursor.name('TABLE').upper()}")
     cursor.expect("TABLE")
     table = cursor.table()
     at = cursor.offset
-    found = _alteration(cursor, table)
-    if found is None:
+    alteration = _alteration(cursor, table)
+    if alteration is None:
         word = cursor.name("ADD, DROP, RENAME, ALTER or CHANGE").upper()
         if word in {"SET", "UNSET", "RECOVER", "CLUSTER", "REPLACE", "ADD", "PARTITION"}:
             raise Unsupported(f"{place(cursor.statement, at)}: the statement ALTER TABLE ... {word}")
         cursor.back_to(cursor.mark() - 1)
         cursor.fail("ADD, DROP, RENAME, ALTER or CHANGE")
     cursor.end()
-    return found
+    return alteration
 
 
 def _alteration(cursor: TokenCursor, table: TableName) -> Statement | None:
@@ -225,8 +225,8 @@ def _alteration(cursor: TokenCursor, table: TableName) -> Statement | None:
     if cursor.accept_keywords("DROP", "COLUMNS") or cursor.accept_keywords("DROP", "COLUMN"):
         if cursor.at_keywords("IF", "EXISTS"):
             raise Unsupported("ALTER TABLE ... DROP COLUMN IF EXISTS")
-        every = cursor.names("a column") if cursor.at_keywords("(") else (".".join(cursor.dotted("a column")),)
-        return DropColumns(table, every)
+        columns = cursor.names("a column") if cursor.at_keywords("(") else (".".join(cursor.dotted("a column")),)
+        return DropColumns(table, columns)
     if cursor.accept_keywords("RENAME", "COLUMN"):
         column = ".".join(cursor.dotted("a column"))
         cursor.expect("TO")
@@ -254,7 +254,7 @@ def _altered_column(cursor: TokenCursor, table: TableName) -> AlterColumn:
     elif cursor.at_keywords("SET") or cursor.at_keywords("DROP"):
         raise Unsupported(f"{place(cursor.statement, at)}: ALTER COLUMN ... SET or DROP of NOT NULL or of a default")
     elif not (cursor.at_keywords("COMMENT") or cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER")):
-        # Hive's form: CHANGE COLUMN old new type.
+        # Hive syntax: CHANGE COLUMN old new type.
         named = cursor.name("TYPE, COMMENT, FIRST or AFTER")
         if named.lower() != column.lower():
             raise Unsupported(
@@ -269,24 +269,24 @@ def _altered_column(cursor: TokenCursor, table: TableName) -> AlterColumn:
 
 
 def parse_partition(cursor: TokenCursor, *, needs_values: bool) -> tuple[PartitionValue, ...]:
-    """PARTITION (day = '2024-05-06', hour)."""
+    """Parse PARTITION (day = '2024-05-06', hour)."""
     cursor.expect("PARTITION")
     cursor.expect("(")
-    found = []
+    parts = []
     while True:
         column = ".".join(cursor.dotted("the name of a partition column"))
-        given = cursor.accept_keywords("=") or cursor.accept_keywords("==")
-        if needs_values and not given:
+        has_value = cursor.accept_keywords("=") or cursor.accept_keywords("==")
+        if needs_values and not has_value:
             cursor.fail("=")
-        found.append(PartitionValue(column, cursor.value("a value") if given else None, given))
+        parts.append(PartitionValue(column, cursor.value("a value") if has_value else None, has_value))
         if not cursor.accept_keywords(","):
             break
     cursor.expect(")")
-    return tuple(found)
+    return tuple(parts)
 
 
 def truncate_table(cursor: TokenCursor) -> Statement:
-    """TRUNCATE TABLE, whole or a partition."""
+    """Parse TRUNCATE TABLE, of a table or a partition."""
     cursor.expect("TRUNCATE")
     cursor.expect("TABLE")
     table = cursor.table()
@@ -296,7 +296,7 @@ def truncate_table(cursor: TokenCursor) -> Statement:
 
 
 def drop_table(cursor: TokenCursor) -> Statement:
-    """DROP TABLE."""
+    """Parse DROP TABLE."""
     cursor.expect("DROP")
     if not cursor.accept_keywords("TABLE"):
         raise Unsupported(f"the statement DROP {cursor.name('TABLE').upper()}")

@@ -1,11 +1,12 @@
-"""UPDATE, DELETE and MERGE in this process: DuckDB computes rows from one state of a table, and they are written as one commit.
+"""DML on the embedded engine: UPDATE, DELETE and MERGE. DuckDB computes rows from one snapshot, written as one commit.
 
-    UPDATE   the rows for which the condition is true, with the assigned values in place of the old ones
-    DELETE   the keys of these rows
-    MERGE    for each clause the rows of a join of the table with the source of which it is the first one that speaks
+    UPDATE   the rows that match the condition, with the assigned values
+    DELETE   the keys of the rows that match the condition
+    MERGE    for each clause, the joined rows of table and source for which it is the first matching clause
 
-The commit is based on the state that the rows were computed from: where another writer came between, they are computed anew.
-A record keeps its key and its partition.  The changed rows are held in memory.
+The commit is based on the snapshot from which the rows were computed; after a conflict with another writer they are
+computed
+again. A record keeps its key and its partition. The changed rows are held in memory.
 """
 
 from __future__ import annotations
@@ -49,31 +50,31 @@ _TARGET, _SOURCE, _MARK, _KEPT = "pyhudi_target", "pyhudi_source", "pyhudi_is_th
 
 
 class Prepare(Protocol):
-    """Gives a query, or an expression, in DuckDB's dialect, and puts what it reads into the database."""
+    """Translates a query or an expression to DuckDB's dialect, and registers the tables that it reads in the database."""
 
     def __call__(self, database: Database, query: S.SelectQuery, *, expression: bool = False) -> str: ...
 
 
 def update_rows(table: TableHandle, statement: S.Update, prepare: Prepare) -> WriteResult:
-    """Carry UPDATE out.  Raises InvalidRequest for columns that there are not, or that say which record a row is."""
+    """Execute UPDATE. Raises InvalidRequest for unknown columns, and for key and partition fields."""
 
     def change(query: SnapshotQuery) -> pa.Table:
         columns = load_table_columns(query.schema)
         with _opened(query, statement.alias or statement.table.parts[-1], statement.where) as (database, target):
-            given = _assigned(database, columns, statement.assignments, prepare)
-            _check_identity_stays(table.context.config, given)
+            assigned = _assigned(database, columns, statement.assignments, prepare)
+            _check_identity_stays(table.context.config, assigned)
             where = "" if statement.where is None else f" WHERE ({prepare(database, statement.where, expression=True)})"
-            values = [given.get(name, f"{target}.{quote_identifier(name)}") for name in columns.names]
+            values = [assigned.get(name, f"{target}.{quote_identifier(name)}") for name in columns.names]
             text = _select(values, _identity(query), target) + f" FROM {_TARGET} AS {target}{where}"
-            found = _rows(database, text, columns, _identity(query))
-        check_identity(table.context.config, found)
-        return _marked(found.select(columns.names), deletes=False)
+            rows = _rows(database, text, columns, _identity(query))
+        check_identity(table.context.config, rows)
+        return _marked(rows.select(columns.names), deletes=False)
 
-    return _changed(table, "update", change, "the table holds two rows of record {key!r} for which the condition is true")
+    return _changed(table, "update", change, "the table has two rows of record {key!r} that match the condition")
 
 
 def delete_rows(table: TableHandle, statement: S.Delete, prepare: Prepare) -> WriteResult:
-    """Carry DELETE out."""
+    """Execute DELETE."""
     parsed = table.parse(VERBS["delete"], None)
     names = key_names(table.context.config)
 
@@ -92,7 +93,7 @@ def delete_rows(table: TableHandle, statement: S.Delete, prepare: Prepare) -> Wr
 
 
 def merge_rows(table: TableHandle, statement: S.MergeInto, prepare: Prepare) -> WriteResult:
-    """Carry MERGE out.  Raises InvalidRequest where two rows would be of one record, or one that is there would be inserted."""
+    """Execute MERGE. Raises InvalidRequest if two rows change one record, or an existing record would be inserted."""
     _refuse_queries(statement)
     parsed = table.parse(VERBS["merge"], None)
     has_one_place = WriteSettings.of(parsed, WriteOperation.UPSERT).index.index_type.is_global
@@ -108,14 +109,24 @@ def merge_rows(table: TableHandle, statement: S.MergeInto, prepare: Prepare) -> 
                     merge.check_no_existing_keys(part, anywhere=has_one_place)
         return pa.concat_tables(parts)
 
-    said = "several rows of the source would change or insert record {key!r}: leave one of them in the source"
-    return _changed(table, "merge", change, said)
+    message = "several rows of the source would change or insert record {key!r}: leave one of them in the source"
+    return _changed(table, "merge", change, message)
 
 
 @dataclass(frozen=True, slots=True)
 class _StatementMerge:
-    """A merge with one state of the table.  query: all its rows; target, source: the aliases, in quotes; source_columns: the
-    source's columns.
+    """A merge with one snapshot of the table.
+
+    Attributes:
+        config: Configuration of the table.
+        query: Query of all rows of the table.
+        database: Database with the source rows.
+        target: Quoted alias of the table.
+        source: Quoted alias of the source.
+        source_columns: Columns of the source.
+        on: The ON condition, in DuckDB's dialect.
+        conditions: Condition of each clause, in DuckDB's dialect.
+        prepare: Translation of expressions.
     """
 
     config: TableConfig
@@ -150,7 +161,9 @@ class _StatementMerge:
         return cls(config, query, database, target, source, given, on, tuple(conditions), prepare)
 
     def candidate_rows(self, statement: S.MergeInto, alias: str) -> SnapshotQuery:
-        """The rows of the table that those of the source may match; all of them where a clause speaks of the others."""
+        """Table rows that source rows can match; all rows if a clause applies to rows that are not matched by the
+        source.
+        """
         if any(clause.rows is S.MergeRows.OF_TARGET for clause in statement.clauses):
             return self.query
         tree, schema = read_spark(statement.on.body.text, expression=True), self.query.schema
@@ -173,7 +186,7 @@ class _StatementMerge:
         return found if keys.num_rows > MAX_JOIN_KEYS else semi_join_filter(found, keys)
 
     def changed(self, number: int, clause: S.MergeClause) -> pa.Table:
-        """The rows of a clause as they are written, marked."""
+        """The rows of a clause in the form in which they are written, with a delete marker."""
         columns = load_table_columns(self.query.schema)
         identity = _identity(self.query) if clause.action is not S.MergeAction.INSERT else ()
         values, keeps = self._values(clause, columns)
@@ -188,27 +201,29 @@ class _StatementMerge:
             f"FROM (SELECT *, TRUE AS {_MARK} FROM {_TARGET}) AS {self.target} {join} {_SOURCE} AS {self.source} ON ({self.on}) "
             f"WHERE ({self.conditions[number]}){earlier}"
         )
-        found = _rows(self.database, text, columns, identity, more=(_KEPT,))
-        if not pc.all(found.column(_KEPT), min_count=0).as_py():
+        rows = _rows(self.database, text, columns, identity, more=(_KEPT,))
+        if not pc.all(rows.column(_KEPT), min_count=0).as_py():
             raise InvalidRequest(
-                "a row of the source has another key or partition than the row of the table that it would become: a record keeps "
-                "both; assign the other columns by name"
+                "a source row has another key or partition than the table row that it matches: a record keeps both; assign the "
+                "other columns by name"
             )
         if identity:
-            check_identity(self.config, found.drop_columns([_KEPT]))
-        return _marked(found.select(columns.names), deletes=clause.action is S.MergeAction.DELETE)
+            check_identity(self.config, rows.drop_columns([_KEPT]))
+        return _marked(rows.select(columns.names), deletes=clause.action is S.MergeAction.DELETE)
 
     def _values(self, clause: S.MergeClause, columns: pa.Schema) -> tuple[list[str], str]:
-        """What each column of the table gets, and whether a row of the source keeps the place of the row that it changes."""
+        """Value of each table column, and the condition that a source row has the key and partition of the row that it
+        changes.
+        """
         inserts = clause.action is S.MergeAction.INSERT
         if clause.assignments is None:
-            given, keeps = self._all_of_source(columns, inserts=inserts)
+            values, keeps = self._all_of_source(columns, inserts=inserts)
         else:
-            given, keeps = _assigned(self.database, columns, clause.assignments, self.prepare), "TRUE"
+            values, keeps = _assigned(self.database, columns, clause.assignments, self.prepare), "TRUE"
             if not inserts:
-                _check_identity_stays(self.config, given)
+                _check_identity_stays(self.config, values)
         return [
-            given.get(name, "NULL" if inserts else f"{self.target}.{quote_identifier(name)}") for name in columns.names
+            values.get(name, "NULL" if inserts else f"{self.target}.{quote_identifier(name)}") for name in columns.names
         ], keeps
 
     def _all_of_source(self, columns: pa.Schema, *, inserts: bool) -> tuple[dict[str, str], str]:
@@ -216,7 +231,7 @@ class _StatementMerge:
         unknown = [name for name in self.source_columns if name.lower() not in by_name]
         if unknown:
             raise Unsupported(
-                f"`*` in a clause of MERGE, where the source has columns that the table lacks ({', '.join(unknown)}): name the "
+                f"`*` in a clause of MERGE, but the source has columns that the table lacks ({', '.join(unknown)}): name the "
                 "columns, or ALTER TABLE first"
             )
         every = {by_name[name.lower()]: f"{self.source}.{quote_identifier(name)}" for name in self.source_columns}
@@ -231,30 +246,30 @@ class _StatementMerge:
         return {name: text for name, text in every.items() if name not in placing}, " AND ".join(same) or "TRUE"
 
     def check_no_existing_keys(self, inserted: pa.Table, *, anywhere: bool) -> None:
-        """Raises InvalidRequest for rows to be inserted whose record the table holds: ON did not find it."""
+        """Raise InvalidRequest if a row to be inserted has the key of a stored record that ON did not match."""
         if not inserted.num_rows:
             return
         keys = self.config.keys
         names = keys.record_fields if anywhere else (*keys.record_fields, *partition_columns(keys))
-        name, there = self.database.new_name(), self.database.new_name()
+        name, existing = self.database.new_name(), self.database.new_name()
         self.database.add(name, inserted)
-        self.database.add(there, RowSource(Scan(self._with_keys_of(inserted)).to_reader))
-        same = " AND ".join(f"t.{quote_identifier(one)} IS NOT DISTINCT FROM i.{quote_identifier(one)}" for one in names)
-        shown = ", ".join(f"i.{quote_identifier(one)}" for one in names)
-        found = self.database.table(f"SELECT {shown} FROM {name} AS i SEMI JOIN {there} AS t ON {same} LIMIT 1").to_pylist()
+        self.database.add(existing, RowSource(Scan(self._with_keys_of(inserted)).to_reader))
+        same = " AND ".join(f"t.{quote_identifier(column)} IS NOT DISTINCT FROM i.{quote_identifier(column)}" for column in names)
+        key_list = ", ".join(f"i.{quote_identifier(column)}" for column in names)
+        found = self.database.table(f"SELECT {key_list} FROM {name} AS i SEMI JOIN {existing} AS t ON {same} LIMIT 1").to_pylist()
         if found:
             raise InvalidRequest(
-                f"MERGE would insert a record that the table holds, and that ON does not match: {found[0]}; compare the record "
+                f"MERGE would insert a record that the table has, and that ON does not match: {found[0]}; compare the record "
                 "key in ON"
             )
 
     def _with_keys_of(self, inserted: pa.Table) -> SnapshotQuery:
-        """The rows of the table that may be of the same records as some rows."""
+        """Table rows that can have the same record keys as the given rows."""
         fields = self.config.keys.record_fields
         if not set(fields) <= set(inserted.column_names) or inserted.num_rows > MAX_JOIN_KEYS:
             return self.query
         keys = inserted.select(fields)
-        # Null matches nothing, and is a part of some keys.
+        # Null matches nothing, but can be part of a key.
         return self.query if any(column.null_count for column in keys.columns) else semi_join_filter(self.query, keys)
 
 
@@ -264,13 +279,13 @@ class _StatementMerge:
 
 @contextmanager
 def _opened(query: SnapshotQuery, alias: str, where: S.SelectQuery | None) -> Iterator[tuple[Database, str]]:
-    """A database with the rows of the table for which a condition may be true, and the table's alias in quotes."""
-    asked = None
+    """A database with the table rows for which a condition can be true, and the quoted alias of the table."""
+    predicate = None
     if where is not None:
         tree = read_spark(where.body.text, expression=True)
-        asked = row_predicate(tree, alias, query.schema, is_plain=is_exact_in_duckdb)
+        predicate = row_predicate(tree, alias, query.schema, is_plain=is_exact_in_duckdb)
     with closing(Database()) as database:
-        database.add(_TARGET, RowSource(Scan(_narrowed(query, asked)).to_reader))
+        database.add(_TARGET, RowSource(Scan(_narrowed(query, predicate)).to_reader))
         yield database, quote_identifier(alias)
 
 
@@ -296,32 +311,33 @@ def _changed(table: TableHandle, verb: str, change: Callable[[SnapshotQuery], An
 
 
 def _assigned(database: Database, columns: pa.Schema, assignments: Sequence[S.SetClause], prepare: Prepare) -> dict[str, str]:
-    """The values that columns get, in DuckDB's dialect."""
+    """The assigned values by column, in DuckDB's dialect."""
     by_name = {name.lower(): name for name in columns.names}
-    found: dict[str, str] = {}
-    for one in assignments:
-        name = by_name.get(one.column.lower())
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        name = by_name.get(assignment.column.lower())
         if name is None:
-            what = "a field inside of a struct" if one.column.partition(".")[0].lower() in by_name else ""
+            what = "a field inside of a struct" if assignment.column.partition(".")[0].lower() in by_name else ""
             if what:
-                raise Unsupported(f"{what} is assigned: {one.column}; assign the whole struct")
-            raise InvalidRequest(f"column {one.column} is assigned, and the table has {', '.join(columns.names)}")
-        if name in found:
+                raise Unsupported(f"{what} is assigned: {assignment.column}; assign the whole struct")
+            raise InvalidRequest(f"column {assignment.column} cannot be assigned: the table has {', '.join(columns.names)}")
+        if name in values:
             raise InvalidRequest(f"column {name} is assigned twice")
-        found[name] = "NULL" if one.value is None else prepare(database, one.value, expression=True)
-    return found
+        values[name] = "NULL" if assignment.value is None else prepare(database, assignment.value, expression=True)
+    return values
 
 
 def _check_identity_stays(config: TableConfig, assigned: dict[str, str]) -> None:
     placing = [name for name in (*config.keys.record_fields, *partition_columns(config.keys)) if name in assigned]
     if placing:
         raise InvalidRequest(
-            f"column {placing[0]!r} is of the key or the partition, which a record keeps: delete it and insert it under another"
+            f"column {placing[0]!r} is a key or partition field and cannot be assigned: delete the record and "
+            "insert it under another key"
         )
 
 
 def _identity(query: SnapshotQuery) -> tuple[str, ...]:
-    """The columns that say as which record a row is stored, where the table has them."""
+    """Meta columns that identify the record of a row, if the table has them."""
     return tuple(name for name in (RECORD_KEY, PARTITION_PATH) if name in query.schema.names)
 
 
@@ -332,11 +348,11 @@ def _select(values: Sequence[str], identity: Sequence[str], target: str) -> str:
 
 
 def _rows(database: Database, text: str, columns: pa.Schema, identity: Sequence[str], more: Sequence[str] = ()) -> pa.Table:
-    """The rows of a query: the table's columns as it stores them, and others behind."""
-    behind = [*(pa.field(name, pa.string()) for name in identity), *(pa.field(name, pa.bool_()) for name in more)]
-    wanted = pa.schema([*columns, *behind])
-    check_storable(database.schema(text), wanted)
-    return pa.Table.from_batches((stored(batch, wanted) for batch in database.batches(text)), wanted)
+    """Rows of a query: the table's columns in their stored types, followed by further columns."""
+    extra_fields = [*(pa.field(name, pa.string()) for name in identity), *(pa.field(name, pa.bool_()) for name in more)]
+    row_schema = pa.schema([*columns, *extra_fields])
+    check_storable(database.schema(text), row_schema)
+    return pa.Table.from_batches((stored(batch, row_schema) for batch in database.batches(text)), row_schema)
 
 
 def _marked(rows: pa.Table, *, deletes: bool) -> pa.Table:
@@ -344,9 +360,9 @@ def _marked(rows: pa.Table, *, deletes: bool) -> pa.Table:
 
 
 def _refuse_queries(statement: S.MergeInto) -> None:
-    """Raises Unsupported for queries within the conditions and values of a merge."""
-    found = [statement.on, *(clause.where for clause in statement.clauses)]
-    found += [one.value for clause in statement.clauses for one in clause.assignments or ()]
-    for one in found:
-        if one is not None and one.references:
-            raise Unsupported(f"a query within a condition or a value of MERGE ({one.body.text}); join it behind USING")
+    """Raise Unsupported for subqueries in the conditions and values of a merge."""
+    expressions = [statement.on, *(clause.where for clause in statement.clauses)]
+    expressions += [expression.value for clause in statement.clauses for expression in clause.assignments or ()]
+    for expression in expressions:
+        if expression is not None and expression.references:
+            raise Unsupported(f"a query within a condition or a value of MERGE ({expression.body.text}); join it behind USING")

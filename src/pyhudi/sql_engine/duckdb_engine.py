@@ -1,8 +1,10 @@
-"""DuckDB as the engine of expressions and queries: Arrow in, Arrow out, one database in memory for each statement.
+"""DuckDB as the engine of expressions and queries: Arrow in, Arrow out, one in-memory database per statement.
 
-A statement of Spark's dialect is written anew in DuckDB's by sqlglot.  What would give other values there is made to give Spark's
-(casts to whole numbers cut fractions) or is refused (hashes).  The database sees the rows that it is handed and nothing else: no
-files, no network, no variables of Python.
+sqlglot translates a statement from Spark's dialect to DuckDB's. Expressions with other values in DuckDB are rewritten
+to return
+Spark's values (casts to integers truncate) or rejected (hashes). The database can read only the rows that are
+registered: no
+files, no network, no Python variables.
 """
 
 from __future__ import annotations
@@ -42,17 +44,17 @@ _MACROS = tuple(
     """
     for name, otherwise in ((_WHOLE, "error('no whole number: ' || x)"), (_WHOLE_OR_NULL, "NULL"))
 )
-"""What stands within a cast to a whole number."""
+"""Macros wrapped around the operand of a cast to an integer."""
 
 _OTHER_VALUES = frozenset({"hash", "xxhash64", "crc32", "rand", "randn", "random", "uuid", "monotonically_increasing_id"})
-"""Functions that DuckDB has by the same name and with other values, or whose values are another each time that they are asked."""
+"""Functions that DuckDB has by the same name with other values, or whose values differ at every call."""
 
 
 _DIGITS = 38
-"""A number without an exponent has at most as many digits."""
+"""Maximum number of digits of a number without an exponent."""
 
 _PATTERN = re.compile(r"(?:[^\\]|\\[%_\\])*", re.DOTALL)
-"""Patterns of LIKE that Spark takes."""
+"""LIKE patterns that Spark accepts."""
 
 _DAY = r"\s*\d{4}-\d{1,2}-\d{1,2}"
 _HOUR = r"(?:[01]?\d|2[0-3]):[0-5]?\d(?::[0-5]?\d(?:\.\d{0,6})?)?"
@@ -63,7 +65,7 @@ _TYPED = {
     "TIMESTAMP_NTZ": _WHEN,
     "TIMESTAMP_LTZ": _WHEN,
 }
-"""Literals of days and times that mean one thing; Spark's special words, years alone and the like are not among them."""
+"""Unambiguous date and time literals; Spark's special words, years alone and the like are excluded."""
 
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
@@ -73,11 +75,11 @@ _INTERVAL = re.compile(
 )
 
 _ANSI: Any = type("_Ansi", (Spark,), {"Parser": type("_AnsiParser", (SparkParser,), {"STRICT_CAST": True})})
-"""Spark's dialect in which a cast that fails is an error, and none but TRY_CAST gives null."""
+"""Spark's dialect where a failed cast is an error; only TRY_CAST returns null."""
 
 
 class RowSource:
-    """Rows that can be read as often as a query asks: each time `read` opens a stream of them anew."""
+    """Rows that a query can read several times: each time `read` opens a new stream."""
 
     def __init__(self, read: Callable[[], pa.RecordBatchReader]) -> None:
         self._read = read
@@ -91,13 +93,13 @@ class RowSource:
         try:
             yield from reader
         except HudiError as error:
-            # Through DuckDB comes its text alone.
+            # DuckDB passes on only the text of an error.
             self.failure = error
             raise
 
 
 class Database:
-    """A database that holds the rows of one statement.  Close it when they are read."""
+    """In-memory database with the rows of one statement. Close it after reading the result."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
@@ -107,46 +109,46 @@ class Database:
             self._connection.execute(statement)
 
     def close(self) -> None:
-        """Let go of all that it holds."""
+        """Release all resources."""
         self._connection.close()
 
     def new_name(self) -> str:
-        """A name that nothing has here."""
+        """Return an unused table name."""
         self._named += 1
         return f"pyhudi_{self._named}"
 
     def add(self, name: str, rows: RowSource | pa.Table) -> None:
-        """Give rows a name."""
+        """Register rows under a name."""
         if isinstance(rows, RowSource):
             self._rows.append(rows)
-        with self._told():
+        with self._translated_errors():
             self._connection.register(name, rows)
 
     def materialize(self, name: str, query: str) -> None:
-        """Give the rows of a query, in DuckDB's dialect, a name: they are computed once."""
-        with self._told():
+        """Compute a query in DuckDB's dialect once, and store its rows under a name."""
+        with self._translated_errors():
             self._connection.execute(f'CREATE TEMP TABLE "{name}" AS {query}')
 
     def table(self, query: str) -> pa.Table:
-        """The rows of a query in DuckDB's dialect."""
-        with self._told():
-            found: pa.Table = self._connection.sql(query).to_arrow_table()
-            return found
+        """Return the rows of a query in DuckDB's dialect."""
+        with self._translated_errors():
+            rows: pa.Table = self._connection.sql(query).to_arrow_table()
+            return rows
 
     def schema(self, query: str) -> pa.Schema:
-        """The columns of a query in DuckDB's dialect."""
-        with self._told():
-            found: pa.Schema = self._connection.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
-            return found
+        """Return the schema of a query in DuckDB's dialect."""
+        with self._translated_errors():
+            schema: pa.Schema = self._connection.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
+            return schema
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a query in DuckDB's dialect, as they are computed."""
-        with self._told():
+        """Stream the rows of a query in DuckDB's dialect."""
+        with self._translated_errors():
             yield from self._connection.sql(query).to_arrow_reader(_BATCH_ROWS)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """DuckDB's errors as ours; one that a stream of ours raised comes out as it was."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Translate DuckDB's errors; an error raised by a PyHudi stream is re-raised as it was."""
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -157,21 +159,21 @@ class Database:
 
 
 def _as_ours(error: Exception) -> HudiError:
-    said = str(error).split("\n\nLINE", 1)[0].split("\nCandidate", 1)[0].strip()
-    if isinstance(error, duckdb.CatalogException) and "Function" in said:
-        return Unsupported(f"a function that the embedded engine does not have: {said}")
-    return InvalidRequest(f"the embedded engine cannot carry the SQL out: {said}")
+    message = str(error).split("\n\nLINE", 1)[0].split("\nCandidate", 1)[0].strip()
+    if isinstance(error, duckdb.CatalogException) and "Function" in message:
+        return Unsupported(f"the embedded engine does not support the function: {message}")
+    return InvalidRequest(f"the embedded engine cannot execute the SQL: {message}")
 
 
 def read_spark(text: str, *, expression: bool = False) -> exp.Expr:
-    """A query, or an expression, of Spark's dialect, changed so that DuckDB's values are Spark's."""
+    """Parse a query or an expression of Spark's dialect, rewritten so that DuckDB returns Spark's values."""
     tree = parse_spark(text, _ANSI, expression=expression, check=_check_literals)
     _refuse(tree)
     return tree.transform(_as_spark)
 
 
 def to_duck(tree: exp.Expr) -> str:
-    """The text of a tree in DuckDB's dialect.  Raises Unsupported for what it has no words for."""
+    """Generate DuckDB SQL from a tree. Raises Unsupported for constructs without equivalent."""
     try:
         text: str = tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
         return text
@@ -180,12 +182,12 @@ def to_duck(tree: exp.Expr) -> str:
 
 
 def quote_identifier(name: str) -> str:
-    """A name as DuckDB takes it."""
+    """Quote an identifier for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _as_spark(node: exp.Expr) -> exp.Expr:
-    """What DuckDB would give another value for, in words for which it gives Spark's."""
+    """Rewrite a node for which DuckDB would return another value than Spark."""
     if isinstance(node, exp.Cast):
         return _cutting(node)
     if isinstance(node, (exp.Like, exp.ILike)) and not isinstance(node.parent, exp.Escape):
@@ -196,7 +198,7 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
 
 
 def _cutting(node: exp.Cast) -> exp.Expr:
-    """A cast to a whole number cuts the fraction, as Spark's does; DuckDB's rounds."""
+    """Truncate in a cast to an integer, as Spark does; DuckDB rounds."""
     if node.to.this in exp.DataType.INTEGER_TYPES:
         inner, macro = node.this, _WHOLE_OR_NULL if isinstance(node, exp.TryCast) else _WHOLE
         if not (isinstance(inner, exp.Anonymous) and inner.name == macro):
@@ -205,7 +207,7 @@ def _cutting(node: exp.Cast) -> exp.Expr:
 
 
 def _with_escape(node: exp.Like | exp.ILike) -> exp.Expr:
-    """A backslash in a pattern is an escape in Spark, and an ordinary character in DuckDB unless ESCAPE names it."""
+    """Add ESCAPE: a backslash in a pattern is an escape in Spark, but an ordinary character in DuckDB without ESCAPE."""
     pattern = node.expression.unnest()
     if isinstance(pattern, (exp.Any, exp.All)):
         if any("\\" in literal.name for literal in pattern.find_all(exp.Literal)):
@@ -213,14 +215,14 @@ def _with_escape(node: exp.Like | exp.ILike) -> exp.Expr:
         return node
     if isinstance(pattern, exp.Literal) and not _PATTERN.fullmatch(pattern.name):
         raise InvalidRequest(
-            f"the pattern {pattern.name!r} of LIKE: a backslash stands before %, _ or another backslash only. Write two "
+            f"the pattern {pattern.name!r} of LIKE: a backslash must precede %, _ or another backslash. Write two "
             "backslashes in the pattern for one in the text"
         )
     return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
 
 
 def _exact_decimal(node: exp.Literal) -> exp.Expr:
-    """A decimal of so many digits that DuckDB would make it floating point."""
+    """Keep a decimal literal with so many digits that DuckDB would make it floating point."""
     whole, _, fraction = node.name.partition(".")
     if not (whole + fraction).isdecimal() or len(whole) + len(fraction) < _DIGITS:
         return node
@@ -229,7 +231,7 @@ def _exact_decimal(node: exp.Literal) -> exp.Expr:
     return exp.cast(exp.Literal.string(node.name), exp.DataType.build(f"DECIMAL({precision}, {scale})"))
 
 
-# What Spark refuses, and DuckDB would give a value of its own
+# Literals that Spark rejects, but DuckDB evaluates
 
 
 def _check_literals(text: str, tokens: list[Any]) -> None:
@@ -256,7 +258,7 @@ def _check_literals(text: str, tokens: list[Any]) -> None:
 
 def _check_number(text: str, token: Any, after: list[Any]) -> None:
     number = token.text.lower()
-    # The letter behind a number is a cast of the tokenizer's, at the same place.
+    # The tokenizer represents the suffix of a number as a cast at the same position.
     has_letter = len(after) == 2 and after[0].token_type is TokenType.DCOLON and after[0].start == token.start
     kind = after[1].text.upper() if has_letter else ""
     if not _NUMBER.fullmatch(number):

@@ -1,10 +1,11 @@
-"""Statements carried out in this process: tables are read by `Table.scan`, expressions are DuckDB's, writes are those of `Table`.
+"""Execute statements on the embedded engine: `Table.scan` reads tables, DuckDB evaluates expressions, `Table` writes.
 
-SELECT                   each table is a stream of Arrow batches with the columns that the query names, of the files that may hold
-                         rows that it asks for (conditions.py)
-INSERT, CREATE ... AS    the rows of the query go into the write batch by batch
-UPDATE, DELETE, MERGE    DuckDB computes the changed rows from one state of the table; they are written as one commit that is
-                         based on that state, and computed anew where another writer came between
+SELECT                   each table is an Arrow stream of the columns that the query names, from the files that can hold
+                         matching rows (sql_pushdown.py)
+INSERT, CREATE ... AS    the rows of the query are written batch by batch
+UPDATE, DELETE, MERGE    DuckDB computes the changed rows from one snapshot; they are written as one commit based on it,
+and
+                         computed again after a conflict with another writer
 """
 
 from __future__ import annotations
@@ -44,21 +45,27 @@ __all__ = ["EmbeddedStatementSession", "run"]
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedStatementSession:
-    """What statements are carried out with.  options: those of writes."""
+    """Session that executes statements in this process.
+
+    Attributes:
+        catalog: Catalog that resolves table names.
+        storage_options: Credentials and settings of the object store.
+        options: `hoodie.*` options of writes.
+    """
 
     catalog: Catalog
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, object] | None = field(default=None, repr=False)
 
     def table(self, name: S.TableName) -> Table:
-        """The table that a name stands for.  Raises InvalidRequest for a name of rows, or of nothing."""
-        found = self.catalog.lookup(name)
-        if not isinstance(found, str):
-            raise InvalidRequest(f"{name} stands for rows in memory, and the statement takes a table")
-        return Table(found, self.storage_options, self.options)
+        """Open the table that a name resolves to. Raises InvalidRequest for a name of rows, and for an unknown name."""
+        registered = self.catalog.lookup(name)
+        if not isinstance(registered, str):
+            raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
+        return Table(registered, self.storage_options, self.options)
 
     def opened(self, name: S.TableName) -> TableHandle:
-        """The table that a name stands for, for changes of its rows."""
+        """Handle of the table that a name resolves to, for DML."""
         return TableHandle(self.table(name).uri, self.storage_options, self.options, None)
 
     def is_registered(self, name: S.TableName) -> bool:
@@ -81,15 +88,17 @@ class EmbeddedStatementSession:
 
 
 def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
-    """Carry a statement out.
+    """Execute a statement.
 
-    Returns the rows of a query or of what is shown; of a write, one row that says what it changed; else no rows and no columns.
+    Returns:
+        The rows of a query or a SHOW statement; for a write, one row with its statistics; otherwise no rows and no
+        columns.
     """
     check_options(statement, session.options)
-    found = (_RUN.get(type(statement)) or RUN[type(statement)])(session, statement)
-    if isinstance(found, WriteResult):
-        return result_row(found)
-    return pa.table({}) if found is None else found
+    result = (_RUN.get(type(statement)) or RUN[type(statement)])(session, statement)
+    if isinstance(result, WriteResult):
+        return result_row(result)
+    return pa.table({}) if result is None else result
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -98,7 +107,7 @@ def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
 
 @contextmanager
 def opened(session: EmbeddedStatementSession, *queries: S.SelectQuery) -> Iterator[tuple[Database, list[str]]]:
-    """A database that holds what queries read, and their texts in DuckDB's dialect."""
+    """A database with the rows that queries read, and the queries in DuckDB's dialect."""
     database = Database()
     try:
         yield database, [_prepared(session, database, query) for query in queries]
@@ -107,7 +116,7 @@ def opened(session: EmbeddedStatementSession, *queries: S.SelectQuery) -> Iterat
 
 
 def _prepared(session: EmbeddedStatementSession, database: Database, query: S.SelectQuery, *, expression: bool = False) -> str:
-    """A query, or an expression, in DuckDB's dialect; what it reads is in the database from then on."""
+    """Translate a query or an expression to DuckDB's dialect, and register the rows that it reads."""
     names: dict[int, str] = {}
 
     def stand_in(reference: S.Reference) -> str:
@@ -121,32 +130,36 @@ def _prepared(session: EmbeddedStatementSession, database: Database, query: S.Se
 
 
 def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: exp.Expr, name: str) -> RowSource | pa.Table:
-    """The rows of what a query reads.  name: what it has there."""
+    """Rows of a table reference. name: its name in the query tree."""
     if reference.name is None:
         table = session.table(table_argument(reference))
-        found = function_rows(reference, table)
-        return found if isinstance(found, pa.Table) else RowSource(found.to_reader)
-    named = session.catalog.lookup(reference.name)
-    if not isinstance(named, str):
+        rows = function_rows(reference, table)
+        return rows if isinstance(rows, pa.Table) else RowSource(rows.to_reader)
+    registered = session.catalog.lookup(reference.name)
+    if not isinstance(registered, str):
         if reference.as_of is not None:
-            raise InvalidRequest(f"{reference.name} stands for rows in memory, which have no state AS OF a time")
-        return arrow_reader(named).read_all()
+            raise InvalidRequest(
+                f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history"
+            )
+        return arrow_reader(registered).read_all()
     table = session.table(reference.name)
     columns = _needed(tree, table.schema(meta_columns=True).names)
-    asked = partial(table_predicate, tree, name, is_plain=is_exact_in_duckdb)
-    return RowSource(table_statements.requested_rows(table, columns, reference.as_of, asked).to_reader)
+    predicate = partial(table_predicate, tree, name, is_plain=is_exact_in_duckdb)
+    return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
-    """The columns of a table that a query may name: those with the name of anything in it, or all where it says so."""
+    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and
+    PIVOT.
+    """
     everything = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
     aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
     whole_rows = any(not column.table and column.name.lower() in aliases for column in tree.find_all(exp.Column))
     natural = any(join.method.upper() == "NATURAL" for join in tree.find_all(exp.Join))
     if everything or whole_rows or natural or any(True for _ in tree.find_all(exp.Pivot)):
         return ["*"]
-    said = {identifier.name.lower() for identifier in tree.find_all(exp.Identifier)}
-    return [name for name in names if name.lower() in said] or names[-1:]
+    identifiers = {identifier.name.lower() for identifier in tree.find_all(exp.Identifier)}
+    return [name for name in names if name.lower() in identifiers] or names[-1:]
 
 
 def _select(session: EmbeddedStatementSession, statement: S.Select) -> pa.Table:
@@ -177,19 +190,21 @@ def _create_as(session: EmbeddedStatementSession, statement: S.CreateTable, quer
 def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResult:
     table = session.table(statement.table)
     operation = table_statements.insert_operation(table, statement)
-    fixed = {one.column: one.value for one in table_statements.static_partition_values(table, statement.partition)}
+    fixed = {part.column: part.value for part in table_statements.static_partition_values(table, statement.partition)}
     schema = table.schema()
     with opened(session, statement.query) as (database, (text,)):
-        found = database.schema(text)
-        names = table_statements.without_meta(found.names)
-        given = table_statements.insert_columns(table, statement, names)
-        places = [place for place, name in enumerate(found.names) if name not in META_COLUMNS]
-        wanted = pa.schema([schema.field(name) for name in given])
-        check_storable(pa.schema([found.field(place) for place in places]), wanted)
+        query_schema = database.schema(text)
+        names = table_statements.without_meta(query_schema.names)
+        columns = table_statements.insert_columns(table, statement, names)
+        positions = [position for position, name in enumerate(query_schema.names) if name not in META_COLUMNS]
+        input_schema = pa.schema([schema.field(name) for name in columns])
+        check_storable(pa.schema([query_schema.field(position) for position in positions]), input_schema)
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in database.batches(text):
-                values = stored(pa.RecordBatch.from_arrays([batch.column(p) for p in places], names=list(given)), wanted)
+                values = stored(
+                    pa.RecordBatch.from_arrays([batch.column(p) for p in positions], names=list(columns)), input_schema
+                )
                 yield _completed(values, schema, fixed)
 
         rows = pa.RecordBatchReader.from_batches(schema, batches())
@@ -200,14 +215,14 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
 
 
 def _overwrite(table: Table, statement: S.Insert, rows: pa.Table, write: Callable[..., WriteResult]) -> WriteResult:
-    """An overwrite of partitions by no rows leaves them empty."""
+    """Overwrite partitions; without input rows they become empty."""
     if rows.num_rows or not statement.partition:
         return write(rows)
     return table.delete_partitions(table_statements.resolve_partitions(table, statement.partition))
 
 
 def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str, S.Value]) -> pa.RecordBatch:
-    """Rows with all columns of the table: those of PARTITION have its values, and those that nothing gives are null."""
+    """Add missing columns of the table: static partition values, otherwise null."""
     arrays = []
     for column in table_schema:
         if column.name in rows.schema.names:
@@ -215,7 +230,7 @@ def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str
         elif column.name in fixed:
             arrays.append(pa.repeat(table_statements.partition_scalar(fixed[column.name], column), rows.num_rows))
         elif not column.nullable:
-            raise InvalidRequest(f"column {column.name} is NOT NULL, and the statement gives it no value")
+            raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it")
         else:
             arrays.append(pa.nulls(rows.num_rows, column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=table_schema)

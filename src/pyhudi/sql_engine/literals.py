@@ -56,22 +56,22 @@ _REFUSED = (
 
 
 def place(statement: str, offset: int) -> str:
-    """The line and column of a character of a statement, as error messages name them."""
+    """Line and column of a character of a statement, as in error messages."""
     before = statement[:offset]
     return f"SQL, line {before.count(chr(10)) + 1}, column {len(before) - (before.rfind(chr(10)) + 1) + 1}"
 
 
 def tokenize_spark(statement: str, dialect: Any = DIALECT, lead: str = "") -> list[Any]:
-    """The tokens of a statement, with the values that Spark 4 gives its literals and quoted names.
+    """Tokenize a statement, with the values that Spark 4 gives its literals and quoted names.
 
     Args:
-        statement: The text.
-        dialect: Spark's dialect of sqlglot, or one made from it.
-        lead: Text that the tokenizer sees in front of the statement; positions count from its start.
+        statement: SQL text.
+        dialect: Spark's dialect of sqlglot, or one derived from it.
+        lead: Text that the tokenizer reads before the statement; positions count from its start.
 
     Raises:
-        InvalidRequest: A quote or a comment is not closed, or a literal is no literal of Spark's.
-        Unsupported: A literal of another dialect, which Spark would read as something else.
+        InvalidRequest: A quote or a comment is not closed, or a literal is invalid in Spark.
+        Unsupported: A literal of another dialect, which Spark would interpret differently.
     """
     masked, values = _masked(statement)
     try:
@@ -152,7 +152,7 @@ def _masked(statement: str) -> tuple[str, dict[int, str]]:
 
 
 def _placeholder(quote: str, text: str) -> str:
-    """A quoted text of the same length, and with the same line breaks, that nothing has to be decoded in."""
+    """A quoted text of the same length and line breaks, without anything to decode."""
     return quote + _NOT_BREAK.sub("x", text[1:-1]) + quote if len(text) > 2 else quote * 2
 
 
@@ -166,7 +166,7 @@ def _end_of_brackets(statement: str, start: int) -> int:
 
 
 def _decoded(statement: str, start: int, literal: str) -> str:
-    """The value of a literal that is not raw."""
+    """Value of a literal that is not raw."""
     quote, body = literal[0], literal[1:-1]
 
     def character(found: re.Match[str]) -> str:
@@ -184,7 +184,7 @@ def _decoded(statement: str, start: int, literal: str) -> str:
 
     value = _ESCAPE.sub(character, body)
     try:
-        # Two escapes may be the halves of one character.
+        # Two escapes can be the halves of one surrogate pair.
         return value.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeError as error:
         raise InvalidRequest(f"{place(statement, start)}: {literal} has half of a surrogate pair") from error

@@ -1,8 +1,10 @@
-"""A statement as a value: `parse`.
+"""SQL parser: `parse` turns a statement into its AST.
 
-The grammar is Spark's, with Hudi's statements.  It is read by hand, word by word: sqlglot takes no statement apart that it does
-not know (CALL, SHOW), forgets where an expression stood, and writes it anew in words of its own, while Spark is to get a
-condition as it was written.  Queries and expressions within are read by sqlglot.
+The grammar is Spark's, with Hudi's statements. It is a recursive descent parser, because sqlglot does not parse
+statements that it
+does not know (CALL, SHOW), loses the positions of expressions, and rewrites them, while Spark must receive a condition
+as written.
+Queries and expressions inside a statement are parsed by sqlglot.
 """
 
 from __future__ import annotations
@@ -39,15 +41,22 @@ __all__ = ["parse"]
 
 
 def parse(statement: str) -> Statement:
-    """Read one statement.
+    """Parse one statement.
 
-    Raises InvalidRequest for what is none, with its line, its column and what was expected; Unsupported for one that is legal and
-    not carried out, with its name.
+    Args:
+        statement: SQL text.
+
+    Returns:
+        The AST node of the statement.
+
+    Raises:
+        InvalidRequest: Syntax error, with line, column and what was expected.
+        Unsupported: A legal statement that PyHudi does not execute; the message names it.
     """
     cursor = TokenCursor(statement)
     word = cursor.peek
     if word is None:
-        raise InvalidRequest("there is no SQL statement in an empty text")
+        raise InvalidRequest("the SQL statement is empty")
     if word.keyword == "(" or cursor.at_keywords("WITH"):
         return _with_or_query(cursor)
     read = _STATEMENTS.get(word.keyword)
@@ -59,7 +68,7 @@ def parse(statement: str) -> Statement:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Queries, and rows to be written
+# Queries and DML
 
 
 def _select(cursor: TokenCursor) -> Statement:
@@ -71,7 +80,9 @@ def _query(cursor: TokenCursor) -> SelectQuery:
 
 
 def _with_or_query(cursor: TokenCursor) -> Statement:
-    """WITH ... SELECT; Spark's WITH ... INSERT has the common table expressions in front, and they belong to the query."""
+    """Parse WITH ... SELECT. In Spark's WITH ... INSERT the common table expressions precede INSERT and belong to its
+    query.
+    """
     if not cursor.at_keywords("WITH"):
         return Select(_query(cursor))
     mark = cursor.mark()
@@ -152,7 +163,7 @@ def _expression(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], descr
 
 
 def _alias(cursor: TokenCursor, *ends: str) -> str | None:
-    """The alias of a table, if one comes: a name that is none of the words that may follow."""
+    """Parse an optional table alias: a name that is not one of the keywords that can follow."""
     if cursor.accept_keywords("AS"):
         return cursor.name("an alias")
     word = cursor.peek
@@ -162,10 +173,10 @@ def _alias(cursor: TokenCursor, *ends: str) -> str | None:
 
 
 def _assignments(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> tuple[SetClause, ...]:
-    found = [_assignment(cursor, stops, target)]
+    assignments = [_assignment(cursor, stops, target)]
     while cursor.accept_keywords(","):
-        found.append(_assignment(cursor, stops, target))
-    return tuple(found)
+        assignments.append(_assignment(cursor, stops, target))
+    return tuple(assignments)
 
 
 def _assignment(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> SetClause:
@@ -178,7 +189,7 @@ def _assignment(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], targe
 
 
 def _assigned(parts: tuple[str, ...], target: str) -> str:
-    """The column that is assigned, without the name of the table that may stand before it."""
+    """The assigned column, without the table qualifier."""
     return ".".join(parts[1:] if len(parts) > 1 and parts[0].lower() == target.lower() else parts)
 
 
@@ -203,7 +214,7 @@ def _merge(cursor: TokenCursor) -> Statement:
 
 
 def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
-    """What stands behind USING: a query in parentheses, or a table, which becomes a query for all of its rows."""
+    """Parse the source in USING: a query in parentheses, or a table, which becomes a query of all its rows."""
     if cursor.at_keywords("("):
         query = parse_query_text(cursor.statement, cursor.enclosed())
         return query, _alias(cursor, "ON")
@@ -258,12 +269,12 @@ def _inserted(cursor: TokenCursor) -> tuple[SetClause, ...] | None:
     cursor.expect(")")
     if len(columns) != len(values):
         raise InvalidRequest(f"{place(cursor.statement, at)}: INSERT names {len(columns)} columns and gives {len(values)} values")
-    # A column may be qualified with the table.
+    # A column can be qualified with the table.
     return tuple(SetClause(name.rpartition(".")[2], value) for name, value in zip(columns, values, strict=True))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Procedures, and what tables are
+# Procedures and SHOW statements
 
 
 def _call(cursor: TokenCursor) -> Statement:
@@ -346,4 +357,4 @@ _NOT_CARRIED_OUT = frozenset({
     "REVOKE", "SET", "TABLE", "UNCACHE", "UNLOCK", "USE", "VACUUM",
 })
 # fmt: on
-"""Words with which legal statements begin that are none of Hudi's, or that are not done."""
+"""Keywords of legal statements that are not Hudi's, or not supported."""

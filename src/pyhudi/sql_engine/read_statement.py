@@ -1,4 +1,4 @@
-"""Reading a statement with the packages that it takes, which not every installation has."""
+"""Parse a statement, after checking that the optional SQL packages are installed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from pyhudi.sql_engine.sql_ast import Statement
 
 
 def read_statement(text: str, *, embedded: bool) -> Statement:
-    """A statement, as `pyhudi.sql_engine.parser.parse` reads it.
+    """Parse a statement with `pyhudi.sql_engine.parser.parse`.
 
-    embedded: whether DuckDB carries it out.  Raises InvalidRequest that names the extra where a package is missing.
+    Args:
+        text: The statement.
+        embedded: True if DuckDB executes it, which must then be installed.
+
+    Raises:
+        InvalidRequest: A package is missing; the message names the extra.
     """
     try:
         from pyhudi.sql_engine.parser import parse

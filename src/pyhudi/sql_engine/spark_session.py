@@ -1,12 +1,13 @@
-"""Statements carried out on a Spark session: tables are DataFrames of ours, expressions and queries are Spark's own.
+"""Execute statements on a Spark session: Hudi tables become DataFrames, and Spark executes expressions and queries.
 
-    SELECT                   a DataFrame stands in the place of each table of ours, of the files that may hold rows that the query
-                             asks for (conditions.py); the rest goes to Spark as it was written
-    INSERT, CREATE ... AS    the query's rows, cast as Spark stores values in columns, go into the write
-    UPDATE, DELETE, MERGE    Spark finds and computes the rows, with the conditions as they were written
+    SELECT                   each Hudi table is replaced by a DataFrame of the files that can hold matching rows
+                             (sql_pushdown.py); the rest of the text goes to Spark as written
+    INSERT, CREATE ... AS    the rows of the query, cast by Spark's store assignment, are written
+    UPDATE, DELETE, MERGE    Spark finds and computes the rows, with the conditions as written
 
-A name stands for the path that the session's configuration has for it (`pyhudi.table.<name>`), else for the place of the table of
-that name in the session's catalog, where a table of ours lies there.  Any other name is Spark's: a view, a table of its own.
+A name resolves to the path in the session's configuration (`pyhudi.table.<name>`), otherwise to the location of a Hudi
+table of
+that name in the session's catalog. Any other name is left to Spark: a view, or a table of another format.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _WAREHOUSE = "spark.sql.warehouse.dir"
 
 @dataclass(frozen=True, slots=True)
 class SparkOperations:
-    """The verbs of `pyhudi.spark` that statements are carried out by."""
+    """The functions of `pyhudi.spark` that execute statements."""
 
     write: Callable[..., WriteResult]
     call: Callable[..., DataFrame]
@@ -62,7 +63,14 @@ class SparkOperations:
 
 @dataclass(frozen=True, slots=True)
 class SparkStatementSession:
-    """What statements are carried out with.  options: those of writes."""
+    """Session that executes statements on Spark.
+
+    Attributes:
+        spark: The Spark session.
+        verbs: Functions of `pyhudi.spark`.
+        storage_options: Credentials and settings of the object store.
+        options: `hoodie.*` options of writes.
+    """
 
     spark: SparkSession
     verbs: SparkOperations
@@ -70,21 +78,21 @@ class SparkStatementSession:
     options: Mapping[str, object] | None = field(default=None, repr=False)
 
     def path(self, name: S.TableName) -> str | None:
-        """Where the table of ours lies that a name stands for; None where it stands for none."""
+        """Path of the Hudi table that a name resolves to; None if there is none."""
         if name.path is not None:
             return name.path
-        known = spark_table_names.registered_path(self.spark, str(name))
-        if known is not None:
-            return known
-        found = located(self.spark, str(name))
-        return found if found is not None and Table.exists(found, self.storage_options) else None
+        registered = spark_table_names.registered_path(self.spark, str(name))
+        if registered is not None:
+            return registered
+        location = located(self.spark, str(name))
+        return location if location is not None and Table.exists(location, self.storage_options) else None
 
     def table(self, name: S.TableName) -> Table:
-        """The table of ours that a name stands for.  Raises InvalidRequest where it stands for none."""
+        """Open the Hudi table that a name resolves to. Raises InvalidRequest if there is none."""
         path = self.path(name)
         if path is None:
             raise InvalidRequest(
-                f"the session knows no Hudi table {name}: register its path with pyhudi.spark.register, or write hudi.`/path`"
+                f"no Hudi table {name} in the session: register its path with pyhudi.spark.register, or write hudi.`/path`"
             )
         return Table(path, self.storage_options, self.options)
 
@@ -113,40 +121,40 @@ class SparkStatementSession:
         return self.verbs.write(rows, path, "errorifexists", options, self.storage_options)
 
     def frame(self, query: S.SelectQuery) -> DataFrame:
-        """The rows of a query."""
+        """DataFrame of a query."""
         frames: dict[str, Any] = {}
-        asked_of = _conditions(query)
+        build_predicate = _conditions(query)
 
         def stand_in(reference: S.Reference) -> str:
-            found = self._rows_of(reference, asked_of)
-            if found is None:
-                assert reference.name is not None, "functions of ours have rows"
+            rows = self._rows_of(reference, build_predicate)
+            if rows is None:
+                assert reference.name is not None, "table-valued functions have rows"
                 return ".".join(map(quoted_name, reference.name.parts))
             name = f"pyhudi_{len(frames)}"
-            frames[name] = found
+            frames[name] = rows
             return f"{{{name}}}"
 
         text = splice_query(query, stand_in, lambda written: written.replace("{", "{{").replace("}", "}}"))
-        # Braces are Spark's own way to name a frame in SQL, and where there is no frame they are no braces of its.
+        # Braces are Spark's syntax to reference a DataFrame in SQL; without DataFrames they are ordinary characters.
         return self.spark.sql(text, **frames) if frames else self.spark.sql(query.body.text)
 
     def _rows_of(
         self, reference: S.Reference, build_predicate: Callable[[S.Reference, pa.Schema], Expr | None]
     ) -> DataFrame | None:
         if reference.name is None:
-            found = function_rows(reference, self.table(table_argument(reference)))
-            return found.to_spark(self.spark) if isinstance(found, Scan) else small_frame(self.spark, found)
+            rows = function_rows(reference, self.table(table_argument(reference)))
+            return rows.to_spark(self.spark) if isinstance(rows, Scan) else small_frame(self.spark, rows)
         path = self.path(reference.name)
         if path is None:
             if reference.as_of is not None:
-                raise InvalidRequest(f"{reference.name} AS OF a time: the session knows no Hudi table of that name")
+                raise InvalidRequest(f"{reference.name} AS OF a time: the session has no Hudi table of that name")
             return None
-        table, asked = Table(path, self.storage_options), partial(build_predicate, reference)
-        return table_statements.requested_rows(table, ["*"], reference.as_of, asked).to_spark(self.spark)
+        table, predicate = Table(path, self.storage_options), partial(build_predicate, reference)
+        return table_statements.requested_rows(table, ["*"], reference.as_of, predicate).to_spark(self.spark)
 
 
 def _conditions(query: S.SelectQuery) -> Callable[[S.Reference, pa.Schema], Expr | None]:
-    """What a query asks of the rows of a table: a filter for a reference of the query, and the columns of its table."""
+    """Predicate that a query applies to the rows of a table: a filter by table reference and table schema."""
     if COMPARED_DIFFERENTLY.search(query.body.text):
         return lambda reference, schema: None
     names = {reference.start: f"pyhudi_{number}" for number, reference in enumerate(query.references)}
@@ -155,18 +163,20 @@ def _conditions(query: S.SelectQuery) -> Callable[[S.Reference, pa.Schema], Expr
 
 
 def run(session: SparkStatementSession, statement: S.Statement) -> DataFrame:
-    """Carry a statement out.
+    """Execute a statement.
 
-    Returns the rows of a query or of what is shown; of a write, one row that says what it changed; else no rows and no columns.
+    Returns:
+        The rows of a query or a SHOW statement; for a write, one row with its statistics; otherwise no rows and no
+        columns.
     """
     check_options(statement, session.options)
     with sql_refused():
-        found = (_RUN.get(type(statement)) or RUN[type(statement)])(session, statement)
-    if isinstance(found, WriteResult):
-        found = result_row(found)
-    if found is None:
+        result = (_RUN.get(type(statement)) or RUN[type(statement)])(session, statement)
+    if isinstance(result, WriteResult):
+        result = result_row(result)
+    if result is None:
         return without_rows(session.spark)
-    return small_frame(session.spark, found) if isinstance(found, pa.Table) else found
+    return small_frame(session.spark, result) if isinstance(result, pa.Table) else result
 
 
 def _select(session: SparkStatementSession, statement: S.Select) -> DataFrame:
@@ -176,15 +186,15 @@ def _select(session: SparkStatementSession, statement: S.Select) -> DataFrame:
 def _insert(session: SparkStatementSession, statement: S.Insert) -> WriteResult:
     table = session.table(statement.table)
     operation = table_statements.insert_operation(table, statement)
-    fixed = {one.column: one.value for one in table_statements.static_partition_values(table, statement.partition)}
+    fixed = {part.column: part.value for part in table_statements.static_partition_values(table, statement.partition)}
     frame = session.frame(statement.query)
     names = table_statements.without_meta(frame.columns)
-    given = table_statements.insert_columns(table, statement, names)
+    columns = table_statements.insert_columns(table, statement, names)
     if len(names) < len(frame.columns):
         frame = frame.select(*map(quoted_name, names))
     schema = table.schema()
     values = {name: table_statements.partition_scalar(value, schema.field(name)) for name, value in fixed.items()}
-    rows = stored_frame(frame, given, schema, values)
+    rows = stored_frame(frame, columns, schema, values)
     if statement.overwrite and statement.partition and rows.isEmpty():
         return table_statements.empty_partitions(table, statement.partition)
     write: Callable[..., WriteResult] = getattr(table, operation)
@@ -230,7 +240,7 @@ def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResul
         session.spark,
         table.uri,
         frame if len(names) == len(frame.columns) else frame.select(*map(quoted_name, names)),
-        # In parentheses it is no name of a column.
+        # In parentheses it is not taken for a column name.
         f"({on})",
         target_alias=target,
         source_alias=source,
@@ -259,14 +269,14 @@ def _with_clause(merge: Any, table: Table, clause: S.MergeClause) -> Any:
 
 
 def _values(table: Table, assignments: tuple[S.SetClause, ...]) -> dict[str, str]:
-    """The assigned values as Spark SQL, by the table's columns."""
-    found: dict[str, str] = {}
-    for one in assignments:
-        name = table_statements.resolve_table_column(table, one.column)
-        if name in found:
+    """The assigned values as Spark SQL, by table column."""
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        name = table_statements.resolve_table_column(table, assignment.column)
+        if name in values:
             raise InvalidRequest(f"column {name} is assigned twice")
-        found[name] = "NULL" if one.value is None else _text(one.value)
-    return found
+        values[name] = "NULL" if assignment.value is None else _text(assignment.value)
+    return values
 
 
 def _condition(where: S.SelectQuery | None) -> str | None:
@@ -276,14 +286,14 @@ def _condition(where: S.SelectQuery | None) -> str | None:
 def _text(expression: S.SelectQuery) -> str:
     if expression.references:
         raise Unsupported(
-            f"a query within a condition or a value of UPDATE, DELETE or MERGE on Spark ({expression.body.text}); MERGE with the "
-            "query behind USING says the same"
+            f"a query within a condition or a value of UPDATE, DELETE or MERGE on Spark ({expression.body.text}); use MERGE "
+            "with the query in USING"
         )
     return expression.body.text
 
 
 def _alias(name: S.TableName, alias: str | None) -> str | None:
-    """What columns of the table are qualified with."""
+    """Qualifier of the table's columns."""
     return alias or (None if name.path is not None else name.parts[-1])
 
 

@@ -1,6 +1,6 @@
-"""Names of tables in the configuration of a Spark session: `pyhudi.table.<name>` is the path of a table.
+"""Table names in the configuration of a Spark session: `pyhudi.table.<name>` is the path of a table.
 
-The session has them as long as it lives, on Spark Connect too; those in its own configuration at its start are names as well.
+They live as long as the session, also on Spark Connect. Names in the session's configuration at its start are included.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ _PREFIX = "pyhudi.table."
 
 
 def registered_path(session: SparkSession, name: str) -> str | None:
-    """The path that a name stands for, without regard to capitals; None where it stands for none."""
-    found: str | None = session.conf.get(_PREFIX + name.lower(), None)
-    return found
+    """Path registered for a name, case-insensitively; None if there is none."""
+    path: str | None = session.conf.get(_PREFIX + name.lower(), None)
+    return path
 
 
 def register_path(session: SparkSession, name: str, path: str) -> None:
-    """Let a name stand for a path."""
+    """Register the path of a name."""
     session.conf.set(_PREFIX + name.lower(), path)
 
 
 def unregister_path(session: SparkSession, name: str) -> bool:
-    """Let a name stand for nothing.  Whether it stood for something."""
-    there = registered_path(session, name) is not None
+    """Remove the registration of a name, and return whether it existed."""
+    existed = registered_path(session, name) is not None
     session.conf.unset(_PREFIX + name.lower())
-    return there
+    return existed
 
 
 def names(session: SparkSession) -> list[str]:
-    """The names that stand for paths."""
-    every: Mapping[str, str] = session.conf.getAll
-    return sorted(key.removeprefix(_PREFIX) for key in every if key.startswith(_PREFIX))
+    """All registered names."""
+    configuration: Mapping[str, str] = session.conf.getAll
+    return sorted(key.removeprefix(_PREFIX) for key in configuration if key.startswith(_PREFIX))

@@ -1,7 +1,8 @@
-"""The statements as values: what was asked for, with the places where it stands in the text.
+"""AST of SQL statements, with positions in the text.
 
-Conditions, assigned values and queries stay the text that was written (`Fragment`): each engine reads expressions itself.  Names
-of columns are as they were written, without their quotes.
+Conditions, assigned values and queries remain text (`Fragment`): each engine parses expressions itself. Column names
+are as
+written, without quotes.
 """
 
 from __future__ import annotations
@@ -47,12 +48,17 @@ __all__ = [
 ]
 
 Value = str | int | float | bool | None
-"""A literal where a statement takes no expression: arguments of CALL, values of partitions and of properties."""
+"""A literal where a statement allows no expression: arguments of CALL, values of partitions and of properties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A stretch of a statement, as it was written.  offset: of its first character in the statement."""
+    """A part of a statement, as written.
+
+    Attributes:
+        text: The text.
+        offset: Position of its first character in the statement.
+    """
 
     text: str
     offset: int = 0
@@ -60,13 +66,13 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """The name of a table: its parts without quotes.  A path stands alone, or behind the name of a format."""
+    """Table name: its parts without quotes. A path is a single part, or follows the name of a format."""
 
     parts: tuple[str, ...]
 
     @property
     def path(self) -> str | None:
-        """Where the table lies, if the name says so: hudi.`/data/trips`, `s3://bucket/trips`."""
+        """Path of the table if the name is one: hudi.`/data/trips`, `s3://bucket/trips`."""
         last = self.parts[-1]
         if len(self.parts) == 2 and self.parts[0].lower() in FORMATS:
             return last
@@ -77,16 +83,21 @@ class TableName:
 
 
 FORMATS = ("hudi", "pyhudi")
-"""What a table of ours is created USING, and what stands before a path."""
+"""Formats in CREATE TABLE ... USING, and prefixes of a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table that a query reads, with the place where the query names it.
+    """A table referenced in a query.
 
-    name: of a table; function: of a table-valued function, with its arguments, in its place.  as_of: the time that the query
-    asks for.  start, end: the characters of the query that name it.  alias: what columns are qualified with where the query
-    gives it no alias, None where it does, or where there is nothing.
+    Attributes:
+        name: Name of the table; None for a function.
+        start: Position of the reference's first character in the query.
+        end: Position after its last character.
+        function: Table-valued function; None for a table.
+        arguments: Arguments of the function.
+        as_of: Time of a time travel query.
+        alias: Implicit qualifier of the columns; None if the query has an alias, or there is no qualifier.
     """
 
     name: TableName | None
@@ -100,7 +111,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """A query, or an expression with queries in it, and the tables that it reads, in their order in the text."""
+    """A query, or an expression with subqueries, and the tables that it references, in the order of the text."""
 
     body: Fragment
     references: tuple[Reference, ...]
@@ -108,7 +119,7 @@ class SelectQuery:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of a new table or a new column of one.  position: FIRST is (None,), AFTER x is (x,), nothing said is ()."""
+    """A column of a new table, or a new column. position: (None,) for FIRST, (x,) for AFTER x, otherwise ()."""
 
     name: str
     type: pa.DataType
@@ -119,7 +130,7 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionValue:
-    """One part of PARTITION (...).  has_value: whether it has a value; one without is a column of the query."""
+    """One part of PARTITION (...). has_value: False for a dynamic partition column, whose value comes from the query."""
 
     column: str
     value: Value = None
@@ -135,7 +146,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE, and CREATE TABLE ... AS where there is a query."""
+    """CREATE TABLE, and CREATE TABLE ... AS if there is a query."""
 
     table: TableName
     columns: tuple[ColumnDefinition, ...]
@@ -149,7 +160,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """INSERT INTO, INSERT OVERWRITE.  columns: those that the query gives, in order; None for all of them."""
+    """INSERT INTO, INSERT OVERWRITE. columns: the columns of the query's values, in order; None for all columns."""
 
     table: TableName
     query: SelectQuery
@@ -161,7 +172,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """DELETE FROM.  where: None for every row."""
+    """DELETE FROM. where: None for all rows."""
 
     table: TableName
     alias: str | None
@@ -170,7 +181,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class SetClause:
-    """column = value.  value: None is DEFAULT."""
+    """column = value. value: None for DEFAULT."""
 
     column: str
     value: SelectQuery | None
@@ -178,7 +189,7 @@ class SetClause:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """UPDATE.  where: None for every row."""
+    """UPDATE. where: None for all rows."""
 
     table: TableName
     alias: str | None
@@ -187,7 +198,7 @@ class Update:
 
 
 class MergeRows(StrEnum):
-    """Of which rows a clause of a merge speaks."""
+    """Rows to which a merge clause applies."""
 
     MATCHED = "matched"
     OF_SOURCE = "not matched"
@@ -195,7 +206,7 @@ class MergeRows(StrEnum):
 
 
 class MergeAction(StrEnum):
-    """What a clause of a merge does."""
+    """Action of a merge clause."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -204,7 +215,7 @@ class MergeAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeClause:
-    """A clause of a merge.  assignments: None stands for `*`, all columns of the source."""
+    """A merge clause. assignments: None for `*`, all columns of the source."""
 
     rows: MergeRows
     action: MergeAction
@@ -214,7 +225,7 @@ class MergeClause:
 
 @dataclass(frozen=True, slots=True)
 class MergeInto:
-    """MERGE INTO.  source: what stands behind USING, as a query."""
+    """MERGE INTO. source: the source in USING, as a query."""
 
     table: TableName
     alias: str | None
@@ -242,7 +253,7 @@ class DropColumns:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """ALTER TABLE ... RENAME COLUMN.  to: the last part of the new name."""
+    """ALTER TABLE ... RENAME COLUMN. to: the last part of the new name."""
 
     table: TableName
     column: str
@@ -251,7 +262,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class AlterColumn:
-    """ALTER TABLE ... ALTER COLUMN: one of another type, comment and place (as of `ColumnDefinition`)."""
+    """ALTER TABLE ... ALTER COLUMN: type, comment and position (as in `ColumnDefinition`)."""
 
     table: TableName
     column: str
@@ -262,7 +273,7 @@ class AlterColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetProperties:
-    """ALTER TABLE ... SET or UNSET TBLPROPERTIES.  properties: None removes a key; if_exists: it need not be there."""
+    """ALTER TABLE ... SET or UNSET TBLPROPERTIES. properties: None removes a key; if_exists: ignore missing keys."""
 
     table: TableName
     properties: tuple[tuple[str, str | None], ...]
@@ -288,7 +299,7 @@ class DropPartition:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """TRUNCATE TABLE.  partition: () for the whole table."""
+    """TRUNCATE TABLE. partition: () for the whole table."""
 
     table: TableName
     partition: tuple[PartitionValue, ...]
@@ -304,7 +315,7 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True)
 class CallProcedure:
-    """CALL procedure(...).  positional: arguments without names, in order."""
+    """CALL procedure(...). positional: unnamed arguments, in order."""
 
     procedure: str
     arguments: tuple[tuple[str, Value], ...]
@@ -326,7 +337,7 @@ class ShowTables:
 
 @dataclass(frozen=True, slots=True)
 class ShowProperties:
-    """SHOW TBLPROPERTIES.  key: None for all of them."""
+    """SHOW TBLPROPERTIES. key: None for all keys."""
 
     table: TableName
     key: str | None

@@ -1,4 +1,4 @@
-"""`Catalog`: which table a name stands for, in one process."""
+"""`Catalog`: table names of SQL statements, in memory."""
 
 from __future__ import annotations
 
@@ -14,45 +14,51 @@ __all__ = ["Catalog"]
 
 
 class Catalog:
-    """Names of tables, and of rows in memory, as `pyhudi.sql` knows them.  It lives as long as the process, and stores nothing.
+    """Maps names to tables and to rows in memory, for `pyhudi.sql`. It lives as long as the process, and stores
+    nothing.
 
-    c = Catalog(warehouse="/data")
-    c.register("trips", "/data/trips")
-    c.register("new_fares", frame)          # a pandas or Polars frame, an Arrow table
-    hp.sql("SELECT * FROM trips JOIN new_fares USING (id)", catalog=c)
+    Names are case-insensitive, and can have several parts separated by dots.
 
-    Names are compared without regard to capitals, and may be several parts with dots between them.
+    Example:
+        >>> c = Catalog(warehouse="/data")
+        >>> c.register("trips", "/data/trips")
+        >>> c.register("new_fares", frame)  # a pandas or Polars frame, an Arrow table
+        >>> rows = hp.sql("SELECT * FROM trips JOIN new_fares USING (id)", catalog=c)
     """
 
     def __init__(self, warehouse: str | os.PathLike[str] | None = None) -> None:
-        """An empty catalog.
+        """Create an empty catalog.
 
         Args:
-            warehouse: The folder in which CREATE TABLE makes tables for which no LOCATION is given.
+            warehouse: Folder for tables created without LOCATION.
         """
         self._warehouse = None if warehouse is None else os.fspath(warehouse)
         self._known: dict[str, tuple[str, Any]] = {}
         self._guard = threading.Lock()
 
     def register(self, name: str, table: Any, *, replace: bool = True) -> None:
-        """Let a name stand for a table or for rows.
+        """Register a table or rows under a name.
 
         Args:
-            name: The name.
-            table: The path of a table; or rows, which statements read and do not change: anything with the Arrow PyCapsule
+            name: Table name.
+            table: Path of a table; or rows, which statements can read but not change: anything with the Arrow PyCapsule
                 interface that can be read more than once.
-            replace: Whether the name may stand for something else already.
+            replace: Replace an existing registration of the name.
 
         Raises:
-            TableExists: It does, and may not.
+            TableExists: The name is registered, and `replace` is False.
         """
         with self._guard:
             if not replace and name.lower() in self._known:
-                raise TableExists(f"there is a table {name} in the catalog already")
+                raise TableExists(f"table {name} exists in the catalog already")
             self._known[name.lower()] = name, os.fspath(table) if isinstance(table, (str, os.PathLike)) else table
 
     def unregister(self, name: str) -> bool:
-        """Let a name stand for nothing.  Whether it stood for something.  The table stays where it is."""
+        """Remove a name from the catalog, and return whether it existed. The table itself is not deleted.
+
+        Args:
+            name: Table name.
+        """
         with self._guard:
             return self._known.pop(name.lower(), None) is not None
 
@@ -64,21 +70,21 @@ class Catalog:
             return iter(sorted(name for name, _ in self._known.values()))
 
     def lookup(self, table: TableName) -> Any:
-        """What a name stands for: the path of a table, or rows.  Raises InvalidRequest for one that nobody registered."""
+        """Resolve a name to the path of a table or to rows. Raises InvalidRequest if it is not registered."""
         if table.path is not None:
             return table.path
-        known = self._known.get(str(table).lower())
-        if known is None:
+        entry = self._known.get(str(table).lower())
+        if entry is None:
             names = ", ".join(self) or "none"
             raise InvalidRequest(
-                f"there is no table {table} in the catalog (it has {names}): register it, or write its path as hudi.`/path`"
+                f"table {table} is not in the catalog (it has {names}): register it, or write its path as hudi.`/path`"
             )
-        return known[1]
+        return entry[1]
 
     def location_for(self, table: TableName) -> str:
-        """Where a new table of a name lies.  Raises InvalidRequest where nothing says it."""
+        """Location of a new table. Raises InvalidRequest if the catalog has no warehouse."""
         if self._warehouse is None:
             raise InvalidRequest(
-                f"nothing says where table {table} is to lie: give LOCATION '/path', or a catalog with a warehouse"
+                f"table {table} has no location: add LOCATION '/path' to the statement, or use a catalog with a warehouse"
             )
         return f"{self._warehouse.rstrip('/')}/{'/'.join(table.parts)}"

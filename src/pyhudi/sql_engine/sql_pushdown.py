@@ -1,13 +1,15 @@
-"""What a statement asks of the rows of a table, as filters: so that files which hold none of them are not read.
+"""Predicate pushdown: derive a filter on a table from a statement, so that files without matching rows are pruned.
 
-The engine that carries the statement out tests every row by the words as they were written; a filter here leaves out rows that
-they cannot be true for, and nothing is taken from words of which that is not certain:
+The engine evaluates the original condition on every row. The filter only excludes rows for which the condition cannot
+be true;
+parts for which that is uncertain are ignored:
 
-    taken      comparisons of a column with literals, IN, BETWEEN, IS NULL, with AND, OR, and NOT before one of them
-    where      WHERE of the query that has the table in its FROM or in an inner JOIN, and ON of inner joins there; not beyond an
-               outer join, which makes rows of what it does not find.  ON of the table's own join, also where that is a LEFT JOIN:
-               rows that it does not hold for meet nothing
-    not taken  functions, other columns, queries within conditions, casts
+    supported      comparisons of a column with literals, IN, BETWEEN, IS NULL, with AND, OR, and NOT before one of them
+    sources        WHERE of the query that has the table in its FROM or in an inner JOIN, and ON of inner joins there;
+                   not beyond an
+                   outer join, which returns rows without a match. ON of the table's own join, also of a LEFT JOIN:
+                   rows for which it is false match nothing
+    not supported  functions, other columns, subqueries in conditions, casts
 """
 
 from __future__ import annotations
@@ -32,15 +34,19 @@ _KINDS = exp.DataType.Type
 _TIMES = (_KINDS.TIMESTAMP, _KINDS.TIMESTAMPTZ, _KINDS.TIMESTAMPLTZ, _KINDS.TIMESTAMPNTZ)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _EXACT = 2**53
-"""Whole numbers up to here are numbers of floating point."""
+"""Integers up to this value are exact in floating point."""
 
 
 def table_predicate(tree: exp.Expr, name: str, schema: pa.Schema, is_plain: IsExact | None = None) -> Expr | None:
-    """What a query asks of the rows of a table that it names once; None where nothing is known.
+    """Predicate of a query on the rows of a table that it references once; None if nothing is known.
 
-    name: that of the table in the query.  schema: its columns.  is_plain: as of `exact_filter`.
+    Args:
+        tree: The query.
+        name: Name of the table in the query.
+        schema: Schema of the table.
+        is_plain: As in `exact_filter`.
     """
-    table = next((one for one in tree.find_all(exp.Table) if one.name == name), None)
+    table = next((candidate for candidate in tree.find_all(exp.Table) if candidate.name == name), None)
     if table is None or table.args.get("sample") or table.args.get("pivots"):
         return None
     alias = table.args.get("alias")
@@ -49,37 +55,47 @@ def table_predicate(tree: exp.Expr, name: str, schema: pa.Schema, is_plain: IsEx
     if not isinstance(select, exp.Select) or select.args.get("sample") or (isinstance(alias, exp.TableAlias) and alias.columns):
         return None
     joins = select.args.get("joins") or []
-    if any(one.method for one in joins):
+    if any(candidate.method for candidate in joins):
         return None
     condition = _condition_of(select, joins, join)
     if condition is None:
         return None
-    alone = not joins and not select.args.get("laterals")
-    return row_predicate(condition, table.alias_or_name, schema, has_single_table=alone, is_plain=is_plain)
+    is_single = not joins and not select.args.get("laterals")
+    return row_predicate(condition, table.alias_or_name, schema, has_single_table=is_single, is_plain=is_plain)
 
 
 def row_predicate(
     condition: exp.Expr, alias: str, schema: pa.Schema, *, has_single_table: bool = True, is_plain: IsExact | None = None
 ) -> Expr | None:
-    """What a condition asks of the rows of a table.  has_single_table: whether columns without an alias are columns of it."""
+    """Predicate of a condition on the rows of a table.
+
+    Args:
+        condition: The condition.
+        alias: Alias of the table.
+        schema: Schema of the table.
+        has_single_table: True if columns without an alias are columns of this table.
+        is_plain: As in `exact_filter`.
+    """
     parts = [_read(part, alias, schema, has_single_table=has_single_table) for part in _all_of(condition)]
     return exact_filter(join_conditions(And, parts), schema, is_plain=is_plain)
 
 
 def equality_columns(condition: exp.Expr, left: str, right: str) -> dict[str, str]:
-    """The columns, in small letters, that a condition equates among others that all have to hold, by that of the left alias."""
-    found: dict[str, str] = {}
+    """Equality join columns of a conjunction, in lower case: column of the left alias to column of the right alias."""
+    columns: dict[str, str] = {}
     for part in _all_of(condition):
         if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column) and isinstance(part.expression, exp.Column):
-            sides = {one.table.casefold(): one.name.casefold() for one in (part.this, part.expression)}
+            sides = {side.table.casefold(): side.name.casefold() for side in (part.this, part.expression)}
             if sides.keys() == {left.casefold(), right.casefold()}:
-                found[sides[left.casefold()]] = sides[right.casefold()]
-    return found
+                columns[sides[left.casefold()]] = sides[right.casefold()]
+    return columns
 
 
 def is_exact_in_duckdb(value: Any, kind: pa.DataType) -> bool:
-    """Whether DuckDB compares a literal with values of a type as filters do: beside what all engines do, numbers and times that
-    its casts leave as they are.
+    """Return True if DuckDB compares a literal with values of a type as filters do.
+
+    In addition to what all engines compare identically, these are numbers and times that DuckDB's casts leave
+    unchanged.
     """
     if has_exact_type(value, kind):
         return True
@@ -93,20 +109,23 @@ def is_exact_in_duckdb(value: Any, kind: pa.DataType) -> bool:
 
 
 def _condition_of(select: exp.Select, joins: list[exp.Join], join: exp.Join | None) -> exp.Expr | None:
-    """What has to hold for each row of a table that takes part in a query; None where nothing has to.  join: the table's own."""
-    found = []
+    """Condition that each row of a table must satisfy to contribute to a query; None if there is none. join: the
+    table's
+    own join.
+    """
+    conditions = []
     if _keeps_all_of(joins, join):
         where = select.args.get("where")
-        found += [] if where is None else [where.this]
-        inner = (one for one in joins if one is not join and not one.side and one.kind in ("", "INNER", "SEMI"))
-        found += [one.args["on"] for one in inner if one.args.get("on") is not None]
+        conditions += [] if where is None else [where.this]
+        inner = (other for other in joins if other is not join and not other.side and other.kind in ("", "INNER", "SEMI"))
+        conditions += [other.args["on"] for other in inner if other.args.get("on") is not None]
     if join is not None and join.side in ("", "LEFT") and join.args.get("on") is not None:
-        found.append(join.args["on"])
-    return exp.and_(*found) if found else None
+        conditions.append(join.args["on"])
+    return exp.and_(*conditions) if conditions else None
 
 
 def _keeps_all_of(joins: list[exp.Join], join: exp.Join | None) -> bool:
-    """Whether each row of a table that WHERE may keep comes out of the joins by itself alone."""
+    """Whether the joins preserve each row of a table on which WHERE is evaluated."""
     outer = [one for one in joins if one.side and not (one.side == "LEFT" and join is None)]
     return not outer and not (join is not None and join.kind in ("SEMI", "ANTI"))
 
@@ -122,7 +141,7 @@ def _all_of(condition: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _read(node: exp.Expr, alias: str, schema: pa.Schema, *, has_single_table: bool) -> Expr:
-    """A condition as a filter, `UnsupportedCondition` where filters do not have it."""
+    """Convert a condition to a filter; `UnsupportedCondition` for parts without equivalent."""
 
     def column(found: exp.Expr | None) -> str | None:
         if not isinstance(found, exp.Column) or len(found.parts) > 2 or not isinstance(found.this, exp.Identifier):
@@ -164,7 +183,7 @@ def _read(node: exp.Expr, alias: str, schema: pa.Schema, *, has_single_table: bo
 
 
 def _literal(node: exp.Expr) -> Any:
-    """The value of a literal; None for what is none, or null."""
+    """Value of a literal; None for other expressions, and for NULL."""
     node = node.unnest()
     if isinstance(node, exp.Boolean):
         return bool(node.this)
@@ -179,7 +198,7 @@ def _literal(node: exp.Expr) -> Any:
 
 
 def _number(text: str) -> int | Decimal | None:
-    """One with an exponent is of floating point, which is another literal."""
+    """Parse a number without exponent; one with an exponent is a floating-point literal."""
     if re.fullmatch(r"\d+", text):
         return int(text)
     return Decimal(text) if re.fullmatch(r"\d*\.\d+|\d+\.", text) else None

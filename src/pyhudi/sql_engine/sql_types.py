@@ -1,4 +1,4 @@
-"""Types of columns, from Spark's words for them to Arrow's."""
+"""Column types: from Spark SQL names to Arrow types and back."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ _NAMES: tuple[tuple[pa.DataType, str], ...] = (
 )
 
 COMMENT = b"comment"
-"""Where a field keeps what is said of it."""
+"""Metadata key of a field's comment."""
 
 
 def data_type(cursor: TokenCursor) -> pa.DataType:
-    """The type that comes next.
+    """Parse the type that comes next.
 
-    Raises InvalidRequest where none comes, Unsupported for types that no table holds, and for CHAR and VARCHAR, whose length
-    would not be kept.
+    Raises:
+        InvalidRequest: No type comes next.
+        Unsupported: A Hudi table cannot store the type; also CHAR and VARCHAR, whose length would be lost.
     """
     start = cursor.offset
     word = cursor.name("a type").upper()
@@ -76,7 +77,7 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
     if word == "STRUCT":
         return _struct(cursor)
     if word in _TEXT:
-        raise Unsupported(f"{place(cursor.statement, start)}: type {word} with a length, which a table does not keep; use STRING")
+        raise Unsupported(f"{place(cursor.statement, start)}: type {word} with a length, which a table cannot store; use STRING")
     if word in _OTHERS:
         raise Unsupported(f"{place(cursor.statement, start)}: a column of type {word}, which a Hudi table cannot hold")
     cursor.back_to(cursor.mark() - 1)
@@ -84,12 +85,12 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
 
 
 def field(name: str, kind: pa.DataType, *, nullable: bool = True, comment: str | None = None) -> pa.Field:
-    """A field with what is said of it."""
+    """A field with its comment."""
     return pa.field(name, kind, nullable, None if comment is None else {COMMENT: comment.encode()})
 
 
 def type_name(kind: pa.DataType) -> str:
-    """A type in Spark's words."""
+    """Name of a type in Spark SQL."""
     for arrow, name in _NAMES:
         if kind == arrow:
             return name
@@ -113,14 +114,14 @@ def _decimal(cursor: TokenCursor) -> pa.DataType:
         scale = _whole(cursor) if cursor.accept_keywords(",") else 0
         cursor.expect(")")
     if not 0 < precision <= 38 or scale > precision:
-        cursor.fail("a precision of 1 to 38 digits and a scale of no more before it")
+        cursor.fail("a precision of 1 to 38 digits, and a scale of at most the precision")
     return pa.decimal128(precision, scale)
 
 
 def _whole(cursor: TokenCursor) -> int:
-    number = cursor.value("a whole number")
+    number = cursor.value("an integer")
     if not isinstance(number, int):
-        cursor.fail("a whole number before it")
+        cursor.fail("an integer")
     return number
 
 

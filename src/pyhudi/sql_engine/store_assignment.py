@@ -1,9 +1,11 @@
-"""Values on their way into columns: which type becomes which, as Spark's store assignment (ANSI) has it.
+"""Store assignment: cast values of a statement to the types of table columns, as in Spark (ANSI store assignment
+policy).
 
-numbers          become numbers: fractions are cut for whole numbers and rounded for decimals, what does not fit is refused
-dates and times  become one another
-plain values     become text; but floats, times and binary values, whose text is Spark's own, are to be cast in the statement
-anything else    stays what it is; above all text becomes no number and no date
+numbers          to numbers: fractions are truncated for integers and rounded for decimals; overflow is an error
+dates and times  to one another
+primitive types  to strings, except floats, timestamps and binary, whose text form is specific to Spark: cast them in
+the statement
+other types      unchanged; in particular, strings are not cast to numbers or dates
 """
 
 from __future__ import annotations
@@ -17,17 +19,19 @@ _types = pa.types
 
 
 def check_storable(input_schema: pa.Schema, target_schema: pa.Schema) -> None:
-    """Raises InvalidRequest for the first column whose values cannot become those of the table.  Columns go by order."""
-    for one, other in zip(input_schema, target_schema, strict=True):
-        if not _may_become(one.type, other.type):
+    """Raise InvalidRequest for the first column whose type cannot be cast to the table's. Columns are matched by
+    position.
+    """
+    for input_field, target_field in zip(input_schema, target_schema, strict=True):
+        if not _may_become(input_field.type, target_field.type):
             raise InvalidRequest(
-                f"column {other.name} is of type {other.type}, and values of type {one.type} are not stored in it: cast them in "
-                "the statement"
+                f"column {target_field.name} is of type {target_field.type}, and values of type {input_field.type} are not "
+                "stored in it: cast them in the statement"
             )
 
 
 def stored(batch: pa.RecordBatch, target_schema: pa.Schema) -> pa.RecordBatch:
-    """The columns as the table's, by position.  Raises InvalidRequest for a value that does not fit its column."""
+    """Cast the columns to the table's, by position. Raises InvalidRequest for a value that does not fit its column."""
     arrays = [_become(array, field) for array, field in zip(batch.columns, target_schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=target_schema)
 
@@ -64,16 +68,19 @@ def _may_become(input_type: pa.DataType, target_type: pa.DataType) -> bool:
     if _types.is_list(target_type):
         return bool(_types.is_list(input_type)) and _may_become(input_type.value_type, target_type.value_type)
     if _types.is_map(target_type):
-        same = _types.is_map(input_type)
+        is_same = _types.is_map(input_type)
         return (
-            bool(same)
+            bool(is_same)
             and _may_become(input_type.key_type, target_type.key_type)
             and _may_become(input_type.item_type, target_type.item_type)
         )
     if _types.is_struct(target_type):
-        same = _types.is_struct(input_type) and input_type.num_fields == target_type.num_fields
-        pairs = zip(input_type, target_type, strict=True) if same else ()
-        return bool(same) and all(one.name == other.name and _may_become(one.type, other.type) for one, other in pairs)
+        is_same = _types.is_struct(input_type) and input_type.num_fields == target_type.num_fields
+        pairs = zip(input_type, target_type, strict=True) if is_same else ()
+        return bool(is_same) and all(
+            input_child.name == target_child.name and _may_become(input_child.type, target_child.type)
+            for input_child, target_child in pairs
+        )
     return False
 
 
@@ -96,7 +103,7 @@ def _become(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _as_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Digits behind the scale are rounded half up; what has more digits before the point than fit is an error of Arrow's."""
+    """Round half up to the scale; Arrow raises an error for too many digits before the point."""
     if _types.is_integer(array.type):
         array = pc.cast(array, pa.decimal256(38, 0))
     elif _types.is_floating(array.type):

@@ -1,11 +1,11 @@
-"""Table-valued functions: what they read, by Hudi's names and arguments.
+"""Table-valued functions, with Hudi's names and arguments.
 
     hudi_query(table[, 'snapshot' | 'read_optimized'])                       a query of a table
-    hudi_table_changes(table, 'latest_state' | 'cdc', start[, end])          what instants changed
-    hudi_query_timeline(table[, 'true' | 'false'])                           instants, those of the history too
+    hudi_table_changes(table, 'latest_state' | 'cdc', start[, end])          incremental or CDC query
+    hudi_query_timeline(table[, 'true' | 'false'])                           instants, optionally of the archived timeline
     hudi_filesystem_view(table[, partition])                                 file slices
 
-A start of `earliest` is the first instant; start and end are completion times, as of `Table.incremental`.
+The start `earliest` is the first instant; start and end are completion times, as in `Table.incremental`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = ["function_rows", "table_argument"]
 
 
 def table_argument(reference: Reference) -> TableName:
-    """The table that is a function's first argument: a path or a name.  Raises InvalidRequest where there is none."""
+    """Table in the first argument of a function: a path or a name. Raises InvalidRequest if it is missing."""
     if not reference.arguments or not isinstance(reference.arguments[0], str):
-        raise InvalidRequest(f"{reference.function} takes a table first, its name or its path in quotes")
+        raise InvalidRequest(f"{reference.function} requires a table as first argument: pass its name or its path in quotes")
     first = reference.arguments[0]
     return TableName((first,) if "/" in first else tuple(first.split(".")))
 
 
 def function_rows(reference: Reference, table: Table) -> Scan | pa.Table:
-    """The rows of a function.  Raises InvalidRequest for arguments that it does not take."""
-    assert reference.function is not None, "a reference that names no function"
+    """Rows of a table-valued function. Raises InvalidRequest for invalid arguments."""
+    assert reference.function is not None, "the reference names a function"
     read, least, most = _FUNCTIONS[reference.function]
-    given = reference.arguments[1:]
-    if not least <= len(given) <= most:
-        raise InvalidRequest(f"{reference.function} takes {least + 1} to {most + 1} arguments, not {len(given) + 1}")
-    return read(table, given)
+    arguments = reference.arguments[1:]
+    if not least <= len(arguments) <= most:
+        raise InvalidRequest(f"{reference.function} takes {least + 1} to {most + 1} arguments, not {len(arguments) + 1}")
+    return read(table, arguments)
 
 
 def _query(table: Table, arguments: tuple[Value, ...]) -> Scan:
@@ -58,7 +58,7 @@ def _changes(table: Table, arguments: tuple[Value, ...]) -> Scan:
 
 def _timeline(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
     if _word("hudi_query_timeline", arguments, 0, "false", ("true", "false")) == "true":
-        raise Unsupported("hudi_query_timeline of the history; CALL show_archived_commits shows it")
+        raise Unsupported("hudi_query_timeline of the archived timeline; use CALL show_archived_commits")
     store = table.context.timeline
     rows = []
     for instant in store.load().instants:
@@ -115,13 +115,13 @@ def _file_slices(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
 
 
 def _metadata(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
-    raise Unsupported("the function hudi_metadata; Table.inspect shows what the metadata table holds")
+    raise Unsupported("the function hudi_metadata; use Table.inspect for the contents of the metadata table")
 
 
 def _word(function: str, arguments: tuple[Value, ...], position: int, default: str, words: tuple[str, ...]) -> str:
     found = str(arguments[position]).lower() if position < len(arguments) else default
     if found not in words:
-        raise InvalidRequest(f"{function} takes {' or '.join(repr(word) for word in words)}, not {arguments[position]!r}")
+        raise InvalidRequest(f"{function} takes {' or '.join(repr(choice) for choice in words)}, not {arguments[position]!r}")
     return found
 
 

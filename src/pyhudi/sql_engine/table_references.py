@@ -1,7 +1,8 @@
-"""Queries and expressions: are they well formed, and which tables do they read?
+"""Parse queries and expressions, and find the tables that they read.
 
-sqlglot reads them by Spark's grammar.  A table is one that stands in a FROM or a JOIN and is no common table expression; where it
-stands in the text is known by its words, so that an engine may put something else in its place and leave the rest as written.
+sqlglot parses them by Spark's grammar. A table reference is a name in FROM or JOIN that is not a common table
+expression. Its
+position in the text is known from its tokens, so that an engine can replace it and leave the rest as written.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ FUNCTIONS = (
     "hudi_query_timeline",
     "hudi_filesystem_view",
 )
-"""Table-valued functions."""
+"""Names of the table-valued functions."""
 
 _MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]+'>")
-"""How sqlglot says that a part of something is not there."""
+"""sqlglot's message for a missing part of an expression."""
 
 _QUERIES = (exp.Query, exp.Values)
 
 
 def parse_query_text(statement: str, body: Fragment) -> SelectQuery:
-    """A query.  Raises InvalidRequest for what is none, with its place in the statement."""
+    """Parse a query. Raises InvalidRequest, with its position in the statement, for other text."""
     tree = parsed(body, statement)
     if not isinstance(tree, _QUERIES):
         raise InvalidRequest(f"{place(statement, body.offset)}: expected a query, found {_beginning(body.text)}")
@@ -41,28 +42,28 @@ def parse_query_text(statement: str, body: Fragment) -> SelectQuery:
 
 
 def parse_expression_text(statement: str, body: Fragment) -> SelectQuery:
-    """A condition or a value.  Raises InvalidRequest for what is none, with its place in the statement."""
+    """Parse a condition or a value. Raises InvalidRequest, with its position in the statement, for other text."""
     tree = parsed(body, statement, expression=True)
     return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
 
 
 def parsed(body: Fragment, statement: str, *, expression: bool = False) -> exp.Expr:
-    """What sqlglot reads in a stretch of a statement."""
+    """Parse a fragment of a statement with sqlglot."""
     try:
         return parse_spark(body.text, expression=expression)
     except ParseError as error:
-        found = error.errors[0] if error.errors else {}
-        offset = body.offset + _offset(body.text, found.get("line"), found.get("col"), found.get("highlight"))
-        said = _MISSING.sub("expected an \\1 here", str(found.get("description", error)).removesuffix("."))
-        highlight = found.get("highlight")
+        details = error.errors[0] if error.errors else {}
+        offset = body.offset + _offset(body.text, details.get("line"), details.get("col"), details.get("highlight"))
+        description = _MISSING.sub("expected an \\1 here", str(details.get("description", error)).removesuffix("."))
+        highlight = details.get("highlight")
         near = f" (at {highlight!r})" if highlight else ""
-        raise InvalidRequest(f"{place(statement, offset)}: {said}{near}") from error
+        raise InvalidRequest(f"{place(statement, offset)}: {description}{near}") from error
     except SqlglotError as error:
         raise InvalidRequest(f"{place(statement, body.offset)}: {error}") from error
 
 
 def _offset(text: str, line: int | None, column: int | None, highlight: str | None) -> int:
-    """Where sqlglot found an error: it counts lines from one, and says in which column the word ends."""
+    """Position of a sqlglot error: sqlglot counts lines from one, and reports the column where the token ends."""
     if line is None or column is None:
         return 0
     before = sum(len(one) + 1 for one in text.split("\n")[: line - 1])
@@ -89,24 +90,24 @@ def _table(table: exp.Table, parts: tuple[str, ...], body: Fragment) -> Referenc
     cursor = TokenCursor(body.text, at=start)
     cursor.dotted("the name of a table, or hudi.`/path`")
     end = cursor.last_token_end
-    asked = parse_as_of_clause(cursor)
-    if asked is not None:
+    as_of = parse_as_of_clause(cursor)
+    if as_of is not None:
         end = cursor.last_token_end
     name = TableName(parts)
-    # Where rows are sampled, the alias comes behind that.
-    named = table.alias or name.path is not None or cursor.at_keywords("TABLESAMPLE")
-    return Reference(name, start, end, as_of=asked, alias=None if named else parts[-1])
+    # The alias of a sampled table follows TABLESAMPLE.
+    has_alias = table.alias or name.path is not None or cursor.at_keywords("TABLESAMPLE")
+    return Reference(name, start, end, as_of=as_of, alias=None if has_alias else parts[-1])
 
 
 def parse_as_of_clause(cursor: TokenCursor) -> str | None:
-    """The time of TIMESTAMP AS OF or VERSION AS OF.  Raises Unsupported for one that is no literal."""
+    """Parse the time of TIMESTAMP AS OF or VERSION AS OF. Raises Unsupported unless it is a literal."""
     mark = cursor.mark()
     cursor.accept_keywords("FOR")
     if not any(cursor.accept_keywords(word, "AS", "OF") for word in ("TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION")):
         cursor.back_to(mark)
         return None
     if not (cursor.at_string() or cursor.at_keywords("DATE") or cursor.at_keywords("TIMESTAMP") or cursor.at_number()):
-        raise Unsupported("AS OF takes a time as a literal, such as '2024-05-06 07:08:09' or an instant; other expressions")
+        raise Unsupported("AS OF with an expression; write the time as a literal, such as '2024-05-06 07:08:09' or an instant")
     return str(cursor.value("a time"))
 
 
@@ -126,37 +127,45 @@ def _function(table: exp.Table, function: exp.Anonymous, body: Fragment) -> Refe
 
 
 def _is_common(table: exp.Table, name: str) -> bool:
-    """Whether the name is that of a common table expression that can be seen where the table stands."""
-    around: exp.CTE | None = None
+    """Whether the name is that of a common table expression in scope of the table."""
+    enclosing: exp.CTE | None = None
     node = table.parent
     while node is not None:
         if isinstance(node, exp.CTE):
-            around = node
+            enclosing = node
         with_ = node.args.get("with_")
         if isinstance(with_, exp.With):
-            if any(one.alias.lower() == name.lower() for one in _visible(with_, around)):
+            if any(expression.alias.lower() == name.lower() for expression in _visible(with_, enclosing)):
                 return True
-            around = None
+            enclosing = None
         node = node.parent
     return False
 
 
 def _visible(with_: exp.With, around: exp.CTE | None) -> list[exp.CTE]:
-    """The expressions that a table sees: those before the one that it stands in, and that one itself where it is recursive."""
-    every: list[exp.CTE] = with_.expressions
-    if around is None or not any(one is around for one in every):
-        return every
-    place_of = next(number for number, one in enumerate(every) if one is around)
-    return every[: place_of + (1 if with_.args.get("recursive") else 0)]
+    """Common table expressions in scope: those before the enclosing one, and the enclosing one itself if it is
+    recursive.
+    """
+    expressions: list[exp.CTE] = with_.expressions
+    if around is None or not any(expression is around for expression in expressions):
+        return expressions
+    place_of = next(number for number, expression in enumerate(expressions) if expression is around)
+    return expressions[: place_of + (1 if with_.args.get("recursive") else 0)]
 
 
-# A query with something else in the place of the tables that it reads; the rest stays as it was written.
+# Query text with replaced table references; the rest stays as written.
 
 
 def splice_query(
     query: SelectQuery, replacement: Callable[[Reference], str], written: Callable[[str], str] = lambda text: text
 ) -> str:
-    """The text of a query.  replacement: what stands for a table, without its alias; written: what becomes of the other text."""
+    """Replace the table references of a query.
+
+    Args:
+        query: The query.
+        replacement: Text for a reference, without its alias.
+        written: Transformation of the other text.
+    """
     text, parts, at = query.body.text, [], 0
     for reference in query.references:
         alias = "" if reference.alias is None else f" AS `{reference.alias.replace('`', '``')}`"

@@ -1,4 +1,4 @@
-"""What statements do with tables, the same on every engine: making them, their columns, their partitions, their procedures."""
+"""Execution of statements on tables, identical on every engine: creation, columns, partitions, procedure arguments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SHORT = {
     "recordMergeMode": "hoodie.write.record.merge.mode",
     "recordMergeStrategyId": "hoodie.write.record.merge.strategy.id",
 }
-"""Names that Hudi's SQL has for properties beside those of options."""
+"""Short names of table properties in Hudi's SQL, in addition to option names."""
 
 _HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 
@@ -58,9 +58,10 @@ Alteration = AddColumns | DropColumns | RenameColumn | AlterColumn
 
 
 def added_columns(statement: CreateTable) -> tuple[ColumnDefinition, ...]:
-    """The columns of a new table in its order: partition columns come last, as Spark has them.
+    """Columns of a new table in table order: partition columns come last, as in Spark.
 
-    Raises InvalidRequest for a column that stands twice, and for a partition column that there is not.
+    Raises:
+        InvalidRequest: A column occurs twice, or a partition column does not exist.
     """
     by_name: dict[str, ColumnDefinition] = {}
     for column in statement.columns:
@@ -68,7 +69,7 @@ def added_columns(statement: CreateTable) -> tuple[ColumnDefinition, ...]:
             raise InvalidRequest(f"CREATE TABLE {statement.table} names column {column.name} twice")
         if column.position or "." in column.name:
             raise InvalidRequest(
-                f"CREATE TABLE {statement.table}: column {column.name} can have no place, and no dots in its name"
+                f"CREATE TABLE {statement.table}: column {column.name} must have no position, and no dots in its name"
             )
         by_name[column.name.lower()] = column
     if not by_name:
@@ -76,30 +77,32 @@ def added_columns(statement: CreateTable) -> tuple[ColumnDefinition, ...]:
     last = [name.lower() for name in statement.partitioned_by]
     missing = [name for name in statement.partitioned_by if name.lower() not in by_name]
     if missing:
-        raise InvalidRequest(f"CREATE TABLE {statement.table} is PARTITIONED BY {missing[0]}, which is none of its columns")
+        raise InvalidRequest(f"CREATE TABLE {statement.table} is PARTITIONED BY {missing[0]}, which is not one of its columns")
     return (*(column for name, column in by_name.items() if name not in last), *(by_name[name] for name in last))
 
 
 def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, object]:
-    """The options of a new table, by its properties and its partitioning.
+    """Options of a new table, from its properties and its partitioning.
 
-    Raises Unsupported for what would be kept nowhere: a comment of the table, options of writes, properties that are not Hudi's.
+    Raises:
+        InvalidRequest: PARTITIONED BY contradicts a property.
+        Unsupported: Something a table does not store: a table comment, write options, or custom properties.
     """
     if statement.comment is not None:
-        raise Unsupported(f"CREATE TABLE {statement.table} ... COMMENT: a table keeps comments of its columns alone")
+        raise Unsupported(f"CREATE TABLE {statement.table} ... COMMENT: a table stores only comments of columns")
     spelling = {spelled: option for option in SUPPORTED.values() for spelled in option.all_names}
     found: dict[str, object] = {_HIVE_STYLE: "true"}
     for key, value in statement.properties:
         option = spelling.get(_SHORT.get(key, key))
         if option is None and not key.startswith("hoodie."):
             raise Unsupported(
-                f"property {key} of CREATE TABLE {statement.table}: a table is made with Hudi's properties alone; your own come "
-                f"by ALTER TABLE {statement.table} SET TBLPROPERTIES"
+                f"property {key} of CREATE TABLE {statement.table} is not a property of Hudi; set custom properties with "
+                f"ALTER TABLE {statement.table} SET TBLPROPERTIES"
             )
         if option is not None and option not in TABLE_OPTIONS:
             raise Unsupported(
-                f"property {key} of CREATE TABLE {statement.table} says how writes are done, and no table keeps it: give it "
-                "to them with options="
+                f"property {key} of CREATE TABLE {statement.table} is a write option, which a table does not store: pass it "
+                "to writes with options="
             )
         canonical = key if option is None else option.key
         if canonical == TABLE_TYPE.key:
@@ -112,16 +115,16 @@ def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, obj
         if str(found.setdefault(PARTITION_FIELDS.key, named)).partition(":")[0] != named.partition(":")[0]:
             raise InvalidRequest(f"CREATE TABLE {statement.table}: PARTITIONED BY and property {PARTITION_FIELDS} disagree")
     elif PARTITION_FIELDS.key in found:
-        raise InvalidRequest(f"CREATE TABLE {statement.table}: say by PARTITIONED BY what property {PARTITION_FIELDS} says")
+        raise InvalidRequest(f"CREATE TABLE {statement.table}: use PARTITIONED BY instead of property {PARTITION_FIELDS}")
     parse_options(found)
     return found
 
 
 def create(statement: CreateTable, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool) -> Table:
-    """Create an empty table.  exist_ok: open the one that is there, where it is the one that is asked for."""
+    """Create an empty table. exist_ok: open an existing table if it has the same definition."""
     columns = added_columns(statement)
     if not columns:
-        # A name for a table that is there.
+        # Registers a name for an existing table.
         return Table(path, storage_options)
     schema = pa.schema([field(one.name, one.type, nullable=one.nullable, comment=one.comment) for one in columns])
     return Table.create(
@@ -135,46 +138,54 @@ def create(statement: CreateTable, path: str, storage_options: Mapping[str, str]
 
 
 def new_table_columns(statement: CreateTable, names: Iterable[str]) -> list[str]:
-    """The columns of CREATE TABLE ... AS in the table's order, by those of its query; meta columns are left out.
+    """Columns of CREATE TABLE ... AS in table order, from the columns of its query without meta columns.
 
-    Raises InvalidRequest for a partition column that the query lacks, and where the statement names columns itself.
+    Raises:
+        InvalidRequest: The query lacks a partition column, or the statement defines columns.
     """
     if statement.columns:
-        raise InvalidRequest(f"CREATE TABLE {statement.table} ... AS takes its columns from the query: name none")
+        raise InvalidRequest(f"CREATE TABLE {statement.table} ... AS takes its columns from the query: remove the column list")
     given = without_meta(names)
     last = [_as_written(name, given) for name in statement.partitioned_by]
     missing = [name for name in last if name not in given]
     if missing:
-        raise InvalidRequest(f"CREATE TABLE {statement.table} is PARTITIONED BY {missing[0]}, which its query does not give")
+        raise InvalidRequest(f"CREATE TABLE {statement.table} is PARTITIONED BY {missing[0]}, which is not a column of its query")
     return [*(name for name in given if name not in last), *last]
 
 
 def _as_written(name: str, columns: Iterable[str]) -> str:
-    """A column by the spelling that it was created with, as SQL knows no capitals."""
+    """Resolve a column name case-insensitively."""
     return next((column for column in columns if column.lower() == name.lower()), name)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Rows to be written
+# Inserts
 
 
 def write_order(table: Table) -> tuple[str, ...]:
-    """The columns in the order in which INSERT by position gives them: partition columns last, as Spark has them."""
+    """Column order of INSERT by position: partition columns come last, as in Spark."""
     last = partition_columns(table.config.keys)
     names = table.schema().names
     return (*(name for name in names if name not in last), *(name for name in last if name in names))
 
 
 def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tuple[str, ...]:
-    """The columns of the table that those of the query of an INSERT become, in the query's order.
+    """Table columns to which the columns of an INSERT query are assigned, in the query's order.
 
-    names: the query's, without meta columns.  Raises InvalidRequest for columns that there are not, that are given twice or not
-    at all, and for PARTITION with what is no partition column.
+    Args:
+        table: The table.
+        statement: The INSERT.
+        names: Columns of the query, without meta columns.
+
+    Raises:
+        InvalidRequest: A column does not exist, is assigned twice or not at all, or PARTITION names a column that is
+            not a
+            partition column.
     """
     fixed = {one.column for one in static_partition_values(table, statement.partition)}
     for part in statement.partition:
         if resolve_table_column(table, part.column) not in partition_columns(table.config.keys):
-            raise InvalidRequest(f"PARTITION names {part.column}, which is no partition column of {table.uri}")
+            raise InvalidRequest(f"PARTITION names {part.column}, which is not a partition column of {table.uri}")
     names = tuple(names)
     if statement.by_name:
         given = tuple(resolve_table_column(table, name) for name in names)
@@ -184,22 +195,22 @@ def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tup
         given = tuple(name for name in write_order(table) if name not in fixed)
     twice = [name for number, name in enumerate(given) if name in given[:number] or name in fixed]
     if twice:
-        raise InvalidRequest(f"INSERT INTO {statement.table} gives column {twice[0]} twice")
+        raise InvalidRequest(f"INSERT INTO {statement.table} assigns column {twice[0]} twice")
     if len(names) != len(given):
         raise InvalidRequest(
-            f"INSERT INTO {statement.table} takes {len(given)} columns ({', '.join(given)}), and the query gives {len(names)} "
+            f"INSERT INTO {statement.table} takes {len(given)} columns ({', '.join(given)}), but the query has {len(names)} "
             f"({', '.join(names)})"
         )
     return given
 
 
 def static_partition_values(table: Table, partition: tuple[PartitionValue, ...]) -> tuple[PartitionValue, ...]:
-    """The parts of PARTITION (...) that have a value, by the spelling of their columns."""
+    """Parts of PARTITION (...) with a value, with resolved column names."""
     return tuple(PartitionValue(resolve_table_column(table, one.column), one.value) for one in partition if one.has_value)
 
 
 def resolve_table_column(table: Table, name: str) -> str:
-    """A column of a table by the table's own spelling.  Raises InvalidRequest for one that there is not."""
+    """Resolve a column name case-insensitively. Raises InvalidRequest if it does not exist."""
     names = table.schema().names
     if name in names:
         return name
@@ -211,9 +222,10 @@ def resolve_table_column(table: Table, name: str) -> str:
 
 
 def insert_operation(table: Table, statement: Insert) -> str:
-    """The write that an INSERT is: as Hudi's SQL, an upsert where the table has both a record key and an ordering field.
+    """Write operation of an INSERT: as in Hudi's SQL, an upsert if the table has a record key and an ordering field.
 
-    Raises Unsupported for INSERT OVERWRITE of partitions that are named in part.
+    Raises:
+        Unsupported: INSERT OVERWRITE with a partial partition specification.
     """
     keys = table.config.keys
     if not statement.overwrite:
@@ -221,12 +233,12 @@ def insert_operation(table: Table, statement: Insert) -> str:
     if not statement.partition:
         return "insert_overwrite_table"
     if len(static_partition_values(table, statement.partition)) < len(partition_columns(keys)):
-        raise Unsupported("INSERT OVERWRITE ... PARTITION with columns that have no value; give each partition column one")
+        raise Unsupported("INSERT OVERWRITE ... PARTITION with columns without value; pass a value for each partition column")
     return "insert_overwrite"
 
 
 def without_meta(names: Iterable[str]) -> list[str]:
-    """The columns of rows to be written: those of SELECT * of another table without its meta columns."""
+    """Column names without meta columns, such as those of SELECT * on another table."""
     return [name for name in names if name not in META_COLUMNS]
 
 
@@ -235,10 +247,10 @@ def without_meta(names: Iterable[str]) -> list[str]:
 
 
 def alter(table: Table, statement: Alteration) -> None:
-    """Change the columns.  Each change is one commit.  Raises Unsupported before the first of them for the place FIRST."""
+    """Change columns; each change is one commit. Raises Unsupported for position FIRST, before any change."""
     placed = statement.columns if isinstance(statement, AddColumns) else [statement] if isinstance(statement, AlterColumn) else []
     if any(one.position == (None,) for one in placed):
-        raise Unsupported("a column to the FIRST place, which the real Hudi refuses too; say AFTER which one it comes")
+        raise Unsupported("a column at position FIRST, which Hudi rejects too; use AFTER")
     if isinstance(statement, AddColumns):
         for column in statement.columns:
             _add(table, column)
@@ -258,19 +270,19 @@ def alter(table: Table, statement: Alteration) -> None:
 
 
 def set_properties(table: Table, statement: SetProperties) -> None:
-    """Set properties, or remove them.  Raises InvalidRequest for those that define the table, and for removed ones that there
-    are not.
+    """Set or remove properties. Raises InvalidRequest for properties that define the table, and for missing ones to be
+    removed.
     """
     known = dict(table.config.properties)
     missing = [key for key, value in statement.properties if value is None and key not in known]
     if missing and not statement.if_exists:
-        raise InvalidRequest(f"ALTER TABLE {statement.table} UNSET TBLPROPERTIES: there is no property {missing[0]}")
+        raise InvalidRequest(f"ALTER TABLE {statement.table} UNSET TBLPROPERTIES: property {missing[0]} does not exist")
     table.set_properties(dict(statement.properties))
 
 
 def _add(table: Table, column: ColumnDefinition) -> None:
     if not column.nullable:
-        raise InvalidRequest(f"column {column.name} is NOT NULL, and the rows that are there have no value for it")
+        raise InvalidRequest(f"column {column.name} is NOT NULL, but existing rows have no value for it")
     after = _sibling(table, column.position[0]) if column.position else None
     table.alter.add(column.name, column.type, after=after, comment=column.comment)
 
@@ -280,7 +292,7 @@ def _sibling(table: Table, name: str | None) -> str | None:
 
 
 def _spelled(table: Table, name: str) -> str:
-    """A path of a column with its first part as the table spells it."""
+    """Resolve the first part of a column path case-insensitively."""
     first, dot, rest = name.partition(".")
     return resolve_table_column(table, first) + dot + rest
 
@@ -290,10 +302,11 @@ def _type_of(table: Table, name: str) -> pa.DataType | None:
 
 
 def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> list[str]:
-    """The partitions that PARTITION (...) names, by their paths; all of them where it names nothing.
+    """Paths of the partitions that PARTITION (...) selects; all partitions for an empty specification.
 
-    Raises InvalidRequest for columns that the table is not partitioned by, Unsupported for some of them that are not the first
-    ones.
+    Raises:
+        InvalidRequest: A column is not a partition column.
+        Unsupported: The columns are not a prefix of the partition columns.
     """
     slices = table.inspect.partitions()
     every = slices.filter(pc.greater(slices.column("file_slices"), 0)).column("partition").to_pylist()
@@ -305,9 +318,9 @@ def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> l
     if unknown:
         raise InvalidRequest(f"{table.uri} is not partitioned by {unknown[0]}; it is by {', '.join(fields) or 'nothing'}")
     if set(values) != set(fields[: len(values)]):
-        raise Unsupported(f"PARTITION with {', '.join(values)} alone; name the columns before them too: {', '.join(fields)}")
+        raise Unsupported(f"PARTITION with {', '.join(values)} only; also name the columns before them: {', '.join(fields)}")
     if len(values) < len(fields) and any("/" in str(value) for value in values.values()):
-        raise Unsupported("PARTITION with some of the columns, and a value with a slash: name all of them")
+        raise Unsupported("PARTITION with some of the columns, and a value with a slash: name all columns")
     schema = table.schema()
     arrays = [pa.array([partition_scalar(values.get(name), schema.field(name))]) for name in fields]
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([schema.field(name).with_nullable(True) for name in fields]))
@@ -322,14 +335,14 @@ def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> l
 def requested_rows(
     table: Table, columns: Sequence[str], as_of: str | None, build_predicate: Callable[[pa.Schema], Expr | None]
 ) -> Scan:
-    """The rows of a table that a query reads.  build_predicate: what it asks of them, by the table's columns."""
+    """Scan of the rows that a query reads. build_predicate: predicate of the query, given the table schema."""
     if as_of is None:
         return table.scan(columns, filter=build_predicate(table.schema(meta_columns=True)))
     return table.scan(columns, filter=build_predicate(table.scan(["*"], as_of=as_of).schema), as_of=as_of)
 
 
 def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:
-    """The value of a partition column, in its type.  Raises InvalidRequest for one that it cannot hold."""
+    """Value of a partition column, in its type. Raises InvalidRequest if the type cannot hold it."""
     try:
         if isinstance(value, str) and pa.types.is_date(of.type):
             return pa.scalar(date.fromisoformat(value), of.type)
@@ -339,27 +352,28 @@ def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:
 
 
 def empty_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> WriteResult:
-    """Delete the records of the partitions that PARTITION (...) names, or of the whole table, in one commit."""
+    """Delete the records of the selected partitions, or of the whole table, in one commit."""
     if not partition and not table.config.keys.partition_fields:
         return table.insert_overwrite_table(table.schema().empty_table())
     return table.delete_partitions(resolve_partitions(table, partition))
 
 
 def list_partitions(table: Table, statement: ShowPartitions) -> pa.Table:
-    """The partitions, by their paths.  Raises InvalidRequest for a table without partitions."""
+    """Paths of the partitions. Raises InvalidRequest for a table that is not partitioned."""
     if not table.config.keys.partition_fields:
         raise InvalidRequest(f"SHOW PARTITIONS {statement.table}: the table at {table.uri} is not partitioned")
     return pa.table({"partition": pa.array(resolve_partitions(table, statement.partition), pa.string())})
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is told of a table
+# CALL, SHOW and DESCRIBE
 
 
 def call_arguments(statement: CallProcedure) -> dict[str, Value]:
-    """The arguments of CALL by name; those without names are the procedure's, in its order, the table in front.
+    """Arguments of CALL by name. Unnamed arguments are assigned in the procedure's order, the table first.
 
-    Raises InvalidRequest for more of them than there are, and for a name that stands twice.
+    Raises:
+        InvalidRequest: There are too many arguments, or a name occurs twice.
     """
     procedure = features.load("procedures", "CALL").PROCEDURES.get(statement.procedure.lower())
     if procedure is None:
@@ -371,12 +385,12 @@ def call_arguments(statement: CallProcedure) -> dict[str, Value]:
     names = [name for name, _ in given]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise InvalidRequest(f"CALL {statement.procedure} gives argument {twice[0]} twice")
+        raise InvalidRequest(f"CALL {statement.procedure} has argument {twice[0]} twice")
     return dict(given)
 
 
 def called_table(arguments: Mapping[str, Value]) -> TableName | None:
-    """The table that `table => ...` names, as a name or as a path."""
+    """Table in the argument `table => ...`, a name or a path."""
     given = arguments.get("table")
     if given is None:
         return None
@@ -396,7 +410,7 @@ def table_properties(table: Table, statement: ShowProperties) -> pa.Table:
 
 
 def described(table: Table, statement: Describe) -> pa.Table:
-    """The columns as Spark describes them, meta columns in front, and what the table is."""
+    """Columns in the format of Spark's DESCRIBE, meta columns first, and details of the table."""
     schema = table.schema(meta_columns=True)
     types = {one.name: type_name(one.type) for one in schema}
     names = [*(name for name in schema.names if name in META_COLUMNS), *write_order(table)]

@@ -1,7 +1,8 @@
-"""The words of a statement, read from left to right.
+"""Token cursor: the tokens of a statement, from left to right.
 
-The tokens are those of literals.py; keywords of several words, which sqlglot joins, come one by one.  What does not fit raises
-InvalidRequest with its line, its column and what was expected.
+The tokens come from literals.py; keywords of several words, which sqlglot joins, are split. A syntax error raises
+InvalidRequest
+with line, column and what was expected.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ _TEXTS = (TokenType.STRING,)
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _LEAD = "( "
-"""Stands before the text while it is taken apart: some keywords swallow the rest of a statement that begins with them."""
+"""Prefix of the text during tokenization: some keywords swallow the rest of a statement that begins with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token.  start, end: its characters in the statement, the last one included."""
+    """One token.
+
+    Attributes:
+        token_type: Type assigned by sqlglot.
+        text: Text, decoded if quoted.
+        start: Position of its first character in the statement.
+        end: Position of its last character.
+    """
 
     token_type: TokenType
     text: str
@@ -35,69 +43,69 @@ class Token:
 
     @property
     def keyword(self) -> str:
-        """The word in capitals where it could be a keyword, else ''."""
+        """The word in upper case if it can be a keyword, otherwise ''."""
         return "" if self.token_type in _TEXTS or self.token_type is TokenType.IDENTIFIER else self.text.upper()
 
 
 class TokenCursor:
-    """A place between the words of a statement."""
+    """A position between the tokens of a statement."""
 
     def __init__(self, statement: str, at: int = 0) -> None:
-        """At: the character at which a word begins that is the first one to be read."""
+        """Start at the first token that begins at or after the character `at`."""
         self.statement = statement
         self._words = _words(statement)
         self._at = next((number for number, word in enumerate(self._words) if word.start >= at), len(self._words))
 
-    # Where we are
+    # Position
 
     @property
     def peek(self) -> Token | None:
-        """The next word; None at the end."""
+        """The next token; None at the end."""
         return self._words[self._at] if self._at < len(self._words) else None
 
     @property
     def offset(self) -> int:
-        """Where the next word begins."""
+        """Position of the next token's first character."""
         return self.peek.start if self.peek else len(self.statement)
 
     @property
     def last_token_end(self) -> int:
-        """The character behind the word that was passed last."""
+        """Position after the previous token."""
         return self._words[self._at - 1].end + 1
 
     def mark(self) -> int:
-        """This place, to come back to."""
+        """The current position, for `back_to`."""
         return self._at
 
     def back_to(self, mark: int) -> None:
-        """Go to a place that was marked."""
+        """Return to a marked position."""
         self._at = mark
 
     def fail(self, expected: str) -> NoReturn:
-        """Raises InvalidRequest: here stands something else than what was expected."""
+        """Raise InvalidRequest: the next token is not what was expected."""
         found = self.statement[self.peek.start : self.peek.end + 1] if self.peek else "the end of the statement"
         raise InvalidRequest(f"{place(self.statement, self.offset)}: expected {expected}, found {found}")
 
-    # What comes next
+    # Keywords
 
     def at_keywords(self, *keywords: str) -> bool:
-        """Whether these keywords come next."""
+        """Return True if these keywords come next."""
         after = self._words[self._at : self._at + len(keywords)]
         return [word.keyword for word in after] == list(keywords)
 
     def accept_keywords(self, *keywords: str) -> bool:
-        """Whether these keywords came next; they are passed by."""
-        found = self.at_keywords(*keywords)
-        self._at += len(keywords) if found else 0
-        return found
+        """Consume these keywords if they come next, and return whether they did."""
+        is_next = self.at_keywords(*keywords)
+        self._at += len(keywords) if is_next else 0
+        return is_next
 
     def expect(self, *keywords: str) -> None:
-        """Pass these keywords by.  Raises InvalidRequest where others come."""
+        """Consume these keywords. Raises InvalidRequest if other tokens come next."""
         if not self.accept_keywords(*keywords):
             self.fail(" ".join(keywords))
 
     def end(self) -> None:
-        """Raises InvalidRequest unless the statement ends here, with or without a semicolon."""
+        """Raise InvalidRequest unless the statement ends here, with or without a semicolon."""
         self.accept_keywords(";")
         if self.peek is not None:
             self.fail("the end of the statement")
@@ -105,7 +113,7 @@ class TokenCursor:
     # Names and literals
 
     def name(self, description: str) -> str:
-        """A name, without its quotes."""
+        """Consume a name and return it without quotes."""
         word = self.peek
         if word is None or not (word.token_type is TokenType.IDENTIFIER or re.fullmatch(r"\w+", word.keyword)):
             self.fail(description)
@@ -113,27 +121,27 @@ class TokenCursor:
         return word.text
 
     def dotted(self, description: str) -> tuple[str, ...]:
-        """Names with dots between them."""
+        """Consume names separated by dots."""
         parts = [self.name(description)]
         while self.accept_keywords("."):
             parts.append(self.name(description))
         return tuple(parts)
 
     def table(self) -> TableName:
-        """The name of a table."""
+        """Consume a table name."""
         return TableName(self.dotted("the name of a table, or hudi.`/path`"))
 
     def names(self, description: str) -> tuple[str, ...]:
-        """Names in parentheses, with commas."""
+        """Consume comma-separated names in parentheses."""
         self.expect("(")
-        found = [".".join(self.dotted(description))]
+        names = [".".join(self.dotted(description))]
         while self.accept_keywords(","):
-            found.append(".".join(self.dotted(description)))
+            names.append(".".join(self.dotted(description)))
         self.expect(")")
-        return tuple(found)
+        return tuple(names)
 
     def text(self, description: str) -> str:
-        """A literal of text."""
+        """Consume a string literal."""
         word = self.peek
         if word is None or word.token_type not in _TEXTS:
             self.fail(description)
@@ -141,15 +149,15 @@ class TokenCursor:
         return word.text
 
     def at_string(self) -> bool:
-        """Whether a literal of text comes next."""
+        """Return True if a string literal comes next."""
         return self.peek is not None and self.peek.token_type in _TEXTS
 
     def at_number(self) -> bool:
-        """Whether a number comes next, with no sign."""
+        """Return True if an unsigned number comes next."""
         return self.peek is not None and self.peek.token_type is TokenType.NUMBER
 
     def value(self, description: str) -> Value:
-        """A literal: text, a number, TRUE, FALSE, NULL."""
+        """Consume a literal: a string, a number, TRUE, FALSE or NULL."""
         if self.at_string():
             return self.text(description)
         for keyword, value in (("TRUE", True), ("FALSE", False), ("NULL", None)):
@@ -166,15 +174,15 @@ class TokenCursor:
         return sign * (int(word.text) if word.text.isdigit() else float(word.text))
 
     def _suffix(self, number: Token) -> None:
-        """The letter of a number's type, as of 10L, is a word of its own."""
+        """Consume the type suffix of a number, as in 10L, which is a token of its own."""
         word = self.peek
         if word is not None and word.start <= number.end + 1 and word.keyword in {"L", "S", "Y", "D", "F", "BD"}:
             self._at += 1
 
-    # Stretches
+    # Text ranges
 
     def until(self, stops: Callable[[TokenCursor], bool], description: str) -> Fragment:
-        """All up to a word outside of parentheses and CASE for which `stops` is true, or up to the end."""
+        """Consume up to a token outside of parentheses and CASE for which `stops` returns True, or up to the end."""
         begun, first = self._at, self.offset
         depth = 0
         while (word := self.peek) is not None:
@@ -192,32 +200,32 @@ class TokenCursor:
         return Fragment(self.statement[first : self._words[self._at - 1].end + 1], first)
 
     def enclosed(self) -> Fragment:
-        """What stands in parentheses."""
+        """Consume text in parentheses."""
         self.expect("(")
         inner = self.until(lambda _: False, "something in parentheses")
         self.expect(")")
         return inner
 
     def remaining(self, description: str) -> Fragment:
-        """All up to the end."""
+        """Consume everything up to the end."""
         found = self.until(lambda _: False, description)
         self.end()
         return found
 
 
 def _words(statement: str) -> tuple[Token, ...]:
-    found: list[Token] = []
+    tokens: list[Token] = []
     for token in tokenize_spark(statement, lead=_LEAD)[1:]:
         start = token.start - len(_LEAD)
         if token.token_type is TokenType.DCOLON and statement[start : start + 2] != "::":
-            # The tokenizer makes a cast of a number's letter, and puts the sign of one between.
+            # The tokenizer represents the suffix of a number as a cast, with a `::` token in between.
             continue
         if token.token_type in _TEXTS or token.token_type is TokenType.IDENTIFIER or not re.search(r"\s", token.text):
-            found.append(Token(token.token_type, token.text, start, token.end - len(_LEAD)))
+            tokens.append(Token(token.token_type, token.text, start, token.end - len(_LEAD)))
             continue
-        # Between the words of a keyword may stand more blanks than one.
+        # The words of a keyword can be separated by several blanks.
         written = statement[start : token.end - len(_LEAD) + 1]
-        found += [
+        tokens += [
             Token(TokenType.VAR, part[0], start + part.start(), start + part.end() - 1) for part in re.finditer(r"\S+", written)
         ]
-    return tuple(found)
+    return tuple(tokens)

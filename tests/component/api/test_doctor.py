@@ -91,7 +91,7 @@ def test_a_plan_that_nobody_runs(tmp_path: Path) -> None:
     table.upsert(ROWS)
     planned = table.schedule_compaction().planned
     assert planned is not None
-    assert any(f"{planned} was planned" in one for one in of_table(Table(table.uri, options=QUIET)))
+    assert any(f"{planned} was scheduled" in one for one in of_table(Table(table.uri, options=QUIET)))
 
 
 def test_an_index_that_is_being_built(tmp_path: Path) -> None:

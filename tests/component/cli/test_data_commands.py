@@ -49,7 +49,7 @@ def test_from_files_and_to_files(uri: str, tmp_path: Path) -> None:
         found = pyarrow.dataset.dataset(str(file), format=kind).to_table()
         assert_same_rows(found, ROWS.filter(pa.array([True, False, True])).select(["id", "n"]), key=["id"])
         # What is there stays.
-        with pytest.raises(InvalidRequest, match="is there already"):
+        with pytest.raises(InvalidRequest, match="exists already"):
             call("export", uri, file)
     assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == ["out.arrow", "out.csv", "out.parquet"]
 

@@ -32,12 +32,12 @@ def test_a_call(path: str) -> None:
         ("show_comits", {}, "did you mean show_commits"),
         ("show_commits", {"limt": 1}, "did you mean limit"),
         ("show_commits", {"limit": "many"}, "whole number"),
-        ("show_commit_files", {}, "needs the argument 'instant_time'"),
+        ("show_commit_files", {}, "requires the argument 'instant_time'"),
         ("run_compaction", {"op": "nonsense"}, "scheduleAndExecute"),
         ("run_compaction", {"op": "run", "options": "nonsense"}, "not key=value"),
         ("run_clean", {"retain_commits": 1, "options": "hoodie.clean.commits.retained=2"}, "disagree"),
         ("repair_add_partition_meta", {"dry_run": "maybe"}, "true or false"),
-        ("repair_overwrite_hoodie_props", {"new_props_file_path": "/none/such"}, "there is no file"),
+        ("repair_overwrite_hoodie_props", {"new_props_file_path": "/none/such"}, "does not exist"),
     ],
 )
 def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], says: str) -> None:

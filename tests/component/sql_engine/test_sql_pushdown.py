@@ -180,5 +180,5 @@ def test_an_insert_meets_a_record_that_a_merge_did_not_look_at(trips: hp.Table) 
     catalog = hp.Catalog()
     catalog.register("trips", trips.uri)
     merge = "MERGE INTO trips t USING (SELECT CAST(13 AS BIGINT) AS id, 'c3' AS city) AS s ON t.id = s.id AND t.city = 'c0' "
-    with pytest.raises(hp.InvalidRequest, match="would insert a record that the table holds"):
+    with pytest.raises(hp.InvalidRequest, match="would insert a record that the table has"):
         hp.sql(merge + "WHEN NOT MATCHED THEN INSERT (id, city) VALUES (s.id, s.city)", catalog=catalog)

@@ -194,7 +194,7 @@ def test_a_recursive_expression_sees_itself() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "empty text"),
+        ("", "statement is empty"),
         ("SELEC 1", r"line 1, column 1: expected a statement .*, found SELEC$"),
         ("SELECT a FROM t WHERE", "line 1"),
         ("SELECT a +\n  FROM t", r"line 2, column 3: expected an expression here \(at 'FROM'\)"),
@@ -211,7 +211,7 @@ def test_a_recursive_expression_sees_itself() -> None:
         ("CREATE TABLE t (a itn) USING hudi", "column 19: expected a type, found itn"),
         ("CREATE TABLE t (a INT)", "expected USING hudi"),
         ("CREATE TABLE t (a DECIMAL(3, 4)) USING hudi", "expected a precision"),
-        ("CREATE TABLE t (a INT) USING hudi TBLPROPERTIES ('k' = '1', 'k' = '2')", "property k is given twice"),
+        ("CREATE TABLE t (a INT) USING hudi TBLPROPERTIES ('k' = '1', 'k' = '2')", "property k occurs twice"),
         ("ALTER TABLE t FROB", "expected ADD, DROP, RENAME, ALTER or CHANGE, found FROB"),
         ("TRUNCATE TABLE t x", "expected the end of the statement, found x"),
         ("SELECT 1; SELECT 2", "expected the end of the statement"),

@@ -1,11 +1,11 @@
-"""Hudi's stored procedures by their own names: `CALL show_commits(...)` without the bundle.
+"""Hudi's stored procedures under their own names: `CALL show_commits(...)`, without Hudi's bundle.
 
     from pyhudi.features import procedures
     procedures.call("show_commits", path="/data/trips", limit=10)            # an Arrow table
     hs.call(spark, "show_commits", path="/data/trips", limit=10)             # a DataFrame
 
-Names, arguments, defaults and columns are those of Hudi 1.0.2; `procedures.NAMES` lists what there is.  What differs on purpose
-stands in docs/procedures.md.
+Names, arguments, defaults and columns are those of Hudi 1.0.2; `procedures.NAMES` lists the supported procedures.
+docs/procedures.md lists the intended differences.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
 )
 
 NAMES = tuple(sorted(PROCEDURES))
-"""The procedures that can be called."""
+"""Names of the supported procedures."""
 
 
 def call(
@@ -61,34 +61,45 @@ def call(
     spark: Any = None,
     **arguments: object,
 ) -> pa.Table:
-    """Run a procedure on the table at `path`; its rows have the columns, types and order of real Hudi's.
+    """Run a procedure on a table. The result has the columns, types and order of Hudi's.
 
-    spark: a session on which compactions and clusterings run their tasks; None for this process.
-    Raises InvalidRequest for a name or argument that there is not, and what the operation itself raises.
+    Args:
+        procedure: Name of the procedure.
+        path: Location of the table.
+        storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
+        spark: Session that runs the tasks of compactions and clusterings; None for this process.
+        arguments: Arguments of the procedure.
+
+    Returns:
+        The rows of the procedure.
+
+    Raises:
+        InvalidRequest: The name or an argument is unknown or invalid. Errors of the operation itself are raised as they
+            are.
     """
-    found = _find(procedure)
+    definition = _find(procedure)
     if path is None:
         hint = "; `table=` needs a Spark session: hs.call(spark, ...)" if "table" in arguments else ""
-        raise InvalidRequest(f"procedure {procedure} needs the path of a table{hint}")
-    checked = found.check(arguments)
-    table = None if found.creates_table else Table(path, storage_options)
-    asked = ProcedureCall(os.fspath(path), storage_options, table, checked, spark)
+        raise InvalidRequest(f"procedure {procedure} requires path=, the location of the table{hint}")
+    checked = definition.check(arguments)
+    table = None if definition.creates_table else Table(path, storage_options)
+    request = ProcedureCall(os.fspath(path), storage_options, table, checked, spark)
 
     def run() -> list[dict[str, Any]]:
-        return [dict(row) for row in found.run(asked)]
+        return [dict(row) for row in definition.run(request)]
 
-    rows = retry_on_stale_files(run)() if found.is_read_only else run()
-    return pa.Table.from_pylist(rows, schema=found.output)
+    rows = retry_on_stale_files(run)() if definition.is_read_only else run()
+    return pa.Table.from_pylist(rows, schema=definition.output)
 
 
 def describe(procedure: str) -> str:
-    """What a procedure does, its arguments with their defaults, and its columns, as text."""
-    found = _find(procedure)
-    lines = [f"{found.name}: {found.summary}", "  path string (required)"]
-    for one in found.parameters:
-        state = "(required)" if one.required else f"= {one.default!r}"
-        lines.append(f"  {one.name} {one.kind.__name__} {state}")
-    lines.append("  returns " + ", ".join(f"{field.name} {field.type}" for field in found.output))
+    """Describe a procedure as text: summary, arguments with defaults, and columns."""
+    definition = _find(procedure)
+    lines = [f"{definition.name}: {definition.summary}", "  path string (required)"]
+    for parameter in definition.parameters:
+        state = "(required)" if parameter.required else f"= {parameter.default!r}"
+        lines.append(f"  {parameter.name} {parameter.kind.__name__} {state}")
+    lines.append("  returns " + ", ".join(f"{field.name} {field.type}" for field in definition.output))
     return "\n".join(lines)
 
 
@@ -97,5 +108,5 @@ def _find(name: str) -> Procedure:
     if found is None:
         near = difflib.get_close_matches(name, NAMES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise InvalidRequest(f"there is no procedure {name!r}{hint} ({', '.join(NAMES)})")
+        raise InvalidRequest(f"procedure {name!r} does not exist{hint} ({', '.join(NAMES)})")
     return found

@@ -1,4 +1,4 @@
-"""Procedures that make tables over files outside of them, and show which files these are."""
+"""Procedures that bootstrap tables from existing files, and show the bootstrap index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ONLY = {
     "schema_provider_class": "",
     "props_file_path": "",
 }
-"""Arguments of Hudi's that may ask for something else than what there is, and the one value that does not: the default."""
+"""Arguments with a single supported value: their default."""
 
 _CLASSES = {
     "selector_class": "hoodie.bootstrap.mode.selector",
@@ -24,7 +24,7 @@ _CLASSES = {
     "payload_class": "hoodie.datasource.write.payload.class",
     "base_file_format": BASE_FORMAT.key,
 }
-"""Arguments that name a class or a format, and the options that do."""
+"""Arguments that name a class or a format, and the corresponding options."""
 
 _DEFAULTS = {
     "selector_class": "org.apache.hudi.client.bootstrap.selector.MetadataOnlyBootstrapModeSelector",
@@ -35,7 +35,7 @@ _DEFAULTS = {
 
 
 def run_bootstrap(call: ProcedureCall) -> Rows:
-    """Make a table over files; `status` is 0, and what stands in the way is raised."""
+    """Bootstrap a table. `status` is 0; errors are raised."""
     for name, allowed in _ONLY.items():
         if call.text(name) not in (allowed, ""):
             raise InvalidRequest(
@@ -43,14 +43,14 @@ def run_bootstrap(call: ProcedureCall) -> Rows:
             )
     for name in ("enable_hive_sync", "bootstrap_overwrite"):
         if call.flag(name):
-            raise InvalidRequest(f"{name}=true of run_bootstrap is not carried out: leave it out")
+            raise InvalidRequest(f"{name}=true of run_bootstrap is not supported: omit it")
     if call.text("base_path") != call.path:
-        raise InvalidRequest(f"base_path={call.text('base_path')} of run_bootstrap is another table than path={call.path}")
-    # A default says nothing against `options`, and that of the key generator stands for the one that the fields ask for.
-    given = {name: option for name, option in _CLASSES.items() if call.text(name) not in (_DEFAULTS[name], "")}
+        raise InvalidRequest(f"base_path={call.text('base_path')} of run_bootstrap differs from path={call.path}")
+    # A default does not contradict `options`; the default key generator means the one that the key fields require.
+    class_options = {name: option for name, option in _CLASSES.items() if call.text(name) not in (_DEFAULTS[name], "")}
     options = {
         _CLASSES["payload_class"]: _DEFAULTS["payload_class"],
-        **call.options(table_type=TABLE_TYPE.key, **given),
+        **call.options(table_type=TABLE_TYPE.key, **class_options),
     }
     features.load("bootstrap", "procedure run_bootstrap").bootstrap(
         call.text("bootstrap_path"),
@@ -66,24 +66,24 @@ def run_bootstrap(call: ProcedureCall) -> Rows:
 
 def show_bootstrap_mapping(call: ProcedureCall) -> Rows:
     """Source files of file groups."""
-    partition, wanted = call.text("partition_path"), {part.strip() for part in call.text("file_ids").split(",") if part.strip()}
-    if wanted and not partition:
-        raise InvalidRequest("file_ids of show_bootstrap_mapping are those of a partition: name it as partition_path")
+    partition, file_ids = call.text("partition_path"), {part.strip() for part in call.text("file_ids").split(",") if part.strip()}
+    if file_ids and not partition:
+        raise InvalidRequest("file_ids of show_bootstrap_mapping require a partition: pass partition_path")
     base_path = _base_path(call)
     order = call.text("sort_by")
     if order not in _COLUMNS:
-        raise InvalidRequest(f"sort_by={order} of show_bootstrap_mapping is none of {', '.join(_COLUMNS)}")
-    found = [
-        dict(zip(_COLUMNS, (one.partition, one.file_id, base_path, one.source_partition, one.source.uri), strict=True))
-        for one in _index(call)
-        if partition in ("", one.partition) and (not wanted or one.file_id in wanted)
+        raise InvalidRequest(f"sort_by={order} of show_bootstrap_mapping is unknown: choose from {', '.join(_COLUMNS)}")
+    rows = [
+        dict(zip(_COLUMNS, (group.partition, group.file_id, base_path, group.source_partition, group.source.uri), strict=True))
+        for group in _index(call)
+        if partition in ("", group.partition) and (not file_ids or group.file_id in file_ids)
     ]
-    found.sort(key=lambda row: (row[order], row["file_id"]), reverse=call.flag("desc"))
-    return found[: call.number("limit")]
+    rows.sort(key=lambda row: (row[order], row["file_id"]), reverse=call.flag("desc"))
+    return rows[: call.number("limit")]
 
 
 def show_bootstrap_partitions(call: ProcedureCall) -> Rows:
-    """The partitions whose rows lie in source files, or did until they were written."""
+    """Partitions with rows in source files, including those rewritten since."""
     return [{"indexed_partitions": partition} for partition in sorted({one.partition for one in _index(call)})]
 
 
@@ -95,7 +95,7 @@ def _index(call: ProcedureCall) -> list[BootstrappedGroup]:
 def _base_path(call: ProcedureCall) -> str:
     found = call.table.config.bootstrap_base_path
     if found is None:
-        raise TableState(f"the table at {call.table.uri} was not made over files outside of it")
+        raise TableState(f"the table at {call.table.uri} is not a bootstrapped table")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The procedure that registers a table in a Hive metastore."""
+"""The procedure that syncs a table to a Hive metastore."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _OPTIONS = {
 
 
 def hive_sync(call: ProcedureCall) -> Rows:
-    """Register the table; an argument that is left empty says nothing.
-
-    Raises Unsupported for what goes to HiveServer2.
-    """
+    """Sync the table; empty arguments have no effect. Raises Unsupported for arguments of HiveServer2."""
     for name in ("username", "password"):
         if call.text(name):
             raise Unsupported(
-                f"{name} of hive_sync is refused: HiveServer2 alone asks for it, and the metastore is told directly"
+                f"{name} of hive_sync is not supported: it applies to HiveServer2, and the metastore is updated directly; omit it"
             )
     if call.text("use_jdbc").strip().lower() not in ("", "false"):
-        raise Unsupported("use_jdbc of hive_sync is refused: HiveServer2 is not asked, the metastore is told directly")
+        raise Unsupported(
+            "use_jdbc of hive_sync is not supported: the metastore is updated directly, without HiveServer2; omit it"
+        )
     options = {option.key: call.text(name) for name, option in _OPTIONS.items() if call.text(name)}
     call.table.sync(options=options)
     yield {"result": "hive sync success."}

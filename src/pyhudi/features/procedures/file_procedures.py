@@ -1,4 +1,4 @@
-"""Procedures about files: their sizes, what the metadata table says of them, and what stands in log files."""
+"""Procedures on files: file sizes, contents of the metadata table, and contents of log files."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ _BLOCK_TYPES = {
 
 
 def stats_file_sizes(call: ProcedureCall) -> Rows:
-    """Sizes of the data files of each instant, oldest first, and of all: quantiles interpolated, deviation of a sample.
+    """File size statistics per instant, oldest first, and in total: interpolated quantiles, sample standard deviation.
 
-    partition_path: a glob of partitions, all when it is left out.
+    partition_path: a glob of partitions; all by default.
     """
     return islice(_size_rows(call), call.number("limit"))
 
 
 def show_metadata_table_files(call: ProcedureCall) -> Rows:
-    """The files of one partition by the metadata table, by name; of the table's own folder when none is given."""
+    """Files of one partition in the metadata table, by name; without a partition, those of the table's root."""
     files = _listed(call).get(call.text("partition"), {})
     return islice(({"file_path": name} for name in sorted(files)), call.number("limit"))
 
 
 def show_metadata_table_partitions(call: ProcedureCall) -> Rows:
-    """The partitions by the metadata table."""
+    """Partitions in the metadata table."""
     for partition in find_partitions(_metadata(call)):
         yield {"partition": partition}
 
 
 def validate_metadata_table_files(call: ProcedureCall) -> Rows:
-    """Where the metadata table and the directories disagree on files or sizes; every file with `verbose`."""
+    """Differences between the metadata table and the directories in files or sizes; all files with `verbose`."""
     context = call.table.context
     listed = _listed(call)
     directories = DirectoryListing(context.storage)
@@ -79,14 +79,14 @@ def validate_metadata_table_files(call: ProcedureCall) -> Rows:
 
 
 def show_logfile_records(call: ProcedureCall) -> Rows:
-    """The records of log files as JSON, in file order, deletes left out."""
+    """Records of log files as JSON, in file order, without deletes."""
     if call.flag("merge"):
         raise Unsupported("merge=true of show_logfile_records is not built; Table.scan reads the merged rows")
     return islice(_records(call), call.number("limit"))
 
 
 def show_logfile_metadata(call: ProcedureCall) -> Rows:
-    """The blocks of log files with their headers."""
+    """Blocks of log files with their headers."""
     return islice(_blocks(call), call.number("limit"))
 
 
@@ -98,7 +98,7 @@ def _metadata(call: ProcedureCall) -> MetadataTable:
 
 
 def _listed(call: ProcedureCall) -> dict[str, dict[str, int]]:
-    """Partition -> name -> size of every file in the metadata table.  What it does not say is not looked for elsewhere."""
+    """Partition -> name -> size of every file in the metadata table, without falling back to directory listings."""
     rows = scan_files(_metadata(call))
     found: dict[str, dict[str, int]] = defaultdict(dict)
     columns = (rows.column(name).to_pylist() for name in ("partition", "name", "size_bytes"))
@@ -146,7 +146,7 @@ def _distribution(label: str, sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def _quantile(values: np.ndarray[Any, np.dtype[np.float64]], share: float) -> float:
-    """Between the values around position share * (count + 1), counted from 1: how Hudi's statistics library does it."""
+    """Interpolate between the values around position share * (count + 1), counted from 1, as Hudi's statistics library."""
     count = len(values)
     if not count:
         return 0.0
@@ -161,7 +161,7 @@ def _quantile(values: np.ndarray[Any, np.dtype[np.float64]], share: float) -> fl
 
 
 def _log_files(call: ProcedureCall) -> list[LogFile]:
-    """The log files whose path fits the pattern: relative to the table, or with the table's own path or URI before it."""
+    """Log files whose path matches the pattern: relative to the table, or prefixed with the table's path or URI."""
     storage = call.table.context.storage
     pattern = call.text("log_file_path_pattern")
     for root in (storage.uri, storage.absolute("")):
@@ -231,7 +231,7 @@ def _plain(value: Any) -> str:
 
 
 def _glob(pattern: str) -> re.Pattern[str]:
-    """Hadoop's globs: `*` and `?` within a name, `[...]`, `{a,b}`."""
+    """Hadoop's glob syntax: `*` and `?` within a name, `[...]`, `{a,b}`."""
     return re.compile("".join(_glob_parts(pattern)))
 
 

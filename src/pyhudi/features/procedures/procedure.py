@@ -1,8 +1,8 @@
-"""What a procedure is, and how its arguments are checked.
+"""Definition of a procedure, and validation of its arguments.
 
-A procedure has the name, the arguments and the columns of real Hudi's `CALL` statement.  Every one that works on a table takes
-`path` in place of `table`, also where real Hudi only knows tables of the catalog.  An argument that a procedure does not have is
-refused, where real Hudi ignores it.
+A procedure has the name, the arguments and the columns of Hudi's `CALL` statement. Every procedure on a table takes
+`path` in
+place of `table`, also where Hudi only accepts tables of the catalog. An unknown argument is rejected; Hudi ignores it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ Rows = Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument.  kind: str, int or bool; default: what stands for it when it is left out, None for nothing."""
+    """A parameter of a procedure.
+
+    Attributes:
+        name: Name of the parameter.
+        kind: str, int or bool.
+        default: Default value; None for no value.
+        required: True if the argument must be passed.
+    """
 
     name: str
     kind: type[str] | type[int] | type[bool] = str
@@ -34,10 +41,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class ProcedureCall:
-    """One call.
+    """One call of a procedure.
 
-    path, storage_options: where the table lies; opened: it, None of a procedure that makes it.  arguments: every parameter of the
-    procedure, with its default where it was not given.
+    Attributes:
+        path: Location of the table.
+        storage_options: Credentials and settings of the object store.
+        opened: The table; None for a procedure that creates it.
+        arguments: Values of all parameters, including defaults.
+        spark: Session that runs tasks; None for this process.
     """
 
     path: str
@@ -50,51 +61,63 @@ class ProcedureCall:
     def table(self) -> Table:
         """The table."""
         if self.opened is None:
-            raise Internal("a procedure that makes a table has none to work on")
+            raise Internal("a procedure that creates a table has no table to work on")
         return self.opened
 
     def text(self, name: str) -> str:
-        """A text, '' when it was left out."""
+        """A text argument; '' if it was not passed."""
         value = self.arguments[name]
         return "" if value is None else str(value)
 
     def number(self, name: str) -> int:
-        """A number that has a default."""
+        """A numeric argument with a default."""
         value = self.arguments[name]
         assert isinstance(value, int)
         return value
 
     def flag(self, name: str) -> bool:
-        """A switch that has a default."""
+        """A boolean argument with a default."""
         return bool(self.arguments[name])
 
     def options(self, **from_arguments: str) -> dict[str, Value]:
-        """The `hoodie.` options of the call: those in its `options` text (`key=value,key=value`), and of the arguments that were
-        given those named, argument -> option.  Raises InvalidRequest for a text without `=` and for two values of one option.
+        """The `hoodie.*` options of the call, from its `options` text (`key=value,key=value`) and from arguments.
+
+        Args:
+            from_arguments: Option name by argument name, for arguments that set an option.
+
+        Raises:
+            InvalidRequest: A part of the text has no `=`, or an option has two different values.
         """
-        found: dict[str, Value] = {}
+        options: dict[str, Value] = {}
         for number, pair in enumerate(filter(None, (part.strip() for part in self.text("options").split(","))), 1):
             key, separator, value = pair.partition("=")
             if not separator:
-                # What stands there may be a secret.
+                # The text can be a secret, so it is not shown.
                 raise InvalidRequest(f"part {number} of options is not key=value")
-            found[key.strip()] = value.strip()
+            options[key.strip()] = value.strip()
         for argument, option in from_arguments.items():
             chosen = self.arguments[argument]
             if chosen is None:
                 continue
-            if str(found.get(option, chosen)) != str(chosen):
+            if str(options.get(option, chosen)) != str(chosen):
                 raise InvalidRequest(
-                    f"{argument}={chosen} and {option}={redact_secret(option, str(found[option]))} in options disagree"
+                    f"{argument}={chosen} and {option}={redact_secret(option, str(options[option]))} in options disagree"
                 )
-            found[option] = chosen
-        return found
+            options[option] = chosen
+        return options
 
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """parameters: without `table` and `path`, which all have.  output: the columns of the answer.  creates_table: there is
-    none.
+    """A stored procedure.
+
+    Attributes:
+        name: Name of the procedure.
+        parameters: Parameters, without `table` and `path`, which all procedures have.
+        output: Schema of the result.
+        run: Implementation.
+        summary: One-line description.
+        creates_table: True if the procedure creates the table.
     """
 
     name: str
@@ -106,13 +129,13 @@ class Procedure:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the procedure may be run again: by their names, these are the ones that show something."""
+        """True if the procedure can be run again: by naming convention, those that show something."""
         return self.name.startswith("show_")
 
     def check(self, arguments: Mapping[str, object]) -> dict[str, Value]:
-        """The arguments of a call with their types and defaults.
+        """Validate the arguments of a call, and add defaults.
 
-        Texts stand for numbers and switches too.  Raises InvalidRequest for a missing, an unknown and a wrong one.
+        Texts are converted to numbers and booleans. Raises InvalidRequest for missing, unknown and invalid arguments.
         """
         known = {parameter.name: parameter for parameter in self.parameters}
         for name in arguments:
@@ -122,12 +145,12 @@ class Procedure:
                 raise InvalidRequest(f"procedure {self.name} has no argument {name!r}{hint}")
         for parameter in self.parameters:
             if parameter.required and arguments.get(parameter.name) is None:
-                raise InvalidRequest(f"procedure {self.name} needs the argument {parameter.name!r}")
+                raise InvalidRequest(f"procedure {self.name} requires the argument {parameter.name!r}")
         return {name: _typed(self.name, parameter, arguments.get(name)) for name, parameter in known.items()}
 
 
 def schema(text: str) -> pa.Schema:
-    """Columns from `name type, ...`; types: string, int, bigint, double, boolean, as Spark names them."""
+    """Parse a schema `name type, ...`, with Spark's type names: string, int, bigint, double, boolean."""
     pairs = (part.rsplit(" ", 1) for part in text.split(", "))
     return pa.schema([pa.field(name.strip(), _TYPES[kind.strip()]) for name, kind in pairs])
 
@@ -142,11 +165,11 @@ def _typed(procedure: str, parameter: Parameter, value: object) -> Value:
     if parameter.kind is bool:
         flag = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
         if flag is None:
-            raise InvalidRequest(f"argument {parameter.name} of {procedure} is true or false, not {value!r}")
+            raise InvalidRequest(f"argument {parameter.name} of {procedure} must be true or false, not {value!r}")
         return flag
     if parameter.kind is int:
         try:
             return int(str(value))
         except ValueError:
-            raise InvalidRequest(f"argument {parameter.name} of {procedure} is a whole number, not {value!r}") from None
+            raise InvalidRequest(f"argument {parameter.name} of {procedure} must be an integer, not {value!r}") from None
     return str(value)

@@ -1,4 +1,4 @@
-"""Procedures that repair: partition metadata, hoodie.properties, damaged cleans, markers, the metadata table."""
+"""Procedures for repair: partition metadata, hoodie.properties, damaged cleans, markers, the metadata table."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyhudi.tasks.write_base_files import ensure_partition
 
 
 def repair_add_partition_meta(call: ProcedureCall) -> Rows:
-    """Partitions with and without their metadata file, which is written where it is missing unless `dry_run`.
+    """List partitions with and without their metadata file; write missing ones unless `dry_run`.
 
-    Real Hudi looks at folders three levels deep alone; here every folder with data files counts.
+    Hudi only finds folders three levels deep; here every folder with data files counts.
     """
     dry_run = call.flag("dry_run")
     context = call.table.context if dry_run else _writable(call)
@@ -37,16 +37,16 @@ def repair_add_partition_meta(call: ProcedureCall) -> Rows:
 
 
 def repair_overwrite_hoodie_props(call: ProcedureCall) -> Rows:
-    """Put a properties file in place of the table's; each key of either with its old and its new value."""
+    """Replace the table's properties with those of a file; returns each key of either with its old and new value."""
     folder, _, name = call.text("new_props_file_path").rpartition("/")
     data = open_storage(folder or ("/" if call.text("new_props_file_path").startswith("/") else ".")).read(name)
     if data is None:
-        raise InvalidRequest(f"there is no file {call.text('new_props_file_path')}")
-    wanted = parse_properties(data)
+        raise InvalidRequest(f"properties file {call.text('new_props_file_path')} does not exist")
+    new_properties = parse_properties(data)
     context = _writable(call)
-    with context.locked(LOCK_WAIT_MS) as held:
-        old = dict(held.reloaded().config.properties)
-        new = dict(store_table_config(held.storage, {**dict.fromkeys(old), **wanted}, context.env).properties)
+    with context.locked(LOCK_WAIT_MS) as locked:
+        old = dict(locked.reloaded().config.properties)
+        new = dict(store_table_config(locked.storage, {**dict.fromkeys(old), **new_properties}, context.env).properties)
     for key in sorted({*old, *new}):
         yield {
             "property": key,
@@ -56,26 +56,26 @@ def repair_overwrite_hoodie_props(call: ProcedureCall) -> Rows:
 
 
 def repair_corrupted_clean_files(call: ProcedureCall) -> Rows:
-    """Remove the files of cleans on the timeline that are empty or cannot be read; readers of the timeline stop at them."""
+    """Delete files of cleans on the timeline that are empty or cannot be decoded; timeline readers fail on them."""
     context = _writable(call)
-    with context.locked(LOCK_WAIT_MS) as held:
-        store = held.timeline
+    with context.locked(LOCK_WAIT_MS) as locked:
+        store = locked.timeline
         for instant in store.load_files():
             if instant.action is not Action.CLEAN:
                 continue
             data = store.read(instant)
             if instant.state is State.INFLIGHT and not data:
-                # An inflight clean holds nothing by right: its plan stands in the requested file.
+                # An inflight clean is legitimately empty: its plan is stored in the requested file.
                 continue
             try:
                 (CleanMetadata if instant.state is State.COMPLETED else CleanerPlan).decode(data)
             except CorruptData:
-                held.storage.delete([store.path(instant)])
+                locked.storage.delete([store.path(instant)])
     yield {"result": True}
 
 
 def delete_marker(call: ProcedureCall) -> Rows:
-    """Remove the markers of an instant: only for one whose writer is gone and that is rolled back."""
+    """Delete the markers of an instant. Only safe for an instant that is rolled back and whose writer is dead."""
     storage, instant = _writable(call).storage, call.text("instant_time")
     if instant not in marked_instants(storage):
         raise InstantNotFound(f"{call.table.uri} has no markers of instant {instant}")
@@ -84,7 +84,7 @@ def delete_marker(call: ProcedureCall) -> Rows:
 
 
 def delete_metadata_table(call: ProcedureCall) -> Rows:
-    """Remove the metadata table."""
+    """Delete the metadata table."""
     call.table.drop_metadata_table()
     yield {"result": "Removed Metadata Table"}
 

@@ -40,13 +40,13 @@ _CLEAN_ARGUMENTS = {
 
 
 def show_compaction(call: ProcedureCall) -> Rows:
-    """Compactions, newest first: pending ones, and completed ones whose plan is still there."""
+    """Compactions, newest first: pending ones, and completed ones whose plan still exists."""
     _check_merge_on_read(call)
     return islice(_compactions(call), call.number("limit"))
 
 
 def run_compaction(call: ProcedureCall) -> Rows:
-    """Plan a compaction (`schedule`), carry pending ones out (`run`), or both (`scheduleandexecute`)."""
+    """Schedule a compaction (`schedule`), execute pending ones (`run`), or both (`scheduleandexecute`)."""
     _check_merge_on_read(call)
     operation = call.text("op").strip().lower()
     options = call.options()
@@ -78,12 +78,14 @@ def run_compaction(call: ProcedureCall) -> Rows:
 
 
 def show_clustering(call: ProcedureCall) -> Rows:
-    """Clusterings, newest first.  involved_partitions: `*` unless they are asked for."""
+    """Clusterings, newest first. involved_partitions: `*` unless requested."""
     return islice(_clusterings(call), call.number("limit"))
 
 
 def run_clustering(call: ProcedureCall) -> Rows:
-    """Plan a clustering (`schedule`), carry pending ones out (`execute`), or both (`scheduleandexecute`, the default)."""
+    """Schedule a clustering (`schedule`), execute pending ones (`execute`), or both (`scheduleandexecute`, the
+    default).
+    """
     operation = (call.text("op") or "scheduleandexecute").strip().lower()
     if operation not in ("schedule", "execute", "scheduleandexecute"):
         raise InvalidRequest(f"op={call.text('op')!r} of run_clustering is none of schedule, execute, scheduleAndExecute")
@@ -121,7 +123,7 @@ def run_clustering(call: ProcedureCall) -> Rows:
 
 
 def run_clean(call: ProcedureCall) -> Rows:
-    """Clean the table; no row when nothing was due."""
+    """Clean the table; returns no row if no clean was due."""
     if call.flag("skip_locking"):
         raise Unsupported("skip_locking=true of run_clean is refused: a clean without the table's lock may lose files of writers")
     if not call.flag("schedule_in_line"):
@@ -142,7 +144,7 @@ def run_clean(call: ProcedureCall) -> Rows:
 
 
 def run_ttl(call: ProcedureCall) -> Rows:
-    """Delete the partitions whose time to live is over."""
+    """Delete expired partitions."""
     policy = call.text("ttl_policy")
     if policy and policy.upper() != "KEEP_BY_TIME":
         raise Unsupported(f"ttl_policy={policy!r} of run_ttl is not supported; there is KEEP_BY_TIME")
@@ -157,7 +159,7 @@ def run_ttl(call: ProcedureCall) -> Rows:
 
 
 def archive_commits(call: ProcedureCall) -> Rows:
-    """Move old instants to the history.  The result is 0, as real Hudi's command line says for success."""
+    """Archive old instants. The result is 0, the success code of Hudi's command line."""
     if not call.flag("enable_metadata"):
         raise Unsupported("enable_metadata=false of archive_commits is refused: a table's metadata table stays in step")
     options = {
@@ -170,7 +172,7 @@ def archive_commits(call: ProcedureCall) -> Rows:
 
 
 def create_savepoint(call: ProcedureCall) -> Rows:
-    """Save the newest completed write, or the one named; false when it cannot be saved, such as one that is saved already."""
+    """Create a savepoint of the latest or the named write; returns false if it fails, for example because it exists."""
     try:
         call.table.savepoint(call.text("commit_time") or None, user=call.text("user"), comments=call.text("comments"))
     except InstantNotFound:
@@ -182,37 +184,37 @@ def create_savepoint(call: ProcedureCall) -> Rows:
 
 
 def delete_savepoint(call: ProcedureCall) -> Rows:
-    """Remove a savepoint, the newest when none is named."""
+    """Delete a savepoint, by default the latest."""
     call.table.delete_savepoint(_savepoint(call))
     yield {"delete_savepoint_result": True}
 
 
 def rollback_to_savepoint(call: ProcedureCall) -> Rows:
-    """Take the table back to a savepoint, the newest when none is named."""
+    """Restore the table to a savepoint, by default the latest."""
     call.table.restore(_savepoint(call))
     yield {"rollback_savepoint_result": True}
 
 
 def rollback_to_instant(call: ProcedureCall) -> Rows:
-    """Undo the write of that instant (real Hudi's name says otherwise)."""
+    """Roll back the write of that instant only, despite the name given by Hudi."""
     call.table.rollback(call.text("instant_time"))
     yield {"rollback_result": True}
 
 
 def upgrade_table(call: ProcedureCall) -> Rows:
-    """Make the table one of a later version."""
+    """Upgrade the table version."""
     call.table.upgrade(_version(call), spark=call.spark)
     yield {"result": True}
 
 
 def downgrade_table(call: ProcedureCall) -> Rows:
-    """Make the table one of an earlier version."""
+    """Downgrade the table version."""
     call.table.downgrade(_version(call), spark=call.spark)
     yield {"result": True}
 
 
 def _version(call: ProcedureCall) -> int:
-    """`to_version`, a number in words."""
+    """`to_version`, a version name such as EIGHT."""
     name = call.text("to_version")
     if name not in TableVersion.__members__:
         raise InvalidRequest(f"to_version={name!r} is none of {', '.join(version.name for version in versions())}")
@@ -220,7 +222,7 @@ def _version(call: ProcedureCall) -> int:
 
 
 def _savepoint(call: ProcedureCall) -> str:
-    """The savepoint that the call names, or the newest.  Raises InstantNotFound."""
+    """Savepoint named in the call, or the latest. Raises InstantNotFound."""
     wanted = call.text("instant_time")
     found = [i.request_time for i in call.table.timeline().completed(Action.SAVEPOINT) if wanted in ("", i.request_time)]
     if not found:
@@ -241,7 +243,7 @@ def _compactions(call: ProcedureCall) -> Rows:
             try:
                 plan = load_compaction_plan(store, Instant(instant.request_time, Action.COMPACTION, State.REQUESTED))
             except (CorruptData, SnapshotOutdated):
-                # A commit that is not a compaction has no plan; what a compaction without one would do nobody knows.
+                # A commit that is not a compaction has no plan; without a plan, its operations are unknown.
                 continue
             yield {
                 "timestamp": instant.request_time,
@@ -274,7 +276,7 @@ def _clusterings(call: ProcedureCall) -> Rows:
 
 
 def _clustering_plan(context: TableContext, store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
-    """The plan beside an instant, None for a replace commit that is not a clustering."""
+    """Clustering plan of an instant; None for a replace commit that is not a clustering."""
     for action in (Action.CLUSTERING, Action.REPLACECOMMIT):
         data = store.read_state(instant.request_time, action, State.REQUESTED)
         if data:
@@ -287,7 +289,7 @@ def _clustering_plan(context: TableContext, store: TimelineStore, instant: Insta
 
 
 def _partitions(groups: tuple[ClusteringGroup, ...]) -> list[str]:
-    """The partition of each slice, as often as it has slices: real Hudi shows them so."""
+    """Partition of each slice, repeated per slice, as in Hudi."""
     return [piece.partition_path or "" for group in groups for piece in group.slices or ()]
 
 

@@ -24,7 +24,7 @@ _COMMITS = schema(
     "total_files_updated bigint, total_partitions_written bigint, total_records_written bigint, "
     "total_update_records_written bigint, total_errors bigint"
 )
-# Real Hudi leaves the action out here.
+# Hudi omits the action here.
 _ARCHIVED = schema(
     "commit_time string, state_transition_time string, total_bytes_written bigint, total_files_added bigint, "
     "total_files_updated bigint, total_partitions_written bigint, total_records_written bigint, "
@@ -46,22 +46,22 @@ def show_commits(call: ProcedureCall) -> Rows:
 
 
 def show_commits_metadata(call: ProcedureCall) -> Rows:
-    """The files of completed writes, newest first; the limit counts files."""
+    """Files of completed writes, newest first; the limit counts files."""
     return islice(_file_rows(_active(call)), call.number("limit"))
 
 
 def show_archived_commits(call: ProcedureCall) -> Rows:
-    """Completed writes of the history, newest first: without bounds those from ten days ago until yesterday."""
+    """Completed writes of the archived timeline, newest first; by default from ten days ago until yesterday."""
     return islice((_summary(*found) for found in _archived(call)), call.number("limit"))
 
 
 def show_archived_commits_metadata(call: ProcedureCall) -> Rows:
-    """The files of archived writes, newest first; the limit counts files."""
+    """Files of archived writes, newest first; the limit counts files."""
     return islice(_file_rows(_archived(call)), call.number("limit"))
 
 
 def show_commit_files(call: ProcedureCall) -> Rows:
-    """The files that one write made."""
+    """Files of one write."""
     instant, commit = _one(call)
     rows = (
         {
@@ -81,7 +81,7 @@ def show_commit_files(call: ProcedureCall) -> Rows:
 
 
 def show_commit_partitions(call: ProcedureCall) -> Rows:
-    """The partitions that one write touched."""
+    """Partitions changed by one write."""
     instant, commit = _one(call)
     rows = (
         {
@@ -108,13 +108,13 @@ def show_commit_write_stats(call: ProcedureCall) -> Rows:
         "action": str(instant.action),
         "total_bytes_written": written,
         "total_records_written": records,
-        # Real Hudi divides by zero and shows the largest number for bytes without a record, such as a log of deletes.
+        # Hudi divides by zero, and shows the largest number, for bytes without records, such as a log of deletes.
         "avg_record_size": -(-written // records) if records else (_LARGEST if written else 0),
     }
 
 
 def show_commit_extra_metadata(call: ProcedureCall) -> Rows:
-    """What a write noted with its commit: of one instant, or of the newest write."""
+    """Extra metadata of a write, by default of the latest."""
     instant, commit = _one(call)
     key = call.text("metadata_key")
     rows = (
@@ -131,12 +131,12 @@ def show_commit_extra_metadata(call: ProcedureCall) -> Rows:
 
 
 def show_rollbacks(call: ProcedureCall) -> Rows:
-    """Rollbacks, newest first, one row for each instant that was undone."""
+    """Rollbacks, newest first, one row per rolled-back instant."""
     return islice(_rollback_rows(call), call.number("limit"))
 
 
 def show_rollback_detail(call: ProcedureCall) -> Rows:
-    """The files that one rollback deleted, or could not."""
+    """Files that one rollback deleted, or failed to delete."""
     store = call.table.context.timeline
     instant = store.load().find(call.text("instant_time"), Action.ROLLBACK)
     done = RollbackMetadata.decode(store.read(instant))
@@ -158,21 +158,21 @@ def show_rollback_detail(call: ProcedureCall) -> Rows:
 
 
 def show_savepoints(call: ProcedureCall) -> Rows:
-    """The instants that have a savepoint, newest first."""
+    """Savepointed instants, newest first."""
     for instant in reversed(call.table.timeline().completed(Action.SAVEPOINT)):
         yield {"savepoint_time": instant.request_time}
 
 
 def show_table_properties(call: ProcedureCall) -> Rows:
-    """`hoodie.properties`, by key; values of secrets are hidden."""
+    """`hoodie.properties`, by key; secrets are redacted."""
     pairs = sorted(call.table.context.reloaded().config.properties)
     return islice(({"key": key, "value": redact_secret(key, value)} for key, value in pairs), call.number("limit"))
 
 
 def stats_wa(call: ProcedureCall) -> Rows:
-    """How many records each commit wrote for one that it updated, oldest first, and in total.
+    """Write amplification: records written per upserted record, for each commit, oldest first, and in total.
 
-    Real Hudi counts commits and replace commits, so on a merge-on-read table its compactions, and no delta commits.
+    Hudi counts commits and replace commits: on a merge-on-read table its compactions, but no delta commits.
     """
     return islice(_amplification(call), call.number("limit"))
 
@@ -236,7 +236,7 @@ def _archived(call: ProcedureCall) -> Iterator[tuple[Instant, CommitMetadata]]:
 
 
 def _one(call: ProcedureCall) -> tuple[Instant, CommitMetadata]:
-    """The completed write that the call names, the newest when it names none.  Raises InstantNotFound."""
+    """Completed write named in the call, or the latest. Raises InstantNotFound."""
     store = call.table.context.timeline
     wanted = call.text("instant_time")
     found = [i for i in store.load().completed_writes() if not wanted or i.request_time == wanted]

@@ -1,8 +1,8 @@
-"""The health of a table on one page: `pyhudi report`, and the figures that `Table.plot` draws.
+"""Health report of a table: `pyhudi report`, and the figures of `Table.plot`.
 
-figures     what is drawn, computed from the Arrow tables of `Table.inspect`; pure
-charts      figures as HTML and SVG that follow the page's colours
-page        the page: one HTML file without outside parts, readable by keyboard, in light and dark
+figures     the data of the charts, computed from the Arrow tables of `Table.inspect`; pure functions
+charts      charts as HTML and SVG, with the colours of the page
+page        the page: one self-contained HTML file, accessible by keyboard, in light and dark
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Figures as parts of the page.  Colours are classes, so that the page's style sheet decides them, light or dark.
+"""Charts of the page as HTML and SVG. Colours are classes, so that the page's style sheet defines them, light or dark.
 
-    bars        rows of a table whose last cell holds a bar: text first, so nothing is lost without colours or pictures
-    lanes       the timeline as SVG: one lane for each kind of work, a mark for each instant
+    bars        rows of a table whose last cell holds a bar: text first, so it is readable without colours or graphics
+    lanes       the timeline as SVG: one lane per type of action, one mark per instant
 
-Every text that comes from a table is escaped here.
+All text that comes from a table is escaped here.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pyhudi.features.report.figures import LANES, Span
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row.  cells: strings before the bar; parts: (class, value) from left to right, on one scale for all rows."""
+    """One row. cells: text before the bar; parts: (class, value) from left to right, on one scale for all rows."""
 
     cells: tuple[str, ...]
     parts: tuple[tuple[str, float], ...]
 
 
 def bars(label: str, heads: Sequence[str], rows: Sequence[Bar]) -> str:
-    """A table of bars.  label: what assistive technology calls it; heads: of the cells, the bar has none of its own."""
+    """A table of bars. label: accessible name; heads: headers of the cells, the bar has none."""
     widest = max((sum(value for _, value in row.parts) for row in rows), default=0) or 1
     lines = [f'<table class="bars"><caption class="unseen">{escape(label)}</caption><thead><tr>']
     lines += [f'<th scope="col">{escape(head)}</th>' for head in heads]
@@ -42,13 +42,13 @@ def bars(label: str, heads: Sequence[str], rows: Sequence[Bar]) -> str:
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """What the colours mean.  entries: (class, text)."""
+    """Legend of colours. entries: (class, text)."""
     items = "".join(f'<li><span class="swatch {kind}"></span>{escape(text)}</li>' for kind, text in entries)
     return f'<ul class="legend">{items}</ul>'
 
 
 def lanes(found: Sequence[Span]) -> str:
-    """The timeline.  Pending instants are outlined and reach to the right edge.  '' when there is no instant."""
+    """The timeline. Pending instants are outlined and extend to the right edge. '' if there are no instants."""
     if not found:
         return ""
     used = [lane for lane in LANES if any(span.lane == lane for span in found)]
@@ -81,7 +81,7 @@ def lanes(found: Sequence[Span]) -> str:
 
 
 def readable_time(digits: str | None) -> str:
-    """The digits of an instant as `2026-11-21 10:55:16.551`; digits that are not a date as they are, '' for None."""
+    """An instant time as `2026-11-21 10:55:16.551`; digits that are not a date unchanged, '' for None."""
     if digits is None:
         return ""
     if len(digits) < 14 or not digits.isdigit():
@@ -95,7 +95,7 @@ _WIDTH, _LEFT, _RIGHT, _TOP, _LANE, _TICKS = 880, 96, 12, 6, 30, 4
 
 def _mark(span: Span, left: float, right: float, top: float) -> str:
     pending = span.end_ms is None
-    # A mark is at least as wide as the eye and the pointer need, and stays inside the picture.
+    # A mark has a minimum width, to be visible and clickable, and stays inside the picture.
     width = max(5.0, right - left)
     left = min(left, _WIDTH - _RIGHT - width)
     took = "pending" if span.end_ms is None else f"{(span.end_ms - span.start_ms) / 1000:,.1f} s"

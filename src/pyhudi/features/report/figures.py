@@ -1,11 +1,11 @@
-"""What the report and the plots show, from the Arrow tables of `Table.inspect`.
+"""Data of the report and the plots, from the Arrow tables of `Table.inspect`.
 
-    spans               instants as stretches of time, each in the lane of its kind of work
-    size_buckets        how many base files are how large, in buckets whose bounds double
-    storage_shares      what each partition's bytes are: base files and logs that queries read, and the rest
-    amplifications      rows written for each row changed, write by write
+    spans               instants as time ranges, in the lane of their type of action
+    size_buckets        histogram of base file sizes, in buckets whose bounds double
+    storage_shares      bytes per partition: base and log files that queries read, and other files
+    amplifications      write amplification: rows written per changed row, by write
 
-Nothing is read here and no clock is asked.  Times of instants are taken as digits, in the zone of the table.
+Pure functions without IO or clock. Instant times are used as digits, in the table's time zone.
 """
 
 from __future__ import annotations
@@ -21,13 +21,19 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action, parse_instant_time
 
 LANES = ("writes", "compaction", "clustering", "clean", "rollback", "savepoint", "indexing")
-"""The lanes of a timeline, top to bottom."""
+"""Lanes of a timeline, top to bottom."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One instant.  label: what it did; start_ms, end_ms: its request and completion, as milliseconds of the digits read as
-    UTC; end_ms is None while it is pending.
+    """One instant as a time range.
+
+    Attributes:
+        lane: Lane of its type of action.
+        label: Description of the operation.
+        request_time: Request time, as stored.
+        start_ms: Request time, as milliseconds of the digits interpreted as UTC.
+        end_ms: Completion time, likewise; None while it is pending.
     """
 
     lane: str
@@ -39,7 +45,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Files of `low_bytes` or more and less than `high_bytes`."""
+    """Files of at least `low_bytes` and less than `high_bytes`."""
 
     low_bytes: int
     high_bytes: int
@@ -48,9 +54,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The bytes of a partition.  base, log: of the files that a snapshot query reads; other: older versions, and files that no
-    completed write names.
-    """
+    """Bytes of a partition. base, log: files that a snapshot query reads; other: older versions, and uncommitted files."""
 
     partition: str
     base_bytes: int
@@ -59,13 +63,15 @@ class Share:
 
     @property
     def total_bytes(self) -> int:
-        """All of them."""
+        """Sum of all bytes."""
         return self.base_bytes + self.log_bytes + self.other_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Amplification:
-    """One write.  rows_changed: inserted, updated and deleted; rows_written: with the rows that were copied along."""
+    """Write amplification of one write. rows_changed: inserted, updated and deleted; rows_written: including copied
+    rows.
+    """
 
     request_time: str
     operation: str
@@ -76,14 +82,14 @@ class Amplification:
 
     @property
     def factor(self) -> float | None:
-        """Rows written for each row changed; None for a service and where nothing changed."""
+        """Rows written per changed row; None for a service, and if no row changed."""
         return None if self.is_service or not self.rows_changed else self.rows_written / self.rows_changed
 
 
 def spans(timeline: pa.Table, commits: pa.Table) -> tuple[Span, ...]:
-    """The instants, by request time.  timeline: TIMELINE_SCHEMA; commits: COMMITS_SCHEMA, which tells a compaction from a write.
+    """Instants as time ranges, by request time. Instants whose digits are not a date (those of bootstraps) are omitted.
 
-    Instants whose digits are not a date (those of bootstraps) are left out.
+    timeline: TIMELINE_SCHEMA; commits: COMMITS_SCHEMA, which distinguishes a compaction from a write.
     """
     operations = dict(zip(commits["request_time"].to_pylist(), commits["operation"].to_pylist(), strict=True))
     found = []
@@ -101,9 +107,9 @@ def spans(timeline: pa.Table, commits: pa.Table) -> tuple[Span, ...]:
 
 
 def size_buckets(slices: pa.Table, most: int = 12) -> tuple[Bucket, ...]:
-    """How large the base files are that queries read; smallest first, without a gap, at most `most` buckets.
+    """Histogram of the sizes of the base files that queries read; smallest first, without gaps, at most `most` buckets.
 
-    slices: FILE_SLICES_SCHEMA.  Bounds are powers of two, or of four and so on where the sizes span too many of them.
+    slices: FILE_SLICES_SCHEMA. Bounds are powers of two, or of four and so on if the sizes span too many powers.
     """
     sizes = slices.filter(pc.is_valid(slices["base_path"]))["base_size_bytes"].to_numpy().astype(np.int64)
     if not len(sizes):
@@ -118,7 +124,7 @@ def size_buckets(slices: pa.Table, most: int = 12) -> tuple[Bucket, ...]:
 
 
 def storage_shares(partitions: pa.Table, slices: pa.Table) -> tuple[Share, ...]:
-    """Each partition's bytes, the largest first.  partitions: PARTITIONS_SCHEMA; slices: FILE_SLICES_SCHEMA."""
+    """Bytes of each partition, largest first. partitions: PARTITIONS_SCHEMA; slices: FILE_SLICES_SCHEMA."""
     sums = slices.group_by("partition").aggregate([("base_size_bytes", "sum"), ("log_size_bytes", "sum")])
     current = {
         partition: (base, log)
@@ -137,7 +143,7 @@ def storage_shares(partitions: pa.Table, slices: pa.Table) -> tuple[Share, ...]:
 
 
 def amplifications(commits: pa.Table) -> tuple[Amplification, ...]:
-    """The writes, by request time.  commits: COMMITS_SCHEMA."""
+    """Write amplification of each write, by request time. commits: COMMITS_SCHEMA."""
     return tuple(
         Amplification(
             row["request_time"],
@@ -152,13 +158,13 @@ def amplifications(commits: pa.Table) -> tuple[Amplification, ...]:
 
 
 def overall_factor(writes: tuple[Amplification, ...]) -> float | None:
-    """Rows that writes and services wrote for each row that writes changed; None when none was changed."""
+    """Rows written by writes and services per row changed by writes; None if no row changed."""
     changed = sum(write.rows_changed for write in writes)
     return sum(write.rows_written for write in writes) / changed if changed else None
 
 
 def readable_bytes(size_bytes: float) -> str:
-    """Such as 1.3 MiB: three digits at most before the unit."""
+    """A size such as 1.3 MiB: at most three digits before the unit."""
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:

@@ -1,11 +1,15 @@
-"""The report: one HTML page that says how a table is, with nothing to fetch and nothing to install.
+"""The report: one self-contained HTML page on the health of a table.
 
-The page holds its style and one small script (sorting tables by their heads); without the script everything is there.  A content
-policy forbids everything else, so a name in the table's data can do no harm.  Headings, captions and scopes are set for screen
-readers; wide tables scroll in a region that the keyboard reaches; colours follow the reader's light or dark setting.
+The page includes its style and one small script (sorting tables by column); without the script all content is visible.
+A content
+security policy blocks everything else, so a name in the table's data cannot inject code. Headings, captions and scopes
+are set
+for screen readers; wide tables scroll in a region that is focusable by keyboard; colours follow the light or dark
+setting.
 
-A part that cannot be read, because the table is damaged, says so in its place; the others are there.  Long tables are cut, and
-say which command gives the rest.  Times are digits in the zone of the table.
+A section that cannot be computed, because the table is damaged, shows the error; the others are unaffected. Long tables
+are
+truncated, with the command that prints all rows. Times are instant times, in the table's time zone.
 """
 
 from __future__ import annotations
@@ -36,18 +40,22 @@ from pyhudi.features.report.figures import (
 from pyhudi.operations.admin.validate import ValidationResult, ValidationSeverity
 
 MAX_ROWS = 200
-"""Rows of a table on the page."""
+"""Maximum rows of a table on the page."""
 MAX_BARS = 25
-"""Bars of a chart."""
+"""Maximum bars of a chart."""
 MAX_INSTANTS = 500
-"""Instants that are drawn, the newest."""
+"""Maximum instants in the timeline chart, the newest."""
 
 
 def render_report(table: Table, *, validation: ValidationResult | None = None) -> str:
-    """The page as text, to be stored as UTF-8.  validation: the outcome of `Table.validate()`, to be told on the page.
+    """Render the page as text, to be stored as UTF-8. Errors of a damaged table are shown on the page instead of
+    raised.
 
-    Reads the timeline, the newest commits, the folders' listings and the locks; no data file is opened.  What is damaged is
-    told on the page instead of raised.
+    Reads the timeline, the latest commits, the directory listings and the locks; no data file is opened.
+
+    Args:
+        table: The table.
+        validation: Result of `Table.validate()`, to be shown on the page.
     """
     return _Report(table, validation).render()
 
@@ -258,7 +266,7 @@ class _Report:
             when = f", for another {max(0, until - now_ms) / 1000:,.0f} s" if lock["is_held"] and until else ""
             state = f"held by {lock['owner'] or 'an unknown owner'}{when}" if lock["is_held"] else "free"
             parts.append(f"<li><code>{escape(lock['path'])}</code>: {escape(state)}</li>")
-        text = f"<ul>{''.join(parts)}</ul>" if parts else "<p>No lock lies with the table.</p>"
+        text = f"<ul>{''.join(parts)}</ul>" if parts else "<p>No lock object is stored with the table.</p>"
         if not markers.num_rows:
             return text + "<p>No write has left markers: nothing is half done.</p>"
         rows = [list(row.values()) for row in markers.slice(0, MAX_ROWS).to_pylist()]
@@ -280,7 +288,9 @@ class _Report:
 
 
 def _held(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
-    """The answer of `load`, asked once; a HudiError is raised at each use, so that every part that needs it says so."""
+    """Cache the result of `load`; a HudiError is raised at each use, so that every section that needs the result shows
+    it.
+    """
     try:
         found = load()
     except HudiError as raised:
@@ -301,7 +311,7 @@ def _guarded(part: Callable[[], str]) -> str:
 
 
 def _table(key: str, caption: str, heads: Iterable[str], rows: _Rows, command: str) -> str:
-    """A table that scrolls and sorts.  Numbers are set right; command: of the command line, gives the rows that are cut off."""
+    """A table that scrolls and sorts. Numbers are right-aligned; command: command that prints the truncated rows."""
     if not rows:
         return f"<p>{escape(caption)}: none.</p>"
     head = "".join(f'<th scope="col"><button type="button">{escape(name.replace("_", " "))}</button></th>' for name in heads)
@@ -333,7 +343,7 @@ def _details(summary: str, inner: str) -> str:
 def _cut(limit: int, total: int, description: str, command: str) -> str:
     if limit >= total:
         return ""
-    rest = f" <code>pyhudi {command} TABLE</code> tells all." if command else ""
+    rest = f" <code>pyhudi {command} TABLE</code> lists all." if command else ""
     return f'<p class="note">{limit:,} of {total:,} {description}.{rest}</p>'
 
 

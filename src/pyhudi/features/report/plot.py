@@ -1,13 +1,14 @@
-"""Pictures of a table's health: `Table.plot`, with matplotlib (`pip install "pyhudi[plot]"`).
+"""Charts of table health with matplotlib: `Table.plot` (`pip install "pyhudi[plot]"`).
 
-    t.plot.sizes()            base files by size
-    t.plot.storage()          what each partition's bytes are
-    t.plot.timeline()         instants in lanes, one for each kind of work
-    t.plot.amplification()    rows written for each row changed, write by write
+    t.plot.sizes()            histogram of base file sizes
+    t.plot.storage()          bytes per partition
+    t.plot.timeline()         instants in lanes, one per type of action
+    t.plot.amplification()    write amplification: rows written per changed row, by write
 
-Each draws on the axes given, or on new ones, and returns them, so that a notebook shows them and a script can go on:
-`t.plot.sizes().figure.savefig("sizes.png")`.  Text and background follow matplotlib's style sheet.  `pyhudi report` shows the
-same figures on a page and needs no matplotlib.
+Each method draws on the axes passed, or on new ones, and returns them for display in a notebook or for further changes:
+`t.plot.sizes().figure.savefig("sizes.png")`. Text and background follow matplotlib's style sheet. `pyhudi report` shows
+the
+same charts on a page, without matplotlib.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_PARTITIONS = 20
-"""Partitions of a picture, the largest; the rest is one bar."""
+"""Maximum partitions in a chart, the largest; the others are one bar."""
 MAX_WRITES = 100
-"""Writes and instants of a picture, the newest."""
+"""Maximum writes and instants in a chart, the latest."""
 
 
 class Plots:
-    """The pictures of one table.  Every method loads what it shows at the time of the call; no data file is opened."""
+    """Charts of one table. Every method loads its data when it is called; no data file is opened."""
 
     def __init__(self, inspection: Inspection, name: str) -> None:
         self._look = inspection
         self._name = name
 
     def sizes(self, axes: Axes | None = None) -> Axes:
-        """How many base files of which size a snapshot query reads, in buckets whose bounds double."""
+        """Histogram of the base files that a snapshot query reads, in buckets whose bounds double."""
         drawn = _axes(axes)
         buckets = size_buckets(self._look.file_slices())
         drawn.bar(range(len(buckets)), [bucket.files for bucket in buckets], width=0.9, color=_COLOURS["base"])
@@ -55,7 +56,7 @@ class Plots:
         return drawn
 
     def storage(self, axes: Axes | None = None) -> Axes:
-        """The bytes of each partition: base files and logs that a snapshot query reads, and everything else."""
+        """Bytes of each partition: base files and log files that a snapshot query reads, and other files."""
         drawn = _axes(axes)
         slices = self._look.file_slices()
         shares = list(storage_shares(self._look.partitions(on_storage=True), slices))
@@ -79,7 +80,7 @@ class Plots:
         return drawn
 
     def timeline(self, axes: Axes | None = None) -> Axes:
-        """The newest instants in lanes; pending ones are outlined and reach to the right edge."""
+        """The latest instants in lanes; pending ones are outlined and extend to the right edge."""
         drawn = _axes(axes)
         timeline = self._look.timeline()
         found = spans(timeline.slice(max(0, timeline.num_rows - MAX_WRITES)), self._look.commits(MAX_WRITES))
@@ -107,7 +108,7 @@ class Plots:
         return drawn
 
     def amplification(self, axes: Axes | None = None) -> Axes:
-        """Rows that each write changed, and rows that it copied along; services only copy."""
+        """Write amplification: rows that each write changed, and rows that it copied; services only copy."""
         drawn = _axes(axes)
         writes = amplifications(self._look.commits(MAX_WRITES))
         places = range(len(writes))
@@ -118,8 +119,8 @@ class Plots:
         every = max(1, len(writes) // 10)
         drawn.set_xticks(list(places)[::every], [write.operation for write in writes][::every], rotation=30, ha="right")
         factor = overall_factor(writes)
-        told = "nothing changed" if factor is None else f"{factor:,.1f} rows written for each row changed"
-        drawn.set(title=f"{self._name}: {told}", ylabel="rows written")
+        summary = "nothing changed" if factor is None else f"{factor:,.1f} rows written for each row changed"
+        drawn.set(title=f"{self._name}: {summary}", ylabel="rows written")
         _legend(drawn)
         return drawn
 
@@ -147,13 +148,13 @@ def _axes(axes: Axes | None) -> Axes:
         from matplotlib.figure import Figure
         from matplotlib.pyplot import figure
     except ImportError:
-        raise InvalidRequest('pictures need matplotlib: pip install "pyhudi[plot]"') from None
+        raise InvalidRequest('plots need matplotlib: pip install "pyhudi[plot]"') from None
     made: Figure = figure(figsize=(9, 4), layout="constrained")
     return made.add_subplot()
 
 
 def _unit(size_bytes: int) -> tuple[int, str]:
-    """What an axis up to `size_bytes` counts in."""
+    """Unit of an axis up to `size_bytes`."""
     power = min(4, max(0, size_bytes.bit_length() - 1) // 10)
     return 1 << (10 * power), ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
 

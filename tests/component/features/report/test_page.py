@@ -102,7 +102,7 @@ def test_the_outcome_of_a_validation_is_told(table: hp.Table) -> None:
 def test_long_tables_are_cut_and_say_so(table: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyhudi.features.report.page.MAX_ROWS", 1)
     page = render_report(table)
-    assert "1 of 2 file slices, the largest. <code>pyhudi slices TABLE</code> tells all." in page
+    assert "1 of 2 file slices, the largest. <code>pyhudi slices TABLE</code> lists all." in page
 
 
 def test_the_command_writes_the_page(table: hp.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
