@@ -1,1 +1,1 @@
-"""Decisions as values: frozen state and a request in, a frozen plan out.  Nothing here touches storage."""
+"""Planning: pure decisions.  Frozen state and a request in, a frozen plan out, without any storage access."""

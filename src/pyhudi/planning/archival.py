@@ -1,17 +1,22 @@
-"""Which instants leave the active timeline for the history, and which files of the history are merged.
+"""Archival planning: which instants move from the active timeline to the archived timeline (history), and which history
+files
+are merged.
 
-    1. nothing, unless more than `max` completed writes stand on the timeline; then the oldest go until `min` are left.  Where the
-       cleaner retains more, both grow
-    2. of those only the ones before every bound: what is pending, what compaction still counts, replace commits whose files
-       are not cleaned yet, the metadata table's last compaction, savepoints
-    3. completed cleans and rollbacks older than the last write chosen go along
+    1. nothing, unless the active timeline has more than `max` completed writes; then the oldest leave until `min` are
+    left.  If
+       the cleaner retains more, both limits grow
+    2. of those only the ones before every bound: pending instants, delta commits that trigger the next compaction,
+    replace
+       commits whose files are not cleaned yet, the metadata table's last compaction, savepoints
+    3. completed cleans and rollbacks older than the last chosen write leave, too
 
-Everything older than the active timeline counts as completed, and replaced file groups are known from the active timeline alone:
-each bound of step 2 keeps a file that nobody should read from coming back.
+Everything older than the active timeline counts as completed, and replaced file groups are known from the active
+timeline only:
+each bound of step 2 prevents a deleted or uncommitted file from becoming visible again.
 
     history   once there are `batch` files of one level, the oldest are merged into one of the next level
 
-Pure.  What this does not do: read or delete anything.
+Pure: reads and deletes nothing.
 
 Source: docs/formats/timeline.md, "Which instants are archived" and "History".
 """
@@ -32,7 +37,7 @@ from pyhudi.planning.compaction import COMPACTION_TRIGGER, MAX_DELTA_COMMITS, Co
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, Timeline
 
 MERGE_LIMIT_BYTES = 1 << 30
-"""How many bytes of history one merge takes in."""
+"""Maximum input size of one history merge."""
 
 
 MIN_COMMITS = Option("hoodie.keep.min.commits", int, "20", "commits that an archival leaves on the active timeline")
@@ -42,11 +47,12 @@ MAX_COMMITS = Option("hoodie.keep.max.commits", int, "30", "commits on the activ
 
 @dataclass(frozen=True, slots=True)
 class ArchivalRules:
-    """How many completed writes the active timeline keeps.
+    """How many completed writes the active timeline retains.
 
-    archives_past_savepoint: pass over savepointed commits instead of stopping before the first.  delta_commits_counted: how many
-    delta commits make a compaction due, None when compaction is not triggered by a count that the timeline has to tell.
-    merge_batch: files of one level of the history that are merged.
+    Attributes:
+        archives_past_savepoint: Skip savepointed commits instead of stopping before the first.
+        delta_commits_counted: How many delta commits trigger a compaction, None when the trigger does not count them.
+        merge_batch: Files of one history level that are merged.
     """
 
     min_commits: Annotated[int, MIN_COMMITS]
@@ -78,7 +84,7 @@ class ArchivalRules:
 
     @classmethod
     def of(cls, options: Options) -> ArchivalRules:
-        """From checked options."""
+        """Build from checked options."""
         counted = options.value_or_default(COMPACTION_TRIGGER) in (CompactionTrigger.NUM_COMMITS, CompactionTrigger.NUM_AND_TIME)
         delta_commits = options.integer(MAX_DELTA_COMMITS) if counted else None
         return read_settings(cls, options, delta_commits_counted=delta_commits)
@@ -86,11 +92,14 @@ class ArchivalRules:
 
 @dataclass(frozen=True, slots=True)
 class ArchivalBounds:
-    """What bounds archival and does not stand in names of the timeline.
+    """Bounds of archival that are not part of the timeline's names.
 
-    last_clean: the newest completed clean.  has_metadata_table, metadata_compaction: whether there is one, and the request time
-    of its last completed compaction.  data_table: for the timeline of a metadata table, that of its data table.
-    without_ids: the first write by names whose columns the history of columns lacks, of a table with columns by ids.
+    Attributes:
+        last_clean: The newest completed clean.
+        has_metadata_table: Whether there is a metadata table.
+        metadata_compaction: Request time of the metadata table's last completed compaction.
+        data_table: For the timeline of a metadata table, that of its data table.
+        without_ids: In a table with column ids, the first write by names whose columns the schema history lacks.
     """
 
     last_clean: LastClean | None
@@ -102,8 +111,10 @@ class ArchivalBounds:
 
 @dataclass(frozen=True, slots=True)
 class ArchivalPlan:
-    """instants: completed instants that leave, by request time.  start: request time of the first write that stays, '' when
-    nothing leaves.  reason: why nothing leaves, '' when something does.
+    """Attributes:
+    instants: Completed instants that leave, by request time.
+    start: Request time of the first write that stays, '' when nothing leaves.
+    reason: Why nothing leaves, '' when something does.
     """
 
     instants: tuple[Instant, ...]
@@ -120,7 +131,7 @@ class HistoryMerge:
 
 
 def reason_not_to_archive(timeline: Timeline, settings: ArchivalRules) -> str | None:
-    """Why archival is not due, as far as the timeline alone tells."""
+    """Return why archival is not due, judged by the timeline alone."""
     count = len(timeline.completed_writes())
     if count <= settings.max_commits:
         return f"{count} completed writes, up to {settings.max_commits} are kept"
@@ -167,7 +178,7 @@ def plan_archival(
 
 
 def plan_history_merge(manifest: Manifest, level: int, batch: int) -> HistoryMerge | None:
-    """The merge that is due on a level of the history; None when none is."""
+    """Return the merge that is due on a level of the history; None when none is."""
     if level >= MAX_LEVEL:
         return None
     on_level = [
@@ -191,7 +202,7 @@ def plan_history_merge(manifest: Manifest, level: int, batch: int) -> HistoryMer
 
 
 def merged_manifest(manifest: Manifest, inputs: Sequence[ManifestEntry], output: ManifestEntry) -> Manifest:
-    """The manifest after a merge."""
+    """Return the manifest after a merge."""
     gone = {entry.file_name for entry in inputs}
     return Manifest((*(entry for entry in manifest.files if entry.file_name not in gone), output))
 
@@ -219,9 +230,7 @@ def _counts(timeline: Timeline, completed: tuple[Instant, ...], settings: Archiv
 
 
 def _pending_bound(timeline: Timeline, completed: tuple[Instant, ...]) -> str | None:
-    """The newest write that everything pending has seen.  What completed since, a write under way or the carrying out of a plan
-    still has to meet.
-    """
+    """The newest write that precedes everything pending.  Pending writes and plans may conflict with later completions."""
     first = timeline.first_unsettled()
     if first is None:
         return None
@@ -230,7 +239,7 @@ def _pending_bound(timeline: Timeline, completed: tuple[Instant, ...]) -> str | 
 
 
 def _compaction_bound(timeline: Timeline, settings: ArchivalRules) -> str | None:
-    """The first delta commit that has to stay so that the next compaction's count comes out right."""
+    """The first delta commit that has to stay so that the next compaction's trigger count is correct."""
     needed = settings.delta_commits_counted
     if needed is None:
         return None
@@ -248,15 +257,16 @@ def _compaction_bound(timeline: Timeline, settings: ArchivalRules) -> str | None
 
 
 def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | None:
-    """The first replace commit or clustering whose replaced file groups may still lie there."""
+    """The first replace commit or clustering whose replaced file groups may still exist."""
     replaces = [i for i in timeline.instants if i.action in (Action.REPLACECOMMIT, Action.CLUSTERING)]
     if not replaces or last_clean is None:
         return replaces[0].request_time if replaces else None
     earliest = last_clean.earliest_retained
     late: str | None = None
     if not earliest:
-        # File versions: the clean took every group that was replaced when it was planned.  What had completed by then is told by
-        # the newest write that it saw.
+        # File versions: the clean deleted every group that was replaced when it was planned.  The newest write that it
+        # saw
+        # bounds what had completed by then.
         seen = timeline.completion_time(last_clean.last_completed) or last_clean.last_completed
         open_ = [i for i in replaces if i.state is not State.COMPLETED or (i.completion_time or i.request_time) > seen]
         late = _late_write(timeline, last_clean, seen)
@@ -266,8 +276,9 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
     found = [open_[0].request_time] if open_ else []
     if late is not None and replaces[-1].request_time > late:
         found.append(late)
-    # A savepoint that the clean saw kept files of groups that were replaced after it, also where the replacement was requested
-    # before it; they are cleaned once it is gone.
+    # A savepoint that the clean saw retained files of groups that were replaced after it, also if the replacement was
+    # requested
+    # before it; they are cleaned once the savepoint is deleted.
     for saved in sorted({*last_clean.savepoints, *(i.request_time for i in timeline.completed(Action.SAVEPOINT))}):
         held = [i for i in covered if (i.completion_time or i.request_time) > saved]
         if held:
@@ -279,8 +290,9 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
 def _late_write(timeline: Timeline, last_clean: LastClean, last_seen_time: str) -> str | None:
     """The first of the writes that were requested before the last clean and that it did not see; None without any.
 
-    A compaction among them may have written to file groups that were replaced after it was planned.  As long as it is on the
-    timeline, it shows that no clean has looked at what it wrote.  last_seen_time: what completed later, the clean did not see.
+    A compaction among them may have written to file groups that were replaced after it was planned.  As long as it is
+    on the
+    timeline, its output is known to be uncleaned.  last_seen_time: the clean did not see later completions.
     """
     completed = [i for i in timeline.completed_writes() if (i.completion_time or i.request_time) > last_seen_time]
     return min((i.request_time for i in completed if i.request_time < last_clean.request_time), default=None)

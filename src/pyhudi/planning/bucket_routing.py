@@ -1,11 +1,15 @@
-"""The simple bucket index: which file group of a partition takes a record key.
+"""Simple bucket index: route record keys to the file groups of a partition by hash.
 
-A key's hash names its bucket, and a bucket is one file group, whose file id begins with the bucket's number.  So a write finds
-the file group of each key without reading anything, and a filter on the hashed fields leaves one file group of a partition.
+A key's hash selects its bucket, and a bucket is one file group, whose file id begins with the bucket's number.  So a
+write finds
+the file group of each key without reading anything, and a filter on the hashed fields leaves one file group of a
+partition.
 
-The table does not say how it is bucketed: all its writers have to agree on the number of buckets and on the hashed fields.  What
-file ids tell is checked here, and what the footers of some files tell before each write.  Partitions may have numbers of their
-own, by rules over their paths: these the table keeps from its first write on (`table.partition_buckets`).
+The table does not store its bucket layout: all its writers have to agree on the number of buckets and on the hashed
+fields.
+File ids are validated here, and the footers of some files before each write.  Partitions may have bucket counts of
+their
+own, by rules over their paths: the table stores these from its first write on (`table.partition_buckets`).
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -35,10 +39,13 @@ from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.table.file_slices import FileSlice
 
 MAX_BUCKETS = 99_999_999
-"""As many as eight digits can number."""
+"""The largest count with eight-digit numbers."""
 
 _FEW_BUCKETS = 100_000
-"""More buckets than a partition has.  One UUID in forty begins with eight digits by chance, one in forty thousand with so few."""
+"""More buckets than a partition has.  One UUID in forty begins with eight digits by chance, one in forty thousand with
+so
+few.
+"""
 
 
 BUCKET_ENGINE = Option(
@@ -59,36 +66,42 @@ HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields th
 
 
 class Placement(Protocol):
-    """How hashes of keys choose file groups, as engines ask it: cells are found row by row, and each cell lies within one bucket
-    of the row's partition, or of any partition for a row that names none.
+    """How hashes of keys select file groups, for engines: a cell is computed per row, and each cell belongs to one
+    bucket
+    of the row's partition, or of any partition for a row without one.
     """
 
     @property
     def cell_count(self) -> int:
-        """How many cells there are; they count from 0."""
+        """Number of cells; they count from 0."""
         ...
 
     def cells_for_keys(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
-        """The cell of each record key (string) in its partition (string, `PLACEHOLDER_PARTITION` for a row that names none), both
+        """Return the cell of each record key (string) in its partition (string, `PLACEHOLDER_PARTITION` for a row
+        without
+        one), both
         without nulls.
         """
         ...
 
     def bucket_at(self, partition: str, cell: int) -> int | None:
-        """The bucket of a partition in which a cell lies; None for a partition that has no buckets yet."""
+        """Return the bucket of a partition that a cell belongs to; None for a partition that has no buckets yet."""
         ...
 
     def bucket_from_file_id(self, partition: str, file_id: str) -> int | None:
-        """The bucket of a partition whose file group has an id; None when none has."""
+        """Return the bucket of a partition whose file group has an id; None when none has."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BucketLayout:
-    """How a table of the simple bucket index is bucketed.
+    """Bucket layout of a table with the simple bucket index.
 
-    count: buckets of each partition, at least 1; hash_fields: empty for all record key fields.  rules: which partitions have
-    other counts, as the option is written.  is_explicit: whether the caller gave the count.
+    Attributes:
+        count: Buckets of each partition, at least 1.
+        hash_fields: Hashed fields; empty for all record key fields.
+        rules: Which partitions have other counts, in the syntax of the option.
+        is_explicit: Whether the caller set the count.
     """
 
     count: Annotated[int, BUCKET_COUNT]
@@ -104,12 +117,15 @@ class BucketLayout:
 
     @classmethod
     def of(cls, options: Options) -> BucketLayout:
-        """From checked options."""
+        """Build from checked options."""
         given = options.explicit(BUCKET_COUNT) is not None
         return read_settings(cls, options, rules=options.text(COUNT_RULES), is_explicit=given)
 
     def from_table_counts(self, stored: BucketCounts) -> BucketLayout:
-        """The layout by the counts that the table keeps.  Raises InvalidRequest where the caller says otherwise."""
+        """Return the layout by the counts that the table stores.  Raises InvalidRequest if the caller's options
+        contradict
+        them.
+        """
         if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
             raise InvalidRequest(
                 f"option {COUNT_RULES}={self.rules}: the table keeps {stored.expressions!r}; give the same, or leave the option "
@@ -123,24 +139,26 @@ class BucketLayout:
         return replace(self, count=stored.default, rules=stored.expressions)
 
     def bucket_count(self, partition: str) -> int:
-        """How many buckets a partition has."""
+        """Return the number of buckets of a partition."""
         return self.count if self.rules is None else _ruled_count(self.rules, partition) or self.count
 
     def validated_fields(self, keys: KeySpec) -> tuple[str, ...]:
-        """The hashed fields.  Raises InvalidRequest for fields that are not record key fields."""
+        """Return the hashed fields.  Raises InvalidRequest for fields that are not record key fields."""
         return hashed_fields(keys, self.hash_fields)
 
     @property
     def cell_count(self) -> int:
-        """As of `Placement`: a cell is a bucket of the row's partition.  Where partitions have counts of their own, the cells of
-        rows that name no partition count to a number which all these counts divide, or are the hashes.
+        """As in `Placement`: a cell is a bucket of the row's partition.  If partitions have counts of their own, the
+        cells
+        of
+        rows without a partition count to a common multiple of these counts, or are the hashes.
         """
         if self.rules is None:
             return self.count
         return min(math.lcm(self.count, *(count for _, count in _parsed(self.rules))), _HASHES)
 
     def cells_for_keys(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
-        """As of `Placement`."""
+        """As in `Placement`."""
         fields = self.validated_fields(keys)
         if self.rules is None:
             return bucket_ids(texts, self.count, keys.record_fields, fields)
@@ -153,21 +171,21 @@ class BucketLayout:
         return (hashes % counts[np.asarray(encoded.indices)]).astype(np.int32) if names else hashes.astype(np.int32)
 
     def bucket_at(self, partition: str, cell: int) -> int | None:
-        """As of `Placement`."""
+        """As in `Placement`."""
         return cell % self.bucket_count(partition)
 
     def bucket_from_file_id(self, partition: str, file_id: str) -> int | None:
-        """As of `Placement`."""
+        """As in `Placement`."""
         return parse_bucket(file_id)
 
 
 _HASHES = 1 << 31
-"""How many hashes of keys there are."""
+"""Number of possible key hashes."""
 
 
 @lru_cache(maxsize=64)
 def _parsed(rules: str) -> tuple[tuple[str, int], ...]:
-    """Patterns and counts, as the real Hudi parts them.  Raises InvalidRequest, Unsupported."""
+    """Patterns and counts, split as in Hudi.  Raises InvalidRequest, Unsupported."""
     found = []
     for rule in rules.rstrip(";").split(";"):
         pattern, *counts = rule.strip().rstrip(",").split(",")
@@ -189,7 +207,7 @@ def _ruled_count(rules: str, partition: str) -> int | None:
 
 
 def hashed_fields(keys: KeySpec, hash_fields: tuple[str, ...]) -> tuple[str, ...]:
-    """The fields whose values are hashed.  hash_fields: those of the option, empty for all record key fields.
+    """Return the fields whose values are hashed.  hash_fields: those of the option, empty for all record key fields.
 
     Raises InvalidRequest for fields that are not record key fields.
     """
@@ -203,9 +221,10 @@ def hashed_fields(keys: KeySpec, hash_fields: tuple[str, ...]) -> tuple[str, ...
 
 
 def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tuple[str, int], FileSlice]:
-    """The present slice of each bucket: (partition path, bucket) -> slice.
+    """Map (partition path, bucket) to the current slice of each bucket.
 
-    Raises TableState for file groups that no write with this layout makes: a file id without a bucket number, a number beyond the
+    Raises TableState for file groups that do not match the layout: a file id without a bucket number, a number beyond
+    the
     count, two file groups of one bucket.
     """
     found: dict[tuple[str, int], FileSlice] = {}
@@ -230,21 +249,22 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
 
 
 def shared_file_id(partition: str, bucket: int, replaced: Collection[tuple[str, str]]) -> str:
-    """The file id that every writer gives to the new file group of a bucket, so that all append to one group.
+    """Return the file id that every writer gives to the new file group of a bucket, so that all append to one group.
 
-    replaced: the groups (partition, file id) that a completed instant replaced: what is written to such a group is never read.
+    replaced: the groups (partition, file id) that a completed instant replaced; data written to such a group is never
+    read.
     """
     names = (format_shared_file_id(bucket, index) for index in itertools.count())
     return next(file_id for file_id in names if (partition, file_id) not in replaced)
 
 
 def are_buckets(file_ids: Iterable[str]) -> bool:
-    """Whether file groups are buckets, as far as file ids tell: all of them begin with the number of one.  False for none."""
+    """Whether file groups are buckets, judged by file ids: all begin with a bucket number.  False for no groups."""
     numbers = [parse_bucket(file_id) for file_id in file_ids]
     return bool(numbers) and all(number is not None and number < _FEW_BUCKETS for number in numbers)
 
 
 def in_buckets(file_id: str, numbers: Collection[int]) -> bool:
-    """Whether a file group belongs to one of some buckets, or to none that its file id tells."""
+    """Whether a file group belongs to one of some buckets, or its file id names no bucket."""
     bucket = parse_bucket(file_id)
     return bucket is None or bucket in numbers

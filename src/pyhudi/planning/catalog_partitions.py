@@ -1,13 +1,13 @@
-"""What a catalog should say of the partitions of a table: the values that stand in their paths, and what changes.
+"""Catalog sync of partitions: partition values from paths, and the difference between catalog and table.
 
-    extractor                   when, unless named         values of a path
+    extractor                   default for                values of a path
     NonPartitioned              no partition columns       none
     SinglePart                  one                        the path with '/' as '-'
-    HiveStyle                   one, `name=value` folders  what follows the '='
-    MultiPartKeys               two and more               of each folder what follows its '=', or the folder
+    HiveStyle                   one, `name=value` folders  the text after the '='
+    MultiPartKeys               two and more               of each folder the text after its '=', or the folder
     SlashEncodedDay, -Hour      by name                    yyyy/MM/dd[/HH] as yyyy-MM-dd[-HH]
 
-Values stand as the path spells them, percent-encoding included: so Hudi registers them, and a catalog that had both spellings
+Values are spelled as in the path, including percent-encoding, as Hudi registers them: a catalog with both spellings
 would show the rows of such a partition twice.
 
 Source: docs/catalogs.md.
@@ -32,7 +32,7 @@ _HOUR = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})/(\d{1,2})")
 
 
 def extractor_class(column_count: int, *, hive_style: bool) -> str:
-    """The class that reads values from paths, as Hudi chooses it."""
+    """Return the class that reads values from paths, as Hudi chooses it."""
     if not column_count:
         return f"{_PACKAGE}NonPartitionedExtractor"
     if column_count > 1:
@@ -41,7 +41,7 @@ def extractor_class(column_count: int, *, hive_style: bool) -> str:
 
 
 def find_extractor(name: str) -> Extractor:
-    """The extractor of a class's name.  Raises InvalidRequest for one that is not among Hudi's."""
+    """Return the extractor of a class name.  Raises InvalidRequest for a class that Hudi does not have."""
     found = _EXTRACTORS.get(name.removeprefix(_PACKAGE))
     if found is None:
         known = ", ".join(f"{_PACKAGE}{each}" for each in _EXTRACTORS)
@@ -90,7 +90,7 @@ _EXTRACTORS: Mapping[str, Extractor] = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionChanges:
-    """What a catalog is told.  added, moved: values -> location; dropped: values."""
+    """Partition changes to apply to a catalog.  added, moved: values -> location; dropped: values."""
 
     added: Mapping[Values, str]
     moved: Mapping[Values, str]
@@ -103,9 +103,10 @@ class PartitionChanges:
 def compare_partitions(
     stored: Mapping[Values, str], catalog_partitions: Mapping[Values, str], deleted: Iterable[Values] = (), *, all_stored: bool
 ) -> PartitionChanges:
-    """What makes the partitions that a catalog knows those of the table.  stored, known: values -> location.
+    """Return the changes that bring the partitions of a catalog to those of the table.  stored, known: values ->
+    location.
 
-    all_stored: `stored` is all that there are, so the others are dropped; else `deleted` names those to drop.
+    all_stored: `stored` is complete, so the others are dropped; otherwise `deleted` names those to drop.
     """
     place = without_scheme
     dropped = (
@@ -125,13 +126,13 @@ def compare_partitions(
 
 
 def without_scheme(location: str) -> str:
-    """A location by which two spellings of one place are told: `s3://b/t`, `s3a://b/t`; `file:/t`, `file:///t`, `/t`."""
+    """Normalize a location for comparison: `s3://b/t`, `s3a://b/t`; `file:/t`, `file:///t`, `/t` are equal."""
     _, found, rest = location.partition(":/")
     return (rest if found else location).strip("/")
 
 
 def check_width(columns: Sequence[str], path: str, values: Values) -> None:
-    """Raises InvalidRequest unless a partition has a value for each partition column."""
+    """Raise InvalidRequest unless a partition has a value for each partition column."""
     if len(values) != len(columns):
         raise InvalidRequest(
             f"the partition {path} gives {len(values)} values for the columns {', '.join(columns)}; name another "

@@ -1,24 +1,29 @@
-"""Change data: from which files the changes of each commit are read, and how they are told from them.
+"""Change data capture (CDC): from which files the changes of each commit are read, and how they are derived.
 
-Of each file that a commit wrote, in this order:
+For each file that a commit wrote, in this order:
 
-    LOGGED      the statistics name change logs (`.cdc`), and they are there
-    DELETED     a delete left a base file without rows: all rows of the one before
-    INSERTED    a base file has but new rows: all of them
-    REWRITTEN   another base file, whose change log is missing: its rows of this commit, and the rows of the one before that
-                are not in it.  (The real reader fails here.)
+    LOGGED      the statistics name change logs (`.cdc`), and these exist
+    DELETED     a delete left a base file without rows: all rows of the previous one
+    INSERTED    a base file has only new rows: all of them
+    REWRITTEN   another base file, whose change log is missing: its rows of this commit, and the rows of the previous
+                one that
+                it lacks.  (The reader of Apache Hudi fails here.)
     APPENDED    a log file: each of its keys, looked up in the slice without the log and with it
 
-and of each file group that a commit replaced: DELETED, all rows of its last slice.  Compactions, clusterings and their like
-change no record, and give nothing.
+and for each file group that a commit replaced: DELETED, all rows of its last slice.  Compactions, clusterings and
+similar
+services change no record, and produce no changes.
 
 Order: a consumer that applies the changes one by one, in the order of the sources, gets the rows of the table.
 
-    instants           by completion time: each change begins where the one before it ended
-    within an instant  all deletes, then all inserts and updates: a record that moves is a delete in one file group and an insert
-                       in another; one that is overwritten is a delete in a replaced file group and an insert in a new one
+    instants           by completion time: each change begins where the previous one ended
+    within an instant  all deletes, then all inserts and updates: a record that moves is a delete in one file group and
+                       an insert
+                       in another; one that is overwritten is a delete in a replaced file group and an insert in a new
+                       one
 
-A source with deletes among other changes is read twice where another source of its instant may insert: records may move in both
+A source with deletes among other changes is read twice if another source of its instant may insert: records may move in
+both
 directions between the two, so neither can be read as a whole before the other.
 
 Everything here is pure: commits and listings in, values out.
@@ -45,7 +50,7 @@ from pyhudi.table.timeline.double_writes import copies_among
 
 
 class ChangeKind(StrEnum):
-    """How changes are told; see the head of this module."""
+    """How changes are derived; see the module docstring."""
 
     LOGGED = "LOGGED"
     DELETED = "DELETED"
@@ -55,7 +60,7 @@ class ChangeKind(StrEnum):
 
 
 class ChangePart(StrEnum):
-    """Which changes of a file group a source gives."""
+    """Which changes of a file group a source provides."""
 
     ALL = "ALL"
     DELETES = "DELETES"
@@ -66,8 +71,12 @@ class ChangePart(StrEnum):
 class ChangeSource:
     """The changes of one file group by one commit, or a part of them, as one task reads them.
 
-    completion_time: of the commit; its request time where the table stores none.  before, after: the slices that images come
-    from, None where they are not needed, or not there.  change_logs: of LOGGED.  log: of APPENDED, the last log of `after`.
+    Attributes:
+        completion_time: Of the commit; its request time if the table stores none.
+        before: Slice of the before images, None if not needed or missing.
+        after: Slice of the after images, None if not needed or missing.
+        change_logs: For LOGGED.
+        log: For APPENDED, the last log of `after`.
     """
 
     instant_time: str
@@ -90,7 +99,9 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan(ReadPlan):
-    """What a query of changes reads, in the order of the changes, and how it was chosen.  slices: of the sources."""
+    """The sources that a CDC query reads, in the order of the changes, and how they were chosen.  slices: of the
+    sources.
+    """
 
     sources: tuple[ChangeSource, ...] = ()
 
@@ -118,7 +129,7 @@ def changes_records(metadata: CommitMetadata) -> bool:
 
 
 def changed_partitions(commits: Iterable[CommitMetadata]) -> tuple[str, ...]:
-    """The partitions whose files tell what the commits changed, sorted."""
+    """Return the partitions whose files hold the changes of the commits, sorted."""
     found: set[str] = set()
     for metadata in commits:
         found.update(partition for partition, stats in metadata.partition_to_write_stats.items() if stats)
@@ -133,12 +144,18 @@ def plan_changes(
     state: SlicingState,
     mode: CdcMode,
 ) -> tuple[ChangeSource, ...]:
-    """What to read for the changes of the commits, in the order of the head of this module.
+    """Plan the sources for the changes of the commits, in the order of the module docstring.
 
-    sizes: path to size in bytes of all files of the partitions that `changed_partitions` names, change logs among them; groups:
-    the file groups of these partitions.  mode: of the table; it says which images change logs lack.
-    Raises TableState when a file that is needed is gone, CorruptData for a change log of another size than its commit says,
-    Unsupported for log files of tables before version 8.
+    sizes: path to size in bytes of all files of the partitions that `changed_partitions` names, including change logs;
+    groups:
+    the file groups of these partitions.  mode: the table's supplemental logging mode, which decides the images that
+    change
+    logs lack.
+
+    Raises:
+        TableState: A required file is missing.
+        CorruptData: A change log has another size than its commit records.
+        Unsupported: Log files of tables before version 8.
     """
     there = _FileIndex(sizes, groups, state)
     found: list[ChangeSource] = []
@@ -179,7 +196,7 @@ class _CountedSource:
     def of(cls, source: ChangeSource, metadata: CommitMetadata, stat: WriteStat) -> _CountedSource:
         if metadata.operation.deletes:
             return cls(source)
-        # Of a log statistics may count what is new to the file group as updates.
+        # Statistics of a log may count records that are new to the file group as updates.
         may_insert = stat.num_inserts > 0 or source.change_type is ChangeKind.APPENDED
         return cls(source, has_deletes=stat.num_deletes > 0, may_insert=may_insert)
 
@@ -208,7 +225,7 @@ class _FileIndex:
     """The files of some partitions, looked up by path and by file group."""
 
     def __init__(self, sizes: Mapping[str, int], groups: Mapping[str, Sequence[FileGroup]], state: SlicingState) -> None:
-        # The moment before a group was replaced is asked about, so what replaced it does not count.
+        # The state just before the replacement is read, so the replacement is excluded.
         self.state = replace(state, replaced={})
         self._sizes = sizes
         self._groups = {(partition, group.file_id): group for partition, found in groups.items() for group in found}
@@ -217,7 +234,7 @@ class _FileIndex:
         return path in self._sizes
 
     def log(self, path: str, instant_time: str) -> LogFile:
-        """A log file that has to be there."""
+        """A log file that must exist."""
         size_bytes = self._sizes.get(path)
         if size_bytes is None:
             raise _gone(instant_time, path)
@@ -227,12 +244,12 @@ class _FileIndex:
         return LogFile(path, name, size_bytes)
 
     def base(self, partition: str, name: str) -> BaseFile | None:
-        """A base file by name; None when it is gone."""
+        """A base file by name; None when it is missing."""
         path, parsed = _in(partition, name), parse_base_file(name)
         return None if parsed is None or not self.has(path) else BaseFile(path, parsed, self._sizes[path])
 
     def base_at(self, partition: str, file_id: str, instant_time: str) -> BaseFile | None:
-        """The base file of a group at an instant; None when it is gone."""
+        """The base file of a group at an instant; None when it is missing."""
         group = self.group(partition, file_id)
         slices = () if group is None else group.slices
         return next((s.base for s in slices if s.base_instant == instant_time and s.base is not None), None)
@@ -241,7 +258,7 @@ class _FileIndex:
         return self._groups.get((partition, file_id))
 
     def last_slice(self, partition: str, file_id: str, instant_time: str) -> FileSlice:
-        """What a group held when it was replaced."""
+        """The last slice of a group before it was replaced."""
         group = self.group(partition, file_id)
         found = None if group is None else visible_slice(group, self.state, instant_time)
         if found is None:
@@ -321,9 +338,9 @@ def _named_slice(
 
 
 def _slice_before(files: _FileIndex, partition: str, file_id: str, log: LogFile) -> FileSlice:
-    """The slice that a log was appended to, from the files that are there: what had completed before the log did.
+    """The slice that a log was appended to, from existing files: what had completed before the log did.
 
-    A slice whose compaction is still to come has no base file yet, and begins with the one before it.
+    A slice whose compaction is pending has no base file yet, and begins with the previous one.
     """
     group = files.group(partition, file_id)
     timeline = files.state.timeline
@@ -357,7 +374,7 @@ def _slice(partition: str, file_id: str, base: BaseFile | None) -> FileSlice | N
 
 
 def _whole(log: LogFile, size_bytes: int) -> LogFile:
-    """A log file, which has to have the size that the commit says: readers would take one cut between blocks for whole."""
+    """A log file with the size that the commit records: readers could not detect one truncated between blocks."""
     if log.size_bytes != size_bytes:
         raise CorruptData(
             "a log file has another size than its commit says", expected=size_bytes, found=log.size_bytes

@@ -1,16 +1,20 @@
-"""Which files a clean deletes: old slices that no query within the retention still needs.
+"""Cleaning: which files a clean deletes, i.e. old slices outside of the retention.
 
-    1. E, the earliest instant to retain, by policy; never past a pending write or service, so that a write under way keeps what
-       it reads
-    2. the partitions to look at: those that commits between the last clean's E and this one changed, or all
+    1. E, the earliest instant to retain, by policy; never after a pending write or service, so that concurrent writes
+    keep the
+       files that they read
+    2. the partitions to inspect: those that commits between the last clean's E and this one changed, or all
     3. in each partition, by file group, newest slice first:
-           KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   keep the newest slice, the newest one before E, and all from E on
-           KEEP_LATEST_FILE_VERSIONS                   keep the newest n slices, and what a write under way reads
-       a slice with a file that a savepoint or the plan of a pending compaction, log compaction or clustering names is kept under
-       every policy; groups that were replaced before E (under KEEP_LATEST_FILE_VERSIONS: at all) go otherwise
-    4. a partition goes too when nothing but replaced groups was left in it
+           KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   retain the newest slice, the newest one before E, and all from E
+                                                       on
+           KEEP_LATEST_FILE_VERSIONS                   retain the newest n slices, and those that a pending write reads
+       a slice with a file that a savepoint or the plan of a pending compaction, log compaction or clustering names is
+       retained
+       under every policy; groups that were replaced before E (under KEEP_LATEST_FILE_VERSIONS: at all) are deleted
+       otherwise
+    4. a partition is deleted when only replaced groups were left in it
 
-Everything here is pure.  What this does not do: find the files, or delete them.
+Everything here is pure: the caller lists and deletes files.
 
 Source: docs/formats/writing.md, "Cleaning".
 """
@@ -44,7 +48,7 @@ class CleaningPolicy(StrEnum):
 
     @property
     def has_earliest_instant(self) -> bool:
-        """True when what is kept is told by an instant; file versions are counted in each group."""
+        """True when an instant bounds the retention; file versions are counted in each group."""
         return self is not CleaningPolicy.KEEP_LATEST_FILE_VERSIONS
 
 
@@ -95,10 +99,12 @@ _RETAINED = {
 
 @dataclass(frozen=True, slots=True)
 class CleaningRules:
-    """What is kept, and when a clean is due.
+    """What is retained, and when a clean is due.
 
-    trigger_commits: completed writes since the last clean that make the next one due.  incremental: look only at partitions that
-    changed.  several_pending: a clean may be planned while another one is pending.
+    Attributes:
+        trigger_commits: Completed writes since the last clean that make the next one due.
+        incremental: Inspect only partitions that changed.
+        several_pending: A clean may be planned while another one is pending.
     """
 
     policy: Annotated[CleaningPolicy, POLICY, COMMITS_RETAINED, VERSIONS_RETAINED, HOURS_RETAINED]
@@ -136,7 +142,9 @@ class CleaningRules:
 
     @classmethod
     def of(cls, options: Options) -> CleaningRules:
-        """From checked options.  The policy is that of the one `...retained` option given, when no policy is."""
+        """Build from checked options.  Without a policy option, the `...retained` option that is set decides the
+        policy.
+        """
         named = options.text(POLICY)
         given = [policy for option, policy in _RETAINED.items() if options.explicit(option) is not None]
         if named is not None:
@@ -148,9 +156,12 @@ class CleaningRules:
 
 @dataclass(frozen=True, slots=True)
 class LastClean:
-    """What the last completed clean says.  earliest_retained: '' under KEEP_LATEST_FILE_VERSIONS.
+    """Metadata of the last completed clean.
 
-    last_completed: the newest completed write that it had seen.  savepoints: those that it had seen.
+    Attributes:
+        earliest_retained: '' under KEEP_LATEST_FILE_VERSIONS.
+        last_completed: The newest completed write that it had seen.
+        savepoints: Those that it had seen.
     """
 
     request_time: str
@@ -160,7 +171,7 @@ class LastClean:
 
     @classmethod
     def of(cls, instant: Instant, metadata: CleanMetadata) -> LastClean:
-        """From the completed file."""
+        """Build from the completed file."""
         savepoints = (metadata.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "")
         return cls(
             instant.request_time,
@@ -172,14 +183,16 @@ class LastClean:
 
 @dataclass(frozen=True, slots=True)
 class PartitionClean:
-    """What goes from one partition.  files: paths relative to the table.  delete_partition: its folder goes as well."""
+    """Files to delete in one partition.  files: paths relative to the table.  delete_partition: delete its folder as
+    well.
+    """
 
     files: tuple[str, ...]
     delete_partition: bool
 
 
 def earliest_instant_to_retain(timeline: Timeline, settings: CleaningRules, now_ms: int, zone: tzinfo) -> Instant | None:
-    """The instant from which on everything stays; None when nothing may go by it, or the policy has none.
+    """Return the instant from which on everything is retained; None when no instant qualifies, or the policy has none.
 
     now_ms: epoch milliseconds, against which hours are counted.  zone: that of the table's instant times.
     """
@@ -196,8 +209,8 @@ def earliest_instant_to_retain(timeline: Timeline, settings: CleaningRules, now_
         earliest = found
     else:
         return None
-    # A write under way may still read what stood when it began, whatever the policy.  Of two that were under way together, the
-    # one that completes first is not yet part of that state, whatever its request time.
+    # A pending write may still read what existed when it began, under every policy.  Of two concurrent writes, the
+    # one that completes first is not part of that state, regardless of its request time.
     unsettled = timeline.first_unsettled()
     if unsettled is not None and earliest.request_time > unsettled:
         before = [i for i in completed if i.request_time < unsettled]
@@ -206,7 +219,7 @@ def earliest_instant_to_retain(timeline: Timeline, settings: CleaningRules, now_
 
 
 def reason_not_to_clean(timeline: Timeline, settings: CleaningRules, last: LastClean | None) -> str | None:
-    """Why no clean is due, as far as the timeline tells; None when one has to be planned."""
+    """Return why no clean is due, judged by the timeline; None when one has to be planned."""
     completed = timeline.completed_writes()
     if not completed:
         return "no completed write"
@@ -228,9 +241,9 @@ def commits_to_inspect(
     *,
     history_is_empty: bool,
 ) -> tuple[Instant, ...] | None:
-    """The commits whose partitions have to be looked at; None for all partitions of the table.
+    """Return the commits whose partitions have to be inspected; None for all partitions of the table.
 
-    history_is_empty: nothing was archived, so that the active timeline tells of every commit there ever was.
+    history_is_empty: nothing was archived, so the active timeline holds every commit of the table.
     """
     if earliest is None or not settings.incremental:
         return None
@@ -239,7 +252,7 @@ def commits_to_inspect(
     elif not last.earliest_retained or timeline.is_before_start(last.earliest_retained):
         first = None
     elif not set(last.savepoints) <= {i.request_time for i in timeline.completed(Action.SAVEPOINT)}:
-        # What a deleted savepoint kept may lie in any partition.
+        # Files that a deleted savepoint retained may be in any partition.
         first = None
     else:
         first = last.earliest_retained
@@ -249,9 +262,9 @@ def commits_to_inspect(
 
 
 def partitions_with_garbage(metadata: CommitMetadata) -> frozenset[str]:
-    """The partitions in which a commit left an older slice, or a replaced group, behind.
+    """Return the partitions in which a commit left an older slice, or a replaced group.
 
-    A partition to which it only added new file groups has nothing of its making to clean.
+    A partition to which it only added new file groups needs no cleaning because of it.
     """
     found = {partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids}
     for partition, stats in metadata.partition_to_write_stats.items():
@@ -275,11 +288,13 @@ def plan_partition(
     planned: frozenset[str],
     needed_from: Mapping[tuple[str, str], str],
 ) -> PartitionClean:
-    """What goes from one partition.
+    """Return the files to delete in one partition.
 
-    groups: all its file groups, with their change logs.  savepointed: names of files that savepoints keep.  planned: paths of
-    files that plans of pending services read.  needed_from: (partition, file id) -> base instant of the slice that a pending
-    compaction or log compaction of the group reads; as in Hudi, later slices stay with it.
+    groups: all its file groups, with their change logs.  savepointed: names of files that savepoints retain.  planned:
+    paths of
+    files that plans of pending services read.  needed_from: (partition, file id) -> base instant of the slice that a
+    pending
+    compaction or log compaction of the group reads; as in Hudi, later slices are retained with it.
     """
     files: list[str] = []
     emptied = True
@@ -300,7 +315,7 @@ def plan_partition(
             if settings.policy.has_earliest_instant:
                 going = _before_earliest(slices, free, earliest)
             else:
-                # What plans keep counts as one version, unless there is a newer one.
+                # Files that plans retain count as one version, unless there is a newer one.
                 newest = next((s for s in slices if _files(s)), None)
                 kept_by_plans = newest is not None and newest not in free
                 going = _not_read(slices, free[settings.versions_retained - kept_by_plans :], unsettled)
@@ -311,13 +326,14 @@ def plan_partition(
 
 
 def savepointed_times(timeline: Timeline) -> tuple[str, ...]:
-    """The instants that have a completed savepoint, ascending."""
+    """Return the instants that have a completed savepoint, ascending."""
     return tuple(i.request_time for i in timeline.completed(Action.SAVEPOINT))
 
 
 def _completed_slices(group: FileGroup, state: SlicingState) -> list[FileSlice]:
-    """Newest first.  The slice that a pending compaction will fill counts, for its logs; files of writes under way, and the base
-    file of that compaction, do not, and stay.
+    """Newest first.  The slice of a pending compaction counts because of its logs; files of pending writes, and the
+    base
+    file of that compaction, do not count, and are retained.
     """
     waiting = state.pending_compactions.get((group.partition, group.file_id))
     there = (replace(s, base=None) if s.base_instant == waiting else s for s in group.slices)
@@ -333,7 +349,9 @@ def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: I
 
 
 def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | None) -> list[FileSlice]:
-    """Those of the old slices that no write under way may read: it reads the newest one before what it found not completed."""
+    """Those of the old slices that no pending write may read: it reads the newest one before the instants it saw
+    pending.
+    """
     if unsettled is None:
         return old
     read = max((s.base_instant for s in slices if s.base_instant < unsettled), default="")

@@ -2,12 +2,13 @@
 
     1. partitions     all, or recent days, a range of names, one in 24 by the hour, chosen by name or pattern
     2. eligibility    slices below the small file limit; none under pending compaction or clustering
-    3. grouping       by size as Hudi does it; with sort columns, slices whose ranges of them overlap first; or those slices
-                      alone; or neighbours by record key range or by commit time; or in random order; or each slice by itself
-    4. groups         closed when the next slice would exceed the group's byte cap; their number is capped too
-    5. output         as many file groups as the target size calls for; of buckets, one for each
+    3. grouping       by size as in Hudi; with sort columns, slices whose ranges of them overlap first; or those slices
+                      alone; or neighbours by record key range or by commit time; or in random order; or each slice by
+                      itself
+    4. groups         closed when the next slice would exceed the group's byte limit; their number is limited too
+    5. output         as many file groups as the target size requires; of buckets, one for each
 
-When a clustering follows commits by itself is here too: by the number of writes since the last one.
+The trigger of inline clustering is here too: the number of writes since the last one.
 
 Pure: slices, ranges and settings in, a plan out.
 
@@ -38,9 +39,9 @@ LAYOUTS = ("LINEAR", "ZORDER", "HILBERT")
 
 
 class Grouping(Protocol):
-    """A caller's way to group file slices for clustering: the slices of a partition that may be clustered in, groups out.
+    """User-defined grouping of file slices for clustering: the eligible slices of a partition in, groups out.
 
-    Slices that are in no group stay as they are.  A group that is larger than a clustering may read at once is divided.
+    Slices in no group are not rewritten.  A group that exceeds the read limit of one clustering is divided.
     """
 
     def __call__(self, partition: str, slices: Sequence[FileSlice]) -> Sequence[Sequence[FileSlice]]: ...
@@ -50,14 +51,15 @@ _registered: Registry[Grouping] = Registry("clustering strategy")
 
 
 def register_clustering_strategy(class_name: str, grouping: Grouping) -> None:
-    """Make a plan strategy known in this process under a name for `hoodie.clustering.plan.strategy.class`; a later one takes its
-    place.
+    """Register a plan strategy in this process under a name for `hoodie.clustering.plan.strategy.class`; a later one
+    replaces
+    it.
     """
     _registered.register(class_name, grouping)
 
 
 def is_registered_strategy(class_name: str) -> bool:
-    """Whether `register_clustering_strategy` was called with a name, by a plug-in also."""
+    """Whether `register_clustering_strategy` was called with a name, possibly by a plug-in."""
     return _registered.find(class_name) is not None
 
 
@@ -153,7 +155,7 @@ class ClusteringRules:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # A name of Hudi's own asks no plug-in.
+        # Names of Hudi's strategies need no plug-in lookup.
         own = () if self.grouping in GROUPINGS or not is_registered_strategy(self.grouping) else (self.grouping,)
         for value, legal, name in (
             (self.grouping, (*GROUPINGS, *own), "grouping"),
@@ -172,13 +174,13 @@ class ClusteringRules:
 
     @property
     def needs_ranges(self) -> bool:
-        """Whether the grouping looks at ranges of values."""
+        """Whether the grouping uses ranges of values."""
         return self.grouping in ("prefer_overlap", "overlap", "record_key")
 
 
 @dataclass(frozen=True, slots=True)
 class SliceRange:
-    """What is known of a slice's values: the ranges of the sort columns and of the record key, (smallest, largest), None where
+    """Known value ranges of a slice: of the sort columns and of the record key, as (smallest, largest), None if
     unknown.
     """
 
@@ -190,8 +192,9 @@ class SliceRange:
 class ClusterGroup:
     """Slices of one partition that are rewritten together.
 
-    change: what becomes of their nodes, in a resize of its ring.  bounds: smallest and largest number of each sort column over
-    all slices, of those columns and groups of which both are known.
+    Attributes:
+        change: How consistent-hashing nodes change, in a resize.
+        bounds: Smallest and largest number of each sort column over all slices, if both are known.
     """
 
     partition: str
@@ -208,14 +211,14 @@ class ClusterGroup:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringDue:
-    """Whether a clustering should be planned, and the figures that say so."""
+    """Whether a clustering should be planned, and the figures that decide it."""
 
     is_due: bool
     reason: str
 
 
 def clustering_due(timeline: Timeline, last: str, max_commits: int) -> ClusteringDue:
-    """Whether enough writes completed since the last clustering.
+    """Return whether enough writes completed since the last clustering.
 
     last: request time of the newest clustering, '' for none.  max_commits: how many writes make one due.
     """
@@ -224,7 +227,7 @@ def clustering_due(timeline: Timeline, last: str, max_commits: int) -> Clusterin
 
 
 def choose_partitions(partitions: Iterable[str], settings: ClusteringRules, hour: int) -> tuple[str, ...]:
-    """The partitions to look at, sorted.  hour: of the day, for DAY_ROLLING."""
+    """Return the partitions to inspect, sorted.  hour: of the day, for DAY_ROLLING."""
     every = sorted(partitions)
     if settings.selected_partitions:
         wanted = set(settings.selected_partitions)
@@ -246,7 +249,7 @@ def choose_partitions(partitions: Iterable[str], settings: ClusteringRules, hour
 def eligible_slices(
     slices: Iterable[FileSlice], pending_groups: frozenset[tuple[str, str]], settings: ClusteringRules
 ) -> tuple[FileSlice, ...]:
-    """Slices that may be clustered.  pending_groups: file groups under pending compaction or clustering."""
+    """Return the slices that may be clustered.  pending_groups: file groups under pending compaction or clustering."""
     return tuple(
         slice_
         for slice_ in slices
@@ -258,8 +261,9 @@ def eligible_slices(
 def plan_groups(
     candidates: Mapping[str, Sequence[FileSlice]], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringRules
 ) -> tuple[ClusterGroup, ...]:
-    """The groups to cluster, by partition.  ranges: what is known of slices, by (partition, file id); only some groupings look at
-    it.
+    """Return the groups to cluster, by partition.  ranges: known ranges of slices, by (partition, file id); only some
+    groupings
+    use them.
     """
     groups: list[ClusterGroup] = []
     for partition in sorted(candidates):
@@ -272,9 +276,11 @@ def plan_groups(
 
 
 def requires_bucket_preservation(groups: Iterable[ClusterGroup], *, is_bucketed: bool) -> bool:
-    """Whether the file groups of a plan are buckets, out of which no record may be taken.  is_bucketed: the caller says so.
+    """Whether the file groups of a plan are buckets, whose records must stay in their bucket.  is_bucketed: the caller
+    declares it.
 
-    Where nobody does, file ids tell.  Raises TableState for a table that is called bucketed and has a file group that is none.
+    Without a declaration, file ids decide.  Raises TableState if the table is declared bucketed and a file group is no
+    bucket.
     """
     slices = [slice_ for group in groups for slice_ in group.slices]
     stray = next((slice_ for slice_ in slices if parse_bucket(slice_.file_id) is None), None)
@@ -287,13 +293,15 @@ def requires_bucket_preservation(groups: Iterable[ClusterGroup], *, is_bucketed:
 
 
 def bucket_by_bucket(groups: Iterable[ClusterGroup]) -> tuple[ClusterGroup, ...]:
-    """The groups of a plan over buckets as they are rewritten: each slice by itself."""
+    """Split the groups of a plan over buckets for the rewrite: each slice by itself."""
     return tuple(ClusterGroup(group.partition, (slice_,), 1) for group in groups for slice_ in group.slices)
 
 
 def group_metrics(group: ClusterGroup, settings: ClusteringRules) -> dict[str, float]:
-    """The metrics that a plan records for a group: megabytes read and written, log files and their bytes, and bounds of sort
-    columns as `MIN_<column>` and `MAX_<column>`, for who looks into plans: nothing goes by them.
+    """Return the metrics that a plan records for a group, for information only: megabytes read and written, log files
+    and
+    their
+    bytes, and bounds of sort columns as `MIN_<column>` and `MAX_<column>`.
     """
     read_mb = sum(file.size_bytes for s in group.slices for file in (*((s.base,) if s.base else ()), *s.logs)) >> 20
     write_mb = sum(_base_bytes(s, settings) for s in group.slices) >> 20
@@ -320,9 +328,9 @@ def _bounds(
 
 
 def _registered_runs(partition: str, slices: Sequence[FileSlice], settings: ClusteringRules) -> list[list[FileSlice]] | None:
-    """As `_runs`, where a caller's strategy groups; None where none does.
+    """As `_runs`, by a user-defined strategy; None if there is none.
 
-    Raises InvalidRequest where its groups are not made of what it was offered, each slice in one group at most.
+    Raises InvalidRequest unless its groups consist of the offered slices, each in at most one group.
     """
     grouping = None if settings.grouping in GROUPINGS else _registered.find(settings.grouping)
     if grouping is None:
@@ -337,14 +345,15 @@ def _registered_runs(partition: str, slices: Sequence[FileSlice], settings: Clus
 def _runs(
     slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringRules
 ) -> list[list[FileSlice]]:
-    """Slices in the order in which they are put into groups; a new list where a group must end."""
+    """Slices in grouping order; a new list where a group must end."""
     if settings.grouping == "single":
         return [[slice_] for slice_ in sorted(slices, key=lambda s: s.file_id)]
     if settings.grouping == "overlap":
         kept, _, unknown = _overlapping(slices, ranges)
         return [*kept, unknown] if unknown else kept
     if settings.grouping == "prefer_overlap":
-        # Those that overlap come first, as groups may be capped; the others are in no better order for lying alone.
+        # Overlapping slices come first, because the number of groups is limited; the others gain nothing from being
+        # clustered.
         kept, alone, unknown = _overlapping(slices, ranges)
         rest = sorted([*alone, *unknown], key=lambda s: (-_base_bytes(s, settings), s.file_id))
         return [*kept, rest] if rest else kept
@@ -363,7 +372,9 @@ def _runs(
 def _overlapping(
     slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange]
 ) -> tuple[list[list[FileSlice]], list[FileSlice], list[FileSlice]]:
-    """Lists of slices whose ranges of the first sort column form one connected piece; those that overlap no other; those of
+    """Lists of slices whose ranges of the first sort column form one connected piece; those that overlap no other;
+    those
+    of
     unknown range.
     """
     known: list[tuple[Any, Any, FileSlice]] = []
@@ -408,7 +419,7 @@ def _group(partition: str, slices: Sequence[FileSlice], total: int, settings: Cl
 
 
 def _base_bytes(slice_: FileSlice, settings: ClusteringRules) -> int:
-    # A slice of log files alone may grow into a file of any size; it counts as one of the usual greatest size.
+    # A slice of log files alone may grow into a file of any size; the usual maximum size is assumed.
     return slice_.base.size_bytes if slice_.base is not None else _UNKNOWN_BASE_BYTES
 
 

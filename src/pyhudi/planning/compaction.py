@@ -1,14 +1,16 @@
-"""When a merge-on-read table is compacted, and what of it: the plan of a compaction or log compaction.
+"""Compaction planning for merge-on-read tables: when compactions and log compactions are due, and which slices they
+cover.
 
     1. due?         by delta commits or time since the last compaction (`hoodie.compact.inline.trigger.strategy`)
-    2. partitions   those that the strategies look at; the others are noted in the plan, so that the next one finds them
-    3. slices       with committed log files, not waiting for another compaction or clustering; of their logs those that completed
-                    before the compaction's own time, as later ones join the slice that it makes
+    2. partitions   those that the strategies select; the others are recorded in the plan for the next one
+    3. slices       with committed log files, not under another compaction or clustering; of their logs those that
+                    completed
+                    before the compaction's own time, as later ones join the slice that it creates
     4. operations   one for each slice, with its cost; the strategies order and limit them, one after the other
 
-A log compaction merges the blocks of a slice's log files into one log file; it takes the slices with enough blocks.
+A log compaction merges the blocks of a slice's log files into one log file; it covers the slices with enough blocks.
 
-Everything here is pure.  What this does not do: list files, look into logs, or carry a plan out.
+Everything here is pure: listing files, reading logs and executing plans happen elsewhere.
 
 Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md, "Paths in documents".
 """
@@ -68,7 +70,7 @@ class Strategy(StrEnum):
 
     @classmethod
     def parse(cls, name: str) -> Strategy | str:
-        """By class name, with or without its package; the name itself of one that was registered.
+        """Parse a class name, with or without its package; a registered name is returned unchanged.
 
         Raises InvalidRequest for another class.
         """
@@ -85,9 +87,10 @@ class Strategy(StrEnum):
 
 
 class CompactionStrategyRule(Protocol):
-    """A caller's compaction strategy: operations in, those that are to be carried out, the first one first.
+    """User-defined compaction strategy: operations in, those to execute out, in order of priority.
 
-    `metrics` of an operation has its sizes in megabytes and its number of log files.  What is left out waits for a later plan.
+    `metrics` of an operation has its sizes in megabytes and its number of log files.  Operations left out wait for a
+    later plan.
     """
 
     def __call__(self, operations: Sequence[CompactionOperation]) -> Sequence[CompactionOperation]: ...
@@ -97,12 +100,12 @@ _registered: Registry[CompactionStrategyRule] = Registry("compaction strategy")
 
 
 def register_compaction_strategy(class_name: str, strategy: CompactionStrategyRule) -> None:
-    """Make a strategy known in this process under a name for `hoodie.compaction.strategy`; a later one takes its place."""
+    """Register a strategy in this process under a name for `hoodie.compaction.strategy`; a later one replaces it."""
     _registered.register(class_name, strategy)
 
 
 def _by_registered(name: str, operations: Operations) -> Operations:
-    """What a registered strategy takes.  Raises InvalidRequest where that is not some of what it was offered."""
+    """The choice of a registered strategy.  Raises InvalidRequest unless it is a subset of the operations offered."""
     strategy = _registered.find(name)
     if strategy is None:
         raise InvalidRequest(f"compaction strategy {name} is not registered in this process")
@@ -134,13 +137,17 @@ PARTITION_REGEX = Option(
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """When to compact, and what first.
+    """When to compact, and in which order.
 
-    max_delta_commits, max_delta_seconds: since the last compaction, for the trigger.  strategies: applied one after the other,
-    those of a caller by name.  target_io_mb: bound on reading and writing of one compaction.  day_partitions: partitions (days)
-    of the day-based strategies.  incremental: look only at partitions that changed since the last compaction.
-    log_block_threshold: blocks that make a slice worth a log compaction.  max_file_size_bytes: taken for the size of a base file
-    that does not exist yet.
+    Attributes:
+        max_delta_commits: Since the last compaction, for the trigger.
+        max_delta_seconds: Since the last compaction, for the trigger.
+        strategies: Applied one after the other, user-defined ones by name.
+        target_io_mb: Limit for reads and writes of one compaction.
+        day_partitions: Number of partitions (days) of the day-based strategies.
+        incremental: Inspect only partitions that changed since the last compaction.
+        log_block_threshold: Number of blocks from which on a slice is log-compacted.
+        max_file_size_bytes: Assumed size of a base file that does not exist yet.
     """
 
     trigger: Annotated[CompactionTrigger, COMPACTION_TRIGGER] = CompactionTrigger.NUM_COMMITS
@@ -205,21 +212,21 @@ class CompactionRules:
 
     @classmethod
     def of(cls, options: Options) -> CompactionRules:
-        """From checked options."""
+        """Build from checked options."""
         strategies = tuple(Strategy.parse(name) for name in options.names(STRATEGIES))
         return read_settings(cls, options, strategies=strategies, partition_regex=options.text(PARTITION_REGEX) or "")
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerState:
-    """Whether a service should be planned, and the figures that say so."""
+    """Whether a service should be planned, and the figures that decide it."""
 
     is_due: bool
     reason: str
 
 
 def compaction_due(timeline: Timeline, settings: CompactionRules, time: str, zone: tzinfo) -> TriggerState:
-    """Whether the trigger asks for a compaction at `time`, an instant time in `zone`."""
+    """Return whether the trigger fires at `time`, an instant time in `zone`."""
     last = last_compaction(timeline)
     deltas = delta_commits_since(timeline, last)
     if settings.trigger is CompactionTrigger.NUM_COMMITS_AFTER_LAST_REQUEST:
@@ -246,27 +253,29 @@ def compaction_due(timeline: Timeline, settings: CompactionRules, time: str, zon
 
 
 def log_compaction_due(timeline: Timeline, settings: CompactionRules, last_log_compaction: str) -> TriggerState:
-    """Whether enough delta commits completed since the last compaction or log compaction that a slice may have enough blocks.
+    """Return whether enough delta commits completed since the last compaction or log compaction that a slice may have
+    enough blocks.
 
-    last_log_compaction: request time of the last completed one, '' without any; on the timeline it looks like a delta commit.
+    last_log_compaction: request time of the last completed one, '' without any; on the timeline it appears as a delta
+    commit.
     """
     compaction = last_compaction(timeline)
     since = max(last_log_compaction, compaction.request_time if compaction else "")
     deltas = timeline.completed(Action.DELTACOMMIT)
     count = sum(1 for i in deltas if (i.completion_time or "") > since and i.request_time != last_log_compaction)
-    # What an earlier log compaction wrote is one block more.
+    # The output of an earlier log compaction counts as one more block.
     wanted = settings.log_block_threshold - (last_log_compaction == since != "")
     return TriggerState(count >= wanted, f"{count} of {wanted} delta commits since the last compaction or log compaction")
 
 
 def last_compaction(timeline: Timeline) -> Instant | None:
-    """The last completed commit: on a merge-on-read table only compactions make those."""
+    """Return the last completed commit: on a merge-on-read table only compactions create those."""
     commits = timeline.completed(Action.COMMIT)
     return commits[-1] if commits else None
 
 
 def delta_commits_since(timeline: Timeline, last: Instant | None) -> tuple[Instant, ...]:
-    """Delta commits that completed after a compaction was requested; all when there is none."""
+    """Return the delta commits that completed after a compaction was requested; all when there is none."""
     deltas = timeline.completed(Action.DELTACOMMIT)
     if last is None:
         return deltas
@@ -274,9 +283,9 @@ def delta_commits_since(timeline: Timeline, last: Instant | None) -> tuple[Insta
 
 
 def select_partitions(partitions: Iterable[str], settings: CompactionRules, time: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The partitions that the strategies look at, and those that they pass over.  time: the compaction's own.
+    """Return the partitions that the strategies select, and those that they skip.  time: the compaction's own.
 
-    Raises InvalidRequest when a day-based strategy meets a partition that is not a day.
+    Raises InvalidRequest when a day-based strategy finds a partition that is not a day.
     """
     every = tuple(partitions)
     kept = every
@@ -290,10 +299,12 @@ def select_partitions(partitions: Iterable[str], settings: CompactionRules, time
 def compactable_slices(
     groups: Iterable[FileGroup], state: SlicingState, time: str, excluded: frozenset[FileGroupId]
 ) -> tuple[tuple[FileSlice, ...], bool]:
-    """The slices with log files to merge, in the order of the groups; and whether an excluded group has some as well.
+    """Return the slices with log files to merge, in the order of the groups; and whether an excluded group has some as
+    well.
 
-    time: of the planned instant; only logs that completed before are taken.  excluded: (partition, file id) of the groups that
-    another service waits for.
+    time: of the planned instant; only logs that completed before are included.  excluded: (partition, file id) of the
+    groups
+    under another pending service.
     """
     found = []
     passed_over = False
@@ -313,9 +324,9 @@ def compactable_slices(
 def plan_compaction(
     slices: Iterable[FileSlice], settings: CompactionRules, time: str, skipped: Iterable[str] = ()
 ) -> CompactionPlan | None:
-    """The plan that compacts what the strategies choose of the slices; None when that is nothing.
+    """Return the plan that compacts the slices that the strategies choose; None when that is none.
 
-    skipped: partitions with something to compact that could not be looked at; slices that a strategy leaves over add theirs.
+    skipped: partitions with pending logs that could not be inspected; slices that a strategy skips add theirs.
     """
     offered = tuple(compaction_operation(slice_, settings.max_file_size_bytes) for slice_ in slices)
     chosen = offered
@@ -335,9 +346,9 @@ def plan_compaction(
 def plan_log_compaction(
     slices: Iterable[tuple[FileSlice, int]], settings: CompactionRules, skipped: Iterable[str] = ()
 ) -> CompactionPlan | None:
-    """The plan that merges the logs of the slices with enough blocks; None when there is none.
+    """Return the plan that merges the logs of the slices with enough blocks; None when there is none.
 
-    slices: each with the number of its blocks that count and that no earlier log compaction covers.
+    slices: each with the number of its valid blocks that no earlier log compaction covers.
     """
     chosen = tuple(
         compaction_operation(slice_, settings.max_file_size_bytes)
@@ -355,7 +366,7 @@ def plan_log_compaction(
 
 
 def compaction_operation(slice_: FileSlice, max_file_size_bytes: int) -> CompactionOperation:
-    """What to do with one slice, and what it costs.  Megabytes are whole ones, rounded down."""
+    """Return the operation for one slice, with its cost.  Megabytes are rounded down."""
     log_bytes = sum(log.size_bytes for log in slice_.logs)
     base_bytes = slice_.size_bytes - log_bytes
     read_mb = (base_bytes + log_bytes) // MB
@@ -383,7 +394,7 @@ def planned_groups(plan: CompactionPlan) -> frozenset[FileGroupId]:
 
 
 def without_groups(plan: CompactionPlan, groups: Container[FileGroupId]) -> CompactionPlan:
-    """The plan without its operations on some file groups."""
+    """Return the plan without its operations on some file groups."""
     kept = (op for op in plan.operations or () if (op.partition_path or "", op.file_id or "") not in groups)
     return replace(plan, operations=tuple(kept))
 
@@ -439,7 +450,9 @@ _PARTITION_RULES: Mapping[Strategy, _PartitionRule] = {
 
 
 def partition_day(partition: str) -> date:
-    """The day of a partition path `yyyy/MM/dd`, `name=` before a part dropped.  Raises InvalidRequest for another path."""
+    """Return the day of a partition path `yyyy/MM/dd`, with or without `name=` in each part.  Raises InvalidRequest for
+    another path.
+    """
     text = "/".join(part.rsplit("=", 1)[-1] for part in split_path(partition))
     try:
         return datetime.strptime(text, "%Y/%m/%d").date()
@@ -510,10 +523,11 @@ _OPERATION_RULES: Mapping[Strategy, Callable[[Operations, CompactionRules, str],
 def partitions_to_plan(
     written: Iterable[Sequence[str]], missing: Sequence[str] | None, existing: Iterable[str]
 ) -> tuple[str, ...] | None:
-    """The partitions that changed since the last compaction; None when its plan does not say what it left over.
+    """Return the partitions that changed since the last compaction; None when its plan does not record what it skipped.
 
-    written: the partitions of each commit that completed since the last plan was made.  missing: what that plan passed over.
-    existing: partitions that are there now; others are dropped.
+    written: the partitions of each commit that completed since the last plan was made.  missing: partitions skipped by
+    that plan.
+    existing: current partitions; others are dropped.
     """
     if missing is None:
         return None

@@ -1,25 +1,30 @@
-"""Two sets of file groups, one verdict: may a write that is about to complete go on?
+"""Conflict resolution (optimistic concurrency control): compare the file groups of a completing write with those of
+other
+instants.
 
-A write conflicts with another instant when both touch one file group, and the other instant either completed since the write
+A write conflicts with another instant when both change one file group, and the other instant either completed since the
+write
 read the table or is a service that will rewrite the group.
 
-A write that looked keys up and found some nowhere has also read that no file group has them. So it touches the *new
-keys* of each partition into which it inserts, and every write touches them that inserts there, into a file group that
-it makes or one that was there: of two upserts that bring the same new key, the later one finds the key when it is
-planned again. Plain inserts look nothing up; they meet those that do, and not each other. What a write reads about keys
-for which it writes nothing counts too: file groups with keys that an insert passes over, and the new keys of partitions
-in which what is to be deleted stands nowhere. A compaction leaves out what logs had deleted. A write that was requested
-before it completed may bring such a key back in a log, where it still found the key in the base file; a write that was
-requested later finds the key nowhere and inserts it. So where a compaction completed beside a write, what the write
-appends to the compacted file groups counts as inserted and as looked up. Under a bucket index a write has read of a
-bucket that it has no file group; two writes that make one for it meet.
+A write that looked up keys and did not find some has also read that no file group has them. So its write set contains
+the
+*new keys* of each partition into which it inserts, and so does that of every write that inserts there, whether into a
+new
+file group or an existing one: of two upserts that insert the same new key, the later one finds the key when it is
+replanned. Plain inserts look up nothing; they conflict with writes that do, but not with each other. Lookups of keys
+for which nothing is written count too: file groups with keys that an insert skips, and the new keys of partitions
+in which keys to delete were not found. A compaction drops keys that logs had deleted. A write requested
+before it completed may restore such a key in a log, if it still found the key in the base file; a write
+requested later does not find the key and inserts it. So if a compaction completed concurrently with a write, what the
+write
+appends to the compacted file groups counts as inserted and as looked up. Under a bucket index a write has read that a
+bucket has no file group; two writes that create one for it conflict.
 
-Writers that do not wait for each other (non-blocking concurrency control) append to the same file groups, and that is none.  They
-meet only what takes such a group from under them: another instant that replaced it, or that wrote to another file group of the
-same bucket.
+Writers under non-blocking concurrency control append to the same file groups without conflict.  They
+conflict only with an instant that replaced such a group, or that wrote to another file group of the same
+bucket.
 
-The timeline may have moved on so far that instants which completed since the write's start are in the history by now; they are
-met there.
+Instants that completed since the write's start may be archived by now; the archived timeline is checked, too.
 
 Source: docs/formats/writing.md, "Conflicts".
 """
@@ -37,19 +42,23 @@ FileGroupId = tuple[str, str]
 """(partition path, file id)."""
 
 NEW_KEYS_IN_ANY_GROUP: FileGroupId = ("", "*")
-"""Stands for the records that a write adds to any partition; no file id is `*`."""
+"""Represents the records that a write adds to any partition; no file id is `*`."""
 
 _NEW = ""
 _BUCKET = "bucket "
 
 
 def new_keys(partition: str) -> FileGroupId:
-    """Stands for the records that a write adds to a partition; no file id is empty."""
+    """Return the id that represents the records that a write adds to a partition; no file id is empty."""
     return partition, _NEW
 
 
 def new_bucket(partition: str, file_id: str) -> tuple[FileGroupId, ...]:
-    """Stands for the new file group of a bucket, whatever the rest of its file id; nothing for a file id without a bucket."""
+    """Return the id that represents the new file group of a bucket, regardless of the rest of its file id; none for a
+    file
+    id
+    without a bucket.
+    """
     bucket = parse_bucket(file_id)
     return () if bucket is None else ((partition, f"{_BUCKET}{bucket}"),)
 
@@ -57,10 +66,11 @@ def new_bucket(partition: str, file_id: str) -> tuple[FileGroupId, ...]:
 def replaced_under_us(
     appended: Iterable[FileGroupId], written: Iterable[FileGroupId], replaced: Iterable[FileGroupId]
 ) -> frozenset[FileGroupId]:
-    """Of the file groups that a write appended to beside others, those that another instant took from under it.
+    """Return the file groups that a write appended to concurrently and that another instant replaced.
 
-    written, replaced: the groups of the other instant.  It took those that it replaced, and those of buckets for which it wrote
-    to a file group of another id: a bucket has one.
+    written, replaced: the groups of the other instant.  These are the groups that it replaced, and those of buckets for
+    which it
+    wrote to a file group of another id: a bucket has one.
     """
     mine = frozenset(appended)
     of_bucket = {(partition, parse_bucket(file_id)): (partition, file_id) for partition, file_id in mine}
@@ -70,12 +80,15 @@ def replaced_under_us(
 
 @dataclass(frozen=True, slots=True)
 class WriteStart:
-    """What stood on the timeline when a write read the table.
+    """State of the timeline when a write read the table.
 
-    last_completed: request time of the newest completed write, '' for none.  pending: request times of writes and services that
-    were under way.  schema: Avro text of the table's columns, '' for a table that has none yet; None when the write has no say in
-    them.  latest: the largest time on the timeline; whatever completed later has a larger completion time.  compacted: when the
-    newest compaction completed, '' for none.
+    Attributes:
+        last_completed: Request time of the newest completed write, '' for none.
+        pending: Request times of pending writes and services.
+        schema: Avro text of the table's columns, '' for a table that has none yet; None when the write does not affect
+            them.
+        latest: The largest time on the timeline; every later completion has a larger completion time.
+        compacted: When the newest compaction completed, '' for none.
     """
 
     last_completed: str
@@ -86,7 +99,7 @@ class WriteStart:
 
     @classmethod
     def of(cls, timeline: Timeline, schema: str | None = None) -> WriteStart:
-        """From the timeline that the write was planned on, and the table's schema then."""
+        """Build from the timeline that the write was planned on, and the table's schema at that time."""
         last = timeline.last_completed_write()
         pending = frozenset(i.request_time for i in timeline.pending(*_LOOKED_AT))
         # In a table without logs these are writes; nothing is appended there.
@@ -94,14 +107,14 @@ class WriteStart:
         return cls(last.request_time if last else "", pending, schema, timeline.latest_time(), compacted)
 
     def is_archived(self, current_timeline: Timeline) -> bool:
-        """Whether what completed since may have left the active timeline."""
+        """Whether instants that completed since may have left the active timeline."""
         oldest = min((self.last_completed, *self.pending))
         return current_timeline.start is None or oldest < current_timeline.start
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """An instant that touches file groups of this write."""
+    """An instant that changes file groups of this write."""
 
     instant: Instant
     groups: tuple[FileGroupId, ...]
@@ -111,9 +124,10 @@ _LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Acti
 
 
 def schema_to_commit(own_time: str, start: str, current_schema: str) -> str | None:
-    """The schema that a completing write carries; None when the table's schema and the write's went different ways.
+    """Return the schema that a completing write stores; None when the table's schema and the write's have diverged.
 
-    own_time: the write's; start: the table's when the write was planned; now: the table's now.  Avro schemas as JSON, '' for
+    own_time: the write's; start: the table's when the write was planned; now: the table's now.  Avro schemas as JSON,
+    '' for
     none.
     """
     if current_schema in (start, own_time):
@@ -122,10 +136,10 @@ def schema_to_commit(own_time: str, start: str, current_schema: str) -> str | No
 
 
 def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeline) -> tuple[Instant, ...]:
-    """The instants whose file groups a completing write has to be compared with, in timeline order.
+    """Return the instants whose file groups a completing write has to be compared with, in timeline order.
 
     own_time: the write's request time. Completed since the start: by completion time; or requested after the newest
-    completed write seen then, or pending then, for the clocks of others need not agree with ours. Pending: compactions
+    completed write seen then, or pending then, since clocks of writers may differ. Pending: compactions
     and clusterings requested after this write.
     """
     found = []
@@ -145,7 +159,7 @@ def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeli
 
 
 def keys_looked_up_during_compaction(file_groups: Iterable[FileGroupId], compacted: Iterable[FileGroupId]) -> set[FileGroupId]:
-    """The new keys that a write touches because a compaction of its file groups completed beside it."""
+    """Return the new keys that a write affects because a compaction of its file groups completed concurrently."""
     partitions = {partition for partition, _ in set(file_groups).intersection(compacted)}
     return {*map(new_keys, partitions), *((NEW_KEYS_IN_ANY_GROUP,) if partitions else ())}
 
@@ -156,10 +170,11 @@ def find_conflicts(
     others: Mapping[Instant, Iterable[FileGroupId]],
     compactions: frozenset[str],
 ) -> tuple[Conflict, ...]:
-    """The instants among `others` that touch a group of ours.
+    """Return the instants among `others` that change a group of this write.
 
-    compactions: request times of those that are compactions, pending or completed.  One requested before this write is no
-    conflict: log files that complete later join the slice that it makes.
+    compactions: request times of those that are compactions, pending or completed.  One requested before this write is
+    no
+    conflict: log files that complete later join the slice that it creates.
     """
     mine = frozenset(file_groups)
     conflicts = []
@@ -171,7 +186,7 @@ def find_conflicts(
 
 
 def describe_conflicts(conflicts: Iterable[Conflict]) -> str:
-    """One sentence for the error: which instants, and a group of each."""
+    """Describe conflicts in one sentence for the error: which instants, and a group of each."""
     return "; ".join(f"{c.instant.action} {c.instant.request_time} ({_describe_groups(c.groups)})" for c in conflicts)
 
 

@@ -1,16 +1,23 @@
-"""Which file groups a filter can pass over, from what indexes say.  Pure: the answers of indexes come in as Arrow tables.
+"""Data skipping: prune file groups by a filter and index statistics.  Pure: results of index lookups come in as Arrow
+tables.
 
-A file is passed over only when its statistics show that no row of it can match; a file without statistics is kept, and so is one
-that lacks them for any indexed column of the filter.  A file slice is passed over when that is so for all its files: a merge that
-picks one of the records of a key whole gives rows that stand in one of its files.  Where merging makes new records, slices with
-log files are kept.
+A file is pruned only when its statistics prove that no row of it can match; a file without statistics is retained, and
+so is one
+that lacks them for any indexed column of the filter.  A file slice is pruned when all its files are: a merge that
+selects one whole record per key yields rows that exist in one of its files.  If merging creates new records, slices
+with
+log files are retained.
 
     statistics of files        column ranges against the filter; of floating point only what `_may_hide_nan` leaves
-    statistics of partitions   the same, for types whose bounds every Parquet writer states.  Bounds of text and floating point
-                               are left out of footers when they are long or NaN, and the real Hudi's statistics of a partition
-                               then cover only the other files; its null counts leave out files from before a column was added
-    record keys                literals for all record key fields, of types whose text is beyond doubt, as record keys
-    buckets                    the bucket of such literals, when the caller says how the table is bucketed
+    statistics of partitions   the same, for types whose bounds every Parquet writer stores.  Bounds of text and
+                               floating point
+                               are left out of footers when they are long or NaN, and Apache Hudi's statistics of a
+                               partition
+                               then cover only the other files; its null counts omit files from before a column was
+                               added
+    record keys                literals for all record key fields, of types with an unambiguous text form, as record
+                               keys
+    buckets                    the bucket of such literals, when the caller provides the bucket layout
 
 Source: docs/formats/reading.md, "Data skipping".
 """
@@ -44,16 +51,17 @@ from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.table.file_slices import FileSlice
 
 MAX_KEYS = 100_000
-"""Record keys that a filter may name before looking them up is not worth it."""
+"""Maximum number of record keys in a filter for which a lookup pays off."""
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collection[str], unusable: Collection[str]) -> list[str]:
-    """The columns of a bound filter whose statistics say something of it, by themselves or by what functions make of them.
+    """Return the columns of a bound filter whose statistics can prune, directly or by expressions over them.
 
-    indexed: the columns that the index covers; unusable: those that queries do not read from files.  Timestamps in another unit
-    than microseconds are left out: the index does not say which unit its numbers have.
+    indexed: the columns that the index covers; unusable: those that queries do not read from files.  Timestamps in
+    another unit
+    than microseconds are excluded: the index does not record the unit of its numbers.
     """
     found = []
     for name in _columns_with_ranges(condition):
@@ -68,13 +76,13 @@ def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collect
 
 
 def _columns_with_ranges(condition: Expr) -> tuple[str, ...]:
-    """The columns whose ranges say something of a bound filter."""
+    """The columns of a bound filter whose ranges can prune."""
     found = (one if isinstance(one, str) else derived_column(one) for one in operands(condition))
     return tuple(dict.fromkeys(one.name if isinstance(one, ColumnRef) else one for one in found if one is not None))
 
 
 def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
-    """Whether statistics of a partition can be believed for this type; see the module's head."""
+    """Whether partition statistics are reliable for this type; see the module docstring."""
     types = pa.types
     return bool(
         types.is_boolean(kind)
@@ -87,10 +95,12 @@ def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UnitRanges:
-    """What statistics say of units (files or partitions), in the types of their columns.
+    """Statistics of units (files or partitions), in the types of their columns.
 
-    names: of the units, each once.  complete: whether a unit has statistics of all the columns.  ranges: of operands of a filter,
-    in the order of the units.
+    Attributes:
+        names: Of the units, each once.
+        complete: Whether a unit has statistics of all the columns.
+        ranges: Of operands of a filter, in the order of the units.
     """
 
     names: pa.StringArray
@@ -99,11 +109,11 @@ class UnitRanges:
 
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate memory size."""
         return int(self.names.nbytes + self.complete.nbytes + sum(column.nbytes for column in self.ranges.values()))
 
     def excluded(self, condition: Expr) -> pa.StringArray:
-        """The units in which no row can match, of those that are complete."""
+        """Return the complete units in which no row can match."""
         if not len(self.names) or not self.ranges:
             return pa.array([], pa.string())
         return self.names.filter(pa.array(self.complete & ~may_match(condition, self.ranges, len(self.names))))
@@ -117,10 +127,11 @@ def unit_ranges(
     *,
     of_partitions: bool = False,
 ) -> UnitRanges:
-    """What statistics of some columns say, for any filter.
+    """Build the ranges of some columns, for any filter.
 
-    names: from `columns_with_statistics`.  stats: COLUMN_STATS_SCHEMA's columns, any others beside them; units: string, the unit
-    of each row.  of_partitions: counts of nulls are not believed.
+    names: from `columns_with_statistics`.  stats: COLUMN_STATS_SCHEMA's columns, optionally with others; units: string,
+    the unit
+    of each row.  of_partitions: null counts are ignored.
     """
     types = {name: (name, field_at(schema, name).type) for name in names}
     return _unit_ranges(types, stats, units, of_partitions=of_partitions)
@@ -135,8 +146,8 @@ def excluded_by_results(
     *,
     of_partitions: bool = False,
 ) -> pa.StringArray:
-    """The units in which no row can match, from statistics of what a call, which is bound, makes of its column, by whose name
-    they go.
+    """Return the units in which no row can match, from statistics of the results of a bound call, stored under its
+    column's name.
     """
     found = _unit_ranges({call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
     return found.excluded(condition)
@@ -145,7 +156,7 @@ def excluded_by_results(
 def _unit_ranges(
     types: Mapping[Any, tuple[str, Any]], stats: pa.Table, units: pa.Array | pa.ChunkedArray, *, of_partitions: bool
 ) -> UnitRanges:
-    """types: operands of the filter, each with the column's name in the statistics and the type of what these are of."""
+    """types: operands of the filter, each with the column's name in the statistics and its type."""
     units = units.combine_chunks() if isinstance(units, pa.ChunkedArray) else units
     encoded = units.dictionary_encode()
     distinct: pa.StringArray = encoded.dictionary
@@ -164,9 +175,12 @@ def _unit_ranges(
 
 
 def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_meta_columns: bool) -> pa.StringArray | None:
-    """The only record keys that matching rows can have; None when the filter does not say, or names too many.
+    """Return the only record keys that matching rows can have; None when the filter does not determine them, or names
+    too
+    many.
 
-    Literals count for `_hoodie_record_key` itself, and for the record key fields when each of them has some and is text, a whole
+    Literals count for `_hoodie_record_key` itself, and for the record key fields when each of them has some and is
+    text, a whole
     number or a boolean.
     """
     if has_meta_columns:
@@ -179,8 +193,10 @@ def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_m
 
 
 def with_alternative_key_forms(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
-    """Record keys, and how other versions of Hudi write them: with the field's name or without it in keys of one field, and no
-    table says so.
+    """Return record keys together with the forms that other versions of Hudi write: single-field keys with or without
+    the
+    field's
+    name, which no table property records.
     """
     if len(keys.record_fields) != 1:
         return texts
@@ -190,13 +206,15 @@ def with_alternative_key_forms(texts: pa.StringArray, keys: KeySpec) -> pa.Strin
 
 
 def key_hashes(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> tuple[int, ...] | None:
-    """The only hashes that keys of matching rows can have, of which buckets are remainders; None when the filter does not say.
+    """Return the only key hashes that matching rows can have; a bucket is their remainder. None when the filter does
+    not
+    determine them.
 
     Raises InvalidRequest for a layout that does not fit the table.
     """
     fields = layout.validated_fields(keys)
     for name in fields:
-        # Such characters also part the fields of a key, which is then split where nobody meant it to be.
+        # Such characters also separate the fields of a key, which would then be split in the wrong place.
         if any(isinstance(value, str) and not {":", ","}.isdisjoint(value) for value in key_literals(condition, name) or ()):
             return None
     texts = _texts_of_fields(condition, replace(keys, prefix_single_key=keys.is_composite), fields, schema)
@@ -206,15 +224,17 @@ def key_hashes(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: Bucket
 
 
 def secondary_texts(condition: Expr, schema: pa.Schema, name: str, layout: int = 1) -> pa.StringArray | None:
-    """The values that matching rows can have in a column, as a secondary index of a layout writes them; None when the filter does
-    not say, or the column's type has no text that is beyond doubt.
+    """Return the values that matching rows can have in a column, in the encoding of a secondary index layout; None when
+    the filter
+    does not determine them, or the column's type has no unambiguous text form.
     """
     return _stored_texts(key_literals(condition, name), field_at(schema, name).type, layout)
 
 
 def result_texts(condition: Expr, call: FunctionCall) -> pa.StringArray | None:
-    """The results that a call, which is bound, can have for matching rows, as a Bloom filter of an expression index holds them;
-    None when the filter does not say, or there are no such filters.
+    """Return the results that a bound call can have for matching rows, as a Bloom filter of an expression index stores
+    them;
+    None when the filter does not determine them, or there are no such filters.
     """
     kind = call.result_type
     return None if pa.types.is_timestamp(kind) else _stored_texts(key_literals(condition, call), kind, 1)
@@ -244,9 +264,10 @@ def _stored_texts(values: Sequence[Any] | None, kind: pa.DataType, layout: int) 
 def groups_with_candidates(
     names: pa.Table, excluded: npt.NDArray[np.bool_], *, exclude_slices_with_logs: bool
 ) -> dict[str, list[str]]:
-    """Partition -> the file groups that have a file which is not excluded, or, with exclude_slices_with_logs, a log file.
+    """Map each partition to the file groups with a file that is not excluded, or, with exclude_slices_with_logs, a log
+    file.
 
-    names: partition, name and file_id, as `MetadataListing.names` gives them; excluded: a flag for each.
+    names: partition, name and file_id, as returned by `MetadataListing.names`; excluded: a flag for each.
     """
     kept = ~excluded
     if exclude_slices_with_logs:
@@ -260,14 +281,16 @@ def groups_with_candidates(
 
 
 def count_groups(names: pa.Table) -> int:
-    """How many file groups the files belong to."""
+    """Return the number of file groups that the files belong to."""
     data = names.filter(pc.not_equal(names.column("file_id"), ""))
     return int(data.group_by(["partition", "file_id"], use_threads=False).aggregate([]).num_rows)
 
 
 def has_candidate(slice_: FileSlice, excluded: Collection[str], *, exclude_slices_with_logs: bool) -> bool:
-    """Whether a slice has a file that is not excluded.  excluded: paths; exclude_slices_with_logs: a slice with log files always
-    has.
+    """Return whether a slice has a file that is not excluded.  excluded: paths; exclude_slices_with_logs: a slice with
+    log
+    files
+    always has one.
     """
     if slice_.logs and exclude_slices_with_logs:
         return True
@@ -296,11 +319,11 @@ def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, *, of
 
 
 def _may_hide_nan(low: pa.Array, high: pa.Array, file_names: pa.StringArray) -> pa.BooleanArray:
-    """Where bounds of floating point may leave out a row group.
+    """Whether bounds of floating point may omit a row group.
 
-    When a row group of a base file holds NaN, the real Hudi takes it for one from 0 to 0, whatever its other values are.  So
-    bounds that have no zero between them are sound, and others may not be.  Log files have NaN as their upper bound, or what is
-    stated for it.
+    When a row group of a base file holds NaN, Hudi records the range 0 to 0 for it, regardless of its other values.  So
+    bounds that do not contain zero are sound, and others may not be.  Log files have NaN as their upper bound, or its
+    encoding.
     """
     zero = pa.scalar(0.0, low.type)
     spans = pc.and_(pc.less_equal(low, zero), pc.greater_equal(high, zero))
@@ -308,7 +331,7 @@ def _may_hide_nan(low: pa.Array, high: pa.Array, file_names: pa.StringArray) -> 
 
 
 def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], schema: pa.Schema) -> pa.StringArray | None:
-    """The record keys, made of some of the fields, that matching rows can have."""
+    """The record keys of matching rows, built from key fields."""
     literals: list[list[Any]] = []
     total = 1
     for name in fields:
@@ -335,5 +358,5 @@ def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], sche
     try:
         return record_keys(replace(keys, record_fields=tuple(fields)), batch)
     except InvalidRequest:
-        # An empty text is not a key by itself; rows are looked for in the ordinary way then.
+        # An empty text is not a key by itself; rows are found by a scan then.
         return None

@@ -1,9 +1,10 @@
-"""Incremental queries: which instants lie between two times, and which files they wrote.
+"""Incremental queries: which instants are between two times, and which files they wrote.
 
-    CompletionRange   completion times, both ends included, or the start left out: nothing that completes later is missed
-    RequestRange      request times, the start left out: how the real Hudi ranges its queries of change data
+    CompletionRange   completion times, both ends included, or the start excluded: nothing that completes later is
+                      missed
+    RequestRange      request times, the start excluded: the range of Apache Hudi's CDC queries
 
-`earliest` means the beginning of history.  (The real Spark reader finds nothing for it.)
+`earliest` means the beginning of history.  (Hudi's Spark reader finds nothing for it.)
 
 Source: docs/formats/reading.md, "Incremental queries".
 """
@@ -25,7 +26,7 @@ _FIRST = "000"
 
 @dataclass(frozen=True, slots=True)
 class CompletionRange:
-    """start, end: completion times as digits, both included; end None: up to now.  open_start: the start is left out."""
+    """start, end: completion times as digits, both included; end None: up to now.  open_start: the start is excluded."""
 
     start: str
     end: str | None = None
@@ -33,22 +34,22 @@ class CompletionRange:
 
     @classmethod
     def parse(cls, start: str, end: str | None = None) -> CompletionRange:
-        """From what a caller gives: digits, or `earliest` as the start.  Raises InvalidRequest for anything else."""
+        """Parse the caller's arguments: digits, or `earliest` as the start.  Raises InvalidRequest for anything else."""
         return cls(*_parse_ends(start, end))
 
     def contains(self, completion_time: str) -> bool:
-        """Whether an instant that completed then lies in the range."""
+        """Whether a completion time is in the range."""
         begun = self.start < completion_time if self.open_start else self.start <= completion_time
         return begun and (self.end is None or completion_time <= self.end)
 
     def contains_instant(self, instant: Instant) -> bool:
-        """Whether a completed instant lies in the range."""
+        """Whether a completed instant is in the range."""
         return self.contains(instant.completion_time or instant.request_time)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRange:
-    """start, end: request times as digits, the start left out, the end included; end None: up to now."""
+    """start, end: request times as digits, the start excluded, the end included; end None: up to now."""
 
     start: str
     end: str | None = None
@@ -59,22 +60,22 @@ class RequestRange:
         return cls(*_parse_ends(start, end))
 
     def contains_instant(self, instant: Instant) -> bool:
-        """Whether an instant lies in the range."""
+        """Whether an instant is in the range."""
         return self.start < instant.request_time and (self.end is None or instant.request_time <= self.end)
 
 
 def select_instants(timeline: Timeline, range_: CompletionRange | RequestRange) -> tuple[Instant, ...]:
-    """The completed writes of the active timeline that lie in the range, by request time."""
+    """Return the completed writes of the active timeline in the range, by request time."""
     return tuple(i for i in timeline.completed_writes() if range_.contains_instant(i))
 
 
 def changed_files(
     commits: Mapping[Instant, CommitMetadata], timeline: Timeline, *, one_log_per_commit: bool
 ) -> dict[str, set[str]]:
-    """The data files that commits wrote, by partition; paths relative to the table.
+    """Return the data files that commits wrote, by partition; paths relative to the table.
 
-    timeline: whole; one_log_per_commit: as of the table's version.  Of rows that were written twice, for a resize, the first
-    files alone.
+    timeline: complete; one_log_per_commit: as in the table's version.  Of rows written twice for a resize, only the
+    original files.
     """
     files: dict[str, set[str]] = {}
     for instant, metadata in commits.items():
@@ -87,7 +88,7 @@ def changed_files(
 
 
 def restricted_timeline(timeline: Timeline, instants: Iterable[Instant]) -> Timeline:
-    """The timeline as the range sees it: its own instants and pending compactions."""
+    """Return the timeline restricted to the range: its own instants and pending compactions."""
     chosen = [*instants, *timeline.pending(Action.COMPACTION)]
     return Timeline(tuple(sorted(chosen, key=lambda i: i.sort_key)), timeline.archived_completions)
 

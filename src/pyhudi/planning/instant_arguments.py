@@ -1,12 +1,14 @@
-"""Moments that a caller names, as the digits in which a table writes its times.
+"""Convert points in time that a caller passes to the digits of the table's instant times.
 
-    datetime with a zone, ISO text with one (2026-11-21T05:45:07Z)    that moment, in the zone in which the table writes
-    datetime without a zone                                            as the clocks of that zone show it
-    date                                                               its midnight there
+    datetime with a zone, ISO text with one (2026-11-21T05:45:07Z)    converted to the table's timeline time zone
+    datetime without a zone                                            local time in that zone
+    date                                                               midnight in that zone
 
-Other text is left to whoever asks: digits are an instant or a completion time, and Hudi has forms of its own.  Times on the
-timeline have milliseconds; what is finer is cut.  Text that stops at the seconds means all of that second, with a zone as
-without: to read as of it, or up to it, takes in its last millisecond.
+Other text is returned unchanged: digits are an instant or a completion time, and Hudi has formats of its own.  Times on
+the
+timeline have milliseconds; finer fractions are truncated.  Text without fractional seconds means all of that second,
+with a
+zone or without: time travel to it, or a range up to it, includes its last millisecond.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ _WRITTEN = re.compile(rf"{_DAY}([T ].*)?")
 
 
 def format_as_of(instant_argument: InstantArgument, zone: tzinfo) -> str:
-    """What `planning.time_travel` takes for a moment.  zone: the one in which the table writes its times.
+    """Convert a point in time to the text that `planning.time_travel` parses.  zone: the table's timeline time zone.
 
-    Raises InvalidRequest for what is not a moment.
+    Raises InvalidRequest for an unknown form.
     """
     if isinstance(instant_argument, str):
         if _zoned(instant_argument) is not None:
@@ -42,7 +44,9 @@ def format_as_of(instant_argument: InstantArgument, zone: tzinfo) -> str:
 
 
 def range_text(instant_argument: InstantArgument, zone: tzinfo, *, end: bool = False) -> str:
-    """What ranges of times take for a moment.  end: a whole second means its last millisecond, and not its first."""
+    """Convert a point in time to a bound of a range.  end: a whole second means its last millisecond, and not its
+    first.
+    """
     if not isinstance(instant_argument, str):
         return _digits(instant_argument, zone)
     if (zoned := _zoned(instant_argument)) is not None:
@@ -57,11 +61,12 @@ def range_text(instant_argument: InstantArgument, zone: tzinfo, *, end: bool = F
 def check_not_request_time(
     range_: CompletionRange | RequestRange, arguments: Sequence[InstantArgument | None], timeline: Timeline
 ) -> None:
-    """Raises InvalidRequest where the digits of an end of a range of completion times are the request time of a commit.
+    """Raise InvalidRequest if an end of a range of completion times is the request time of a commit.
 
     A commit completes after it was requested, so the range would not begin or end where the caller means.
 
-    arguments: the ends as the caller named them: a datetime or a text with hours means that moment, whatever was requested then.
+    arguments: the ends as the caller passed them; only instants in digits are checked, not datetimes or text with
+    hours.
     """
     if not isinstance(range_, CompletionRange):
         return

@@ -1,4 +1,4 @@
-"""Which file slices a query reads, decided from partition paths alone, and what was passed over.
+"""Partition pruning: which file slices a query reads, decided from partition paths alone, and what was pruned.
 
 Source: docs/formats/reading.md, "Partitions and path filters".
 """
@@ -23,7 +23,7 @@ from pyhudi.table.file_slices import FileSlice
 
 @dataclass(frozen=True, slots=True)
 class PruningStep:
-    """What one step left over: `remaining` of `total` partitions or files, and which step it was."""
+    """The result of one pruning step: `remaining` of `total` partitions or files, and the name of the step."""
 
     step: str
     unit: str
@@ -33,7 +33,7 @@ class PruningStep:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan(HtmlRepr):
-    """The slices to read, in order of partition and file id, and how the choice was made."""
+    """The slices to read, in order of partition and file id, and how they were chosen."""
 
     slices: tuple[FileSlice, ...]
     prunings: tuple[PruningStep, ...] = field(default=())
@@ -47,10 +47,11 @@ class ReadPlan(HtmlRepr):
 def prune_partitions(
     partitions: Iterable[str], keys: KeySpec, schema: pa.Schema, condition: Expr | None, path_columns: Collection[str] = ()
 ) -> tuple[tuple[str, ...], PruningStep | None]:
-    """The partitions that may hold rows for which the condition, bound to the schema, is true.
+    """Return the partitions that may hold rows for which the condition, bound to the schema, is true.
 
-    Only columns whose value a path tells are used, and those of `path_columns`, which have the path's text for a value; a path
-    that does not fit the partition fields is kept.
+    Only columns whose value the path determines are used, and those of `path_columns`, which have the path's text as
+    value; a path
+    that does not fit the partition fields is retained.
     """
     every = tuple(partitions)
     if condition is None or not keys.partition_fields:
@@ -60,7 +61,7 @@ def prune_partitions(
 
 
 def plan_slices(slices: Mapping[str, Iterable[FileSlice]], pruning: PruningStep | None) -> ReadPlan:
-    """A plan that reads all the slices given."""
+    """Return a plan that reads all the given slices."""
     found = tuple(slice_ for partition in sorted(slices) for slice_ in slices[partition])
     return ReadPlan(found, (pruning,) if pruning else ())
 
@@ -68,8 +69,10 @@ def plan_slices(slices: Mapping[str, Iterable[FileSlice]], pruning: PruningStep 
 def partition_values_from_path(
     path: str, keys: KeySpec, schema: pa.Schema, path_columns: Collection[str]
 ) -> dict[str, tuple[Value | None, ...]]:
-    """The values, in stored form, that rows of a partition may have in the columns of which its path tells the value; of no
-    column where the path does not fit the partition fields.  path_columns: as of `prune_partitions`.
+    """Return the values, in stored form, that rows of a partition may have in the columns that its path determines;
+    none
+    if
+    the path does not fit the partition fields.  path_columns: as in `prune_partitions`.
     """
     try:
         texts = parse_partition_path(keys, path)
@@ -97,8 +100,8 @@ def _values_of(name: str, value: pa.Scalar, path: str, keys: KeySpec) -> tuple[V
     if not pa.types.is_string(value.type):
         return (stored,)
     if stored is None:
-        # Rows with an empty text, and with the name of this partition as their text, lie in the partition of those with null.
+        # The partition of null also holds rows with an empty text, and with the name of this partition as their text.
         return None, "", DEFAULT_PARTITION
-    # A folder that looks like Hive style is read so whatever the table says.
+    # A folder in Hive style is parsed so regardless of the table's properties.
     looks_so = not keys.hive_style and f"/{name}=" in f"/{path}"
     return (stored, f"{name}={stored!s}") if looks_so else (stored,)

@@ -1,8 +1,10 @@
-"""Where the records of a write go: updates to their file groups, inserts into small files first, then into new files.
+"""Record placement: updates go to their file groups, inserts into small files first, then into new files.
 
-Steps: estimate the size of a record from recent commits; give each partition's inserts to its small files up to the target
-size; split what is left over new file groups.  In a merge-on-read table a small file takes inserts only where rewriting it is
-worth it (`should_rewrite`): an upsert appends what it changes to logs, and a few new rows shall not cost a whole file.
+Steps: estimate the size of a record from recent commits; assign each partition's inserts to its small files up to the
+target
+size; split the remainder over new file groups.  In a merge-on-read table a small file receives inserts only if
+rewriting it
+pays off (`should_rewrite`): an upsert appends updates to logs, and a few new rows should not cost a whole file.
 
 Source: docs/formats/writing.md, "Which file group takes a row".
 """
@@ -23,7 +25,7 @@ from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.table.file_slices import FileSlice
 
 ESTIMATION_COMMITS = 5
-"""How many recent commits are looked at for the size of a record."""
+"""How many recent commits are used to estimate the size of a record."""
 
 MAX_FILE_SIZE = Option(
     "hoodie.parquet.max.file.size", int, "125829120", "the size in bytes at which a base file is closed", at_least=1
@@ -119,7 +121,7 @@ class SizingSettings:
 
     @classmethod
     def of(cls, options: Options) -> SizingSettings:
-        """From checked options."""
+        """Build from checked options."""
         return read_settings(cls, options)
 
 
@@ -127,8 +129,10 @@ class SizingSettings:
 class WorkloadProfile:
     """How many records of a write go where, before inserts are placed.
 
-    updates: (partition, file id) -> records found there.  inserts: partition -> records found nowhere.  exact: False when the
-    counts are upper bounds.
+    Attributes:
+        updates: (partition, file id) -> number of records found there.
+        inserts: partition -> number of records not found.
+        exact: False when the counts are upper bounds.
     """
 
     updates: Mapping[tuple[str, str], int]
@@ -138,9 +142,9 @@ class WorkloadProfile:
 
 @dataclass(frozen=True, slots=True)
 class InsertTarget:
-    """A file group that takes inserts of one partition.
+    """A file group that receives inserts of one partition.
 
-    slice: the small file's present slice; None for a new file group.  row_count: how many inserts it should take.
+    slice: the small file's current slice; None for a new file group.  row_count: how many inserts it should receive.
     """
 
     partition: str
@@ -150,9 +154,11 @@ class InsertTarget:
 
 
 def assign_inserts(row_counts: Sequence[int], first: int, count: int) -> npt.NDArray[np.int64]:
-    """Which of a partition's targets takes each of `count` inserts, the first of which is number `first` of the partition.
+    """Return which of a partition's targets receives each of `count` inserts, the first of which is number `first` of
+    the
+    partition.
 
-    Each target takes as many as it should, in order; what comes beyond them goes to the last.
+    Each target receives its row count, in order; the last one receives the remainder.
     """
     ends = np.cumsum(row_counts)
     numbers = np.arange(first, first + count)
@@ -160,11 +166,14 @@ def assign_inserts(row_counts: Sequence[int], first: int, count: int) -> npt.NDA
 
 
 def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]], settings: SizingSettings) -> int:
-    """Average bytes of a stored record, from completed commits and delta commits, newest first; the configured estimate when none
-    has enough rows.
+    """Return the average bytes of a stored record, from completed commits and delta commits, newest first; the
+    configured
+    estimate
+    when none has enough rows.
 
-    A commit as a whole, and each base file of a delta commit, counts when it has more bytes than the threshold.  The average is
-    that of all that count in the last commits.
+    A commit as a whole, and each base file of a delta commit, counts when it has more bytes than the threshold.  The
+    average is
+    over all that count in the last commits.
     """
     threshold = settings.estimation_threshold * max(settings.small_file_limit_bytes, 0)
     overhead = settings.average_metadata_size_bytes
@@ -186,10 +195,11 @@ def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]],
 def small_files(
     slices: Iterable[FileSlice], settings: SizingSettings, excluded: frozenset[tuple[str, str]], limit: int | None = None
 ) -> tuple[FileSlice, ...]:
-    """Slices of one partition that may take more records: base files below the limit, smallest first, without logs.
+    """Return slices of one partition that may receive more records: base files below the limit, smallest first, without
+    logs.
 
-    One whose rows lie outside of the table is none: to take a record it would have to be written whole.
-    excluded: file groups under pending clustering or compaction, which no insert may enter.  limit: how many at most.
+    A bootstrapped base file is not eligible: an insert would rewrite it with all its rows.
+    excluded: file groups under pending clustering or compaction, which receive no inserts.  limit: how many at most.
     """
     if settings.small_file_limit_bytes <= 0:
         return ()
@@ -207,10 +217,10 @@ def small_files(
 
 
 def should_rewrite(size_bytes: int, row_count: int, row_bytes: float, settings: SizingSettings) -> bool:
-    """Whether a base file of a merge-on-read table is written anew to take some more rows.
+    """Return whether a base file of a merge-on-read table is rewritten to add some rows.
 
-    size_bytes: of the file.  row_bytes: what a row takes in such files.  So each byte that inserts bring costs a bounded
-    number of bytes, `1 / growth` at most and about half of it on average, but for files so small that they cost no more than a
+    size_bytes: of the file.  row_bytes: size of a row in such files.  So the write amplification of inserts is bounded:
+    `1 / growth` at most and about half of it on average, except for files so small that they cost no more than a
     commit.
     """
     return size_bytes <= settings.always_rewritten_bytes or row_count * row_bytes >= settings.growth * size_bytes
@@ -223,7 +233,7 @@ def plan_inserts(
     settings: SizingSettings,
     new_file_id: Callable[[], str],
 ) -> dict[str, tuple[InsertTarget, ...]]:
-    """For each partition with inserts the file groups that take them, in order, with how many each."""
+    """Return, for each partition with inserts, the file groups that receive them, in order, with the number for each."""
     per_file = rows_per_new_file(record_size_bytes, settings)
     plan: dict[str, tuple[InsertTarget, ...]] = {}
     for partition, count in sorted(inserts.items()):
@@ -248,7 +258,7 @@ def plan_inserts(
 
 
 def rows_per_new_file(record_size_bytes: int, settings: SizingSettings) -> int:
-    """How many inserts one new file group takes."""
+    """Return how many inserts one new file group receives."""
     if not settings.auto_split:
         return settings.split_row_count
     return max(1, -(-settings.max_file_size_bytes // record_size_bytes))

@@ -1,9 +1,10 @@
-"""Streams that read a table: how far the next batch goes.
+"""Streaming reads: the range of the next micro-batch.
 
-A stream's position is a completion time: everything that completed up to it was read.  A batch is what completed after its start
-and up to its end, whole instants only, at least one.  So a limit may be passed by the first instant of a batch, and by no other.
+A stream's offset is a completion time: everything that completed up to it was read.  A batch is what completed after
+its start
+and up to its end, whole instants only, at least one.  So only the first instant of a batch can exceed a limit.
 
-Pure: what completed is handed in.  Source: docs/formats/reading.md, "Streaming source".
+Pure: completed instants are passed in.  Source: docs/formats/reading.md, "Streaming source".
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.options.declaration import Option, Options, read_settings
 
 BEGINNING = "00000000000000"
-"""The position before everything, as the real source writes it."""
+"""The offset before everything, in the form of Hudi's source."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """A completed write, and what a reader of it reads.
+    """A completed write, and what its reader reads.
 
-    is_archived: it left the active timeline.  Such steps are read in one go: where their files are gone, each batch of them would
-    read the latest state of the whole table.
+    is_archived: it left the active timeline.  Such steps are read in one batch: if their files are deleted, each batch
+    of them
+    would read the latest snapshot of the whole table.
     """
 
     completion_time: str
@@ -35,7 +37,7 @@ class StreamStep:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much one batch reads at most; None means no limit."""
+    """Maximum size of one batch; None means no limit."""
 
     instants: Annotated[
         int | None, Option("pyhudi.stream.max.instants", int, None, "instants that a batch of a stream reads at most", at_least=1)
@@ -49,7 +51,7 @@ class BatchLimits:
 
     @classmethod
     def of(cls, options: Options) -> BatchLimits:
-        """From checked options."""
+        """Build from checked options."""
         return read_settings(cls, options)
 
     @property
@@ -59,7 +61,7 @@ class BatchLimits:
 
 
 def batch_end(steps: Iterable[StreamStep], limits: BatchLimits) -> str | None:
-    """The completion time of the last step that the next batch reads; None when nothing completed."""
+    """Return the completion time of the last step that the next batch reads; None when nothing completed."""
     end: str | None = None
     instants = files = size_bytes = 0
     for step in sorted(steps, key=lambda one: one.completion_time):
@@ -71,9 +73,9 @@ def batch_end(steps: Iterable[StreamStep], limits: BatchLimits) -> str | None:
 
 
 def parse_start(text: str) -> str | None:
-    """`hoodie.datasource.streaming.startOffset` as the position before the first batch; None for `latest`.
+    """Parse `hoodie.datasource.streaming.startOffset` as the offset before the first batch; None for `latest`.
 
-    A completion time is a position: what completed then was read already.  Raises InvalidRequest for anything else.
+    A completion time is an offset: what completed then was read already.  Raises InvalidRequest for anything else.
     """
     given = text.strip().lower()
     if given == "latest":

@@ -1,11 +1,11 @@
-"""Time travel: what a caller may write for a moment, and whether the table can still be read as of it.
+"""Time travel: the accepted forms of a point in time, and whether the table is still readable as of it.
 
     2026-11-21 05:45:07.123   20261121054507123    that millisecond
     2026-11-21 05:45:07                            that second, its last millisecond included
     20261121054507                                 before that second: strings are compared, and a longer one is larger
     2026-11-21                                     midnight, so nothing of that day
 
-A moment is compared with request times, digit by digit, in the zone in which the table writes them; nothing is converted.
+The time is compared with request times, digit by digit, in the table's timeline time zone; nothing is converted.
 
 Source: docs/formats/reading.md, "Time travel".
 """
@@ -30,7 +30,7 @@ _FORMS = (
 
 
 def parse_as_of(text: str) -> str:
-    """The digits, 17 or 14, with which request times are compared.
+    """Return the digits, 17 or 14, with which request times are compared.
 
     Raises InvalidRequest for any other form, and for what is neither a date nor the instant of a bootstrap.
     """
@@ -54,10 +54,11 @@ def parse_as_of(text: str) -> str:
 def reason_not_to_travel(
     timeline: Timeline, time: str, last_clean: LastClean | None, pending_clusterings: frozenset[str] = frozenset()
 ) -> str | None:
-    """Why the table cannot be read as of a time, None when it can.
+    """Return why the table cannot be read as of a time, None when it can.
 
-    pending_clusterings: request times of pending replace commits that are clusterings, which have no action of their own before
-    table version 8.  A savepoint keeps its own moment readable whatever was cleaned.
+    pending_clusterings: request times of pending replace commits that are clusterings, which have no action of their
+    own before
+    table version 8.  A savepoint keeps its own instant readable regardless of cleans.
     """
     pending = [i.request_time for i in timeline.pending(*WRITE_ACTIONS) if i.request_time not in pending_clusterings]
     if pending and time >= pending[0]:

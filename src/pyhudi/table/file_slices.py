@@ -50,9 +50,7 @@ def construct_many(kind: Callable[..., T], count: int, columns: Mapping[str, Ite
 
     The values are trusted: validation of the class is skipped.
 
-    Args:
-        kind: The dataclass.
-        columns: Values of each field, `count` of each. A field without a column has no value.
+    kind: The dataclass. columns: Values of each field, `count` of each. A field without a column has no value.
     """
     with _no_collection():
         made = list(map(object.__new__, [kind] * count))  # type: ignore[arg-type]
@@ -159,8 +157,7 @@ def build_file_groups(
 
     Groups are ordered by file id.  No file is filtered here: that depends on the query.
 
-    Args:
-        change_logs: Include `.cdc` files among the logs, for callers that delete slices.
+    change_logs: Include `.cdc` files among the logs, for callers that delete slices.
     """
     bases: dict[str, list[BaseFile]] = {}
     logs: dict[str, list[LogFile]] = {}
@@ -188,10 +185,8 @@ def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = Non
     ignores them until the instant completes or its base file is deleted.)  The same holds for a slice with a pending
     compaction.
 
-    Args:
-        as_of: A request time; None for the latest state.  A write requested by then may have completed after a later
-            compaction was planned: its log is stored in the slice of that compaction, and is merged onto the slice
-                before it.
+    as_of: A request time; None for the latest state. A write requested by then may have completed after a later
+    compaction was planned: its log is stored in the slice of that compaction, and is merged onto the slice before it.
     """
     timeline = state.timeline
     last = timeline.last_visible
@@ -248,8 +243,7 @@ def visible_slices_from_rows(rows: pa.Table, state: SlicingState, as_of: str | N
     A file group that consists of one committed base file is its own slice, as most are in a large table. The others are
     built by `build_file_groups`.
 
-    Args:
-        rows: partition, name (bare), file_id (the start of the name) and size_bytes of files.
+    rows: partition, name (bare), file_id (the start of the name) and size_bytes of files.
     """
     rows = rows.combine_chunks()
     last = state.timeline.last_visible

@@ -156,9 +156,7 @@ def _version(start: str) -> int:
 def load_column_history(context: TableContext, timeline: Timeline | None, read: CommitReader) -> ColumnHistory | None:
     """Load the schema history of a table up to the end of a timeline; None for a table without one.
 
-    Args:
-        timeline: Loaded on demand if None and the table has a history.
-        read: Reads the metadata of a completed write.
+    timeline: Loaded on demand if None and the table has a history. read: Reads the metadata of a completed write.
 
     Raises:
         CorruptData: The history is damaged.
@@ -202,10 +200,8 @@ def store_history(
 ) -> None:
     """Write the history file of an instant that is about to complete.
 
-    Args:
-        held: The table under its lock.
-        completion_time: Completion time of the history, before that of the instant.
-        schemas: Newest first.
+    held: The table under its lock. completion_time: Completion time of the history, before that of the instant.
+    schemas: Newest first.
     """
     requested = Instant(instant_time, Action.SCHEMACOMMIT, State.REQUESTED)
     files = (requested, replace(requested, state=State.INFLIGHT))

@@ -184,9 +184,7 @@ class Snapshot:
     ) -> dict[str, tuple[FileSlice, ...]]:
         """Return the slices that a snapshot query reads, by partition; of all partitions when None.
 
-        Args:
-            as_of: A request time.
-            file_ids: partition -> the only file groups to list, instead of `partitions`.
+        as_of: A request time. file_ids: partition -> the only file groups to list, instead of `partitions`.
 
         Raises:
             SnapshotOutdated: Files of the snapshot may have been deleted.
@@ -249,9 +247,8 @@ def load_snapshot(
 ) -> Snapshot:
     """Load the current snapshot of a table; as_of restricts the schema to commits requested at or before that time.
 
-    Args:
-        listing: By default the metadata table's if the table has one, else that of its directories.
-        timeline: A previously loaded timeline, to load the snapshot that it describes.
+    listing: By default the metadata table's if the table has one, else that of its directories. timeline: A previously
+    loaded timeline, to load the snapshot that it describes.
 
     Raises:
         Unsupported: PyHudi cannot read the table (`table.feature_support`).
@@ -357,9 +354,8 @@ def load_schema(
 
     The archived timeline is read if the timeline holds only services.
 
-    Args:
-        by_ids: The caller resolves columns by id; otherwise Unsupported is raised for a table with column ids.
-        read: Reads the metadata of a completed write, for a caller that caches it.
+    by_ids: The caller resolves columns by id; otherwise Unsupported is raised for a table with column ids. read: Reads
+    the metadata of a completed write, for a caller that caches it.
     """
     read = read or read_commit
     commits = (read(store, instant) for instant in reversed(timeline.completed_writes()))

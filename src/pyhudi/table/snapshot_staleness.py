@@ -43,9 +43,7 @@ def find_stale_reason(store: TimelineStore, later_timeline: Timeline, as_of: str
 
     Lists the timeline, and reads the plans of cleans that the snapshot lacks.
 
-    Args:
-        later_timeline: The snapshot's timeline.
-        as_of: The request time of a time travel query.
+    later_timeline: The snapshot's timeline. as_of: The request time of a time travel query.
     """
     now = store.load()
     if now.instants == later_timeline.instants:

@@ -1,3 +1,4 @@
-"""Tasks: a picklable value goes in, Arrow batches or a small result come out.  The same tasks run in threads and on Spark
+"""Tasks: picklable units of work, with Arrow batches or a small result as output.  The same tasks run in threads and on
+Spark
 workers.
 """

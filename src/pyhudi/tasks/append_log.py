@@ -1,20 +1,25 @@
 """Tasks that append to a file group of a merge-on-read table: one log file for each file group and delta commit,
-or several versions of it where one has its size (`log_files`).
+or several versions of it if it reaches the maximum size (`log_files`).
 
     data block     updated rows in the stored layout; `_hoodie_file_name` holds the file id
-    delete block   soft deletes with their ordering value; deletes by key with the ordering value of the record that they delete,
-                   so that ties delete, later upserts bring the key back, and every reader can compare the values
+    delete block   soft deletes with their ordering value; deletes by key with the ordering value of the record that
+                   they delete,
+                   so that ties delete, later upserts re-insert the key, and every reader can compare the values
 
-Where every one of those records stands in the base file, and in one row of it, the blocks are sorted by row and say which rows
-they are (record positions), so that readers need not look keys up; else no block has positions.  HFile blocks are sorted by key
-and never have them.
+If each of those records exists in exactly one row of the base file, the blocks are sorted by row and store the row
+numbers (record positions), so that readers need not look up keys; otherwise no block has positions.  HFile blocks are
+sorted by
+key and never have them.
 
-A partial update becomes a data block of its columns alone, marked so, for keys that the slice has now.  Where the real reader
-cannot read such blocks, rows are completed from the slice and written whole: where the table orders by commit time, and where it
-has a column `_hoodie_is_deleted`, for which that reader looks beyond the end of a row that lacks columns.
+A partial update becomes a data block of its columns only, marked as partial, for keys that the slice currently has.  If
+Hudi's
+reader cannot read such blocks, rows are completed from the slice and written whole: in tables with commit-time
+ordering, and in
+those with a column `_hoodie_is_deleted`, for which that reader reads beyond the end of a row that lacks columns.
 
-A delete without an ordering value is written only where the table orders by commit time, or where no value can be had: readers of
-mixed types stumble over it.
+A delete without an ordering value is written only in a table with commit-time ordering, or if no value exists: readers
+fail on
+mixed types.
 
 Source: docs/formats/log-file.md; docs/formats/reading.md, "Deletes"; docs/formats/writing.md, "Files of a write".
 """
@@ -74,10 +79,13 @@ _TIME_UNIT = 10**9
 
 @dataclass(frozen=True, slots=True)
 class DoubleWriteTargets:
-    """The file groups of nodes that come by a pending resize, which have no files but logs of its instant.
+    """File groups of the new nodes of a pending resize, which have no files except logs of its instant.
 
-    instant_time: of the resize.  ring: the partition's ring after it.  hash_fields: as of `ConsistentHashingSettings`.  versions:
-    file id -> the next version of such a log, where it is not the first, so that what was written before is merged before.
+    Attributes:
+        instant_time: Of the resize.
+        ring: The partition's consistent hashing metadata after it.
+        hash_fields: As in `ConsistentHashingSettings`.
+        versions: file id -> the next version of such a log, if it is not the first, so that logs merge in write order.
     """
 
     instant_time: str
@@ -90,8 +98,11 @@ class DoubleWriteTargets:
 class AppendTask:
     """Append to one file group.
 
-    slice: its present slice, in which deleted records are looked up; one without files for a group that the log file begins.
-    new_keys: some rows may have keys that the group does not.  copies: where everything that is appended goes a second time.
+    Attributes:
+        slice: Its current slice, in which deleted records are looked up; one without files for a group that the log
+            file creates.
+        new_keys: Some rows may have keys that the group lacks.
+        copies: Where all appended records are written a second time.
     """
 
     slice: FileSlice
@@ -102,10 +113,12 @@ class AppendTask:
 
 
 def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: RecordMergeRule) -> tuple[WriteStatus, ...]:
-    """Write incoming rows of one file group to a log file, and to those of its copies.  incoming: the incoming layout, one row
+    """Write incoming rows of one file group to a log file, and to those of its copies.  incoming: the incoming layout,
+    one
+    row
     for each key.
 
-    Returns nothing when nothing is to be written: deletes of keys that are gone already.
+    Returns nothing when nothing has to be written, because all keys to delete are already deleted.
     """
     storage = open_storage(spec.storage)
     partition, file_id = task.slice.partition, task.slice.file_id
@@ -131,7 +144,7 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Rec
         return (*written, *copies)
     changes = _key_changes(storage, spec, task, logs, rows, deletes)
     keys = changes.store(storage, spec.instant_time, first.text)
-    # The keys are of the group: they are told once.
+    # The keys belong to the group: they are reported once.
     return (_with_keys(written[0], keys), *written[1:], *copies)
 
 
@@ -150,7 +163,7 @@ def _log_of(stat: WriteStat) -> LogFile:
 def _write_copies(
     storage: Storage, spec: WriterSpec, task: AppendTask, rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> Iterator[WriteStatus]:
-    """The same rows and deletes to the logs of the nodes that a pending resize gives them to, one each."""
+    """Write the same rows and deletes to the logs of the new nodes of a pending resize, one each."""
     copies, partition = task.copies, task.slice.partition
     if copies is None:
         return
@@ -180,7 +193,10 @@ def _write_copies(
 
 
 def double_write_token(instant_time: str, token: WriteToken) -> WriteToken:
-    """A token that no other write gives to a log of the same name: it holds the write's time, in numbers that fit 31 bits."""
+    """Return a token that no other write gives to a log of the same name: it holds the write's time, in numbers that
+    fit
+    31 bits.
+    """
     moment = int(instant_time)
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)
 
@@ -196,7 +212,7 @@ def _with_slice(stat: WriteStat, slice_: FileSlice) -> WriteStat:
 
 
 def block_rows(rows: pa.Table, limit_bytes: int) -> Iterator[pa.Table]:
-    """Rows cut into pieces of about so many bytes, one for each data block."""
+    """Split rows into pieces of about so many bytes, one for each data block."""
     if not rows.num_rows:
         return
     pieces = max(1, -(-rows.nbytes // limit_bytes))
@@ -206,8 +222,8 @@ def block_rows(rows: pa.Table, limit_bytes: int) -> Iterator[pa.Table]:
 
 
 def encode_rows(spec: FileSettings, avro_schema: str, rows: pa.Table, keys: pa.Array) -> tuple[BlockType, bytes]:
-    """The content of a data block in the format that the settings ask for.  rows: the stored layout; keys: their record keys,
-    which stand in HFiles even where the table stores none.
+    """Encode a data block in the configured format.  rows: the stored layout; keys: their record keys,
+    which HFiles store even if the table does not.
     """
     check_values(rows, avro_schema)
     if spec.log_format == "hfile":
@@ -219,7 +235,7 @@ def encode_rows(spec: FileSettings, avro_schema: str, rows: pa.Table, keys: pa.A
 
 
 def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
-    """Rows as an HFile, by key.  Raises InvalidRequest for a key that comes twice, of which an HFile holds one."""
+    """Rows as an HFile, by key.  Raises InvalidRequest for a duplicate key, of which an HFile holds one."""
     order = pc.sort_indices(keys.cast(pa.binary()))
     # The record keeps its key column too, so that no reader has to put it back.
     values = avro_records(avro_schema).encode(as_batch(rows.take(order)))
@@ -229,7 +245,7 @@ def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
 def _key_changes(
     storage: Storage, spec: WriterSpec, task: AppendTask, logs: tuple[LogFile, ...], rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> KeyChanges:
-    """Which keys the log files bring to their group, and which they take away: their keys, looked up without them and with
+    """Which keys the log files add to their group, and which they remove: looked up without the logs and with
     them.
     """
     changes = KeyChanges(spec.key_shards)
@@ -285,7 +301,7 @@ def _live_and_lost(spec: WriterSpec, task: AppendTask, keys: pa.Array) -> tuple[
 
 
 def log_key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
-    """Reads the keys of the records that a slice holds, and what merging them needs."""
+    """Return a reader for the keys of the records of a slice, and the columns that merging them needs."""
     return spec.reader(validity, columns=(RECORD_KEY, *_key_fields(spec)), rule=spec.rule.with_marker(None))
 
 

@@ -1,4 +1,4 @@
-"""The Bloom filter of a base file: taken over from the file before it, or made for as many keys as come.
+"""Bloom filter of a base file: inherited from the previous version of the file, or sized for the number of keys.
 
 Source: docs/formats/bloom-filter.md, "Filter size"; docs/decisions/0003-bloom-filters-are-inherited.md.
 """
@@ -17,7 +17,7 @@ _LEAST = 64
 
 
 class FilterSizes(Protocol):
-    """How filters are sized: what the options say (see `FileSettings`)."""
+    """How filters are sized, from options (see `FileSettings`)."""
 
     @property
     def bloom_type(self) -> str: ...
@@ -30,9 +30,9 @@ class FilterSizes(Protocol):
 
 
 def inherited_filter(old: Footer, sizes: FilterSizes) -> BloomFilter | None:
-    """The filter to go on from where a base file is rewritten; None where all keys are to be added anew.
+    """Return the filter to extend when a base file is rewritten; None if all keys have to be added again.
 
-    old: its footer.  The filter of a file with few rows is made anew, for as many keys as the new file has.
+    old: its footer.  The filter of a file with few rows is rebuilt, sized for the keys of the new file.
     """
     return footer_filter(old) if old.num_rows > _few(sizes) else None
 
@@ -40,8 +40,8 @@ def inherited_filter(old: Footer, sizes: FilterSizes) -> BloomFilter | None:
 class GrowingFilter:
     """The filter of a file that is being written.
 
-    As long as keys are few they are held, and the filter that `finish` makes is sized for them, so that a file of few rows
-    has a small one.  Of more keys the filter is what the options say, and grows by them.
+    While there are few keys they are buffered, and `finish` sizes the filter for them, so that a file of few rows
+    has a small one.  For more keys the options determine the filter, which grows with them.
     """
 
     def __init__(self, sizes: FilterSizes, inherited: BloomFilter | None = None) -> None:
@@ -62,7 +62,7 @@ class GrowingFilter:
             self._filter.add(keys)
 
     def finish(self) -> BloomFilter:
-        """The filter with all keys."""
+        """Return the filter with all keys."""
         if self._filter is None:
             fitting = max(_LEAST, 1 << max(0, self._count - 1).bit_length())
             entries = self._sizes.bloom_entries

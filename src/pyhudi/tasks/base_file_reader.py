@@ -1,4 +1,4 @@
-"""Base files being read: opened with what is wrong with them said in our errors, and what their footers say beside the columns.
+"""Open base files for reading: errors are translated and name the file; footers provide key filters and metadata.
 
 Source: docs/formats/base-file.md, "Footer".
 """
@@ -26,7 +26,7 @@ from pyhudi.tasks.dictionary_columns import coded_columns
 
 
 def missing_file_error(storage: Storage, path: str) -> TableState:
-    """The error of a file that is not there."""
+    """Return the error for a missing file."""
     return TableState(
         f"{storage.absolute(path)} is gone: where a clean removed it since this query began, run the query again, and let cleans "
         "keep what queries take that long (hoodie.clean.commits.retained, or a savepoint); else `Table.validate()` says what is "
@@ -35,7 +35,7 @@ def missing_file_error(storage: Storage, path: str) -> TableState:
 
 
 def open_ranges(storage: Storage, path: str) -> Callable[[int, int], bytes]:
-    """`read_range` of a file.  Raises `missing_file_error` where it is."""
+    """`read_range` of a file.  Raises `missing_file_error` if it is missing."""
 
     def read(offset: int, length: int) -> bytes:
         try:
@@ -55,22 +55,26 @@ MAX_KEY = "hoodie_max_record_key"
 
 
 OpenFile = pq.ParquetFile | OrcFile
-"""A base file, read the same way whatever its format."""
+"""An open base file; the same interface for every format."""
 
 Footer = pq.FileMetaData | OrcFooter
-"""What a base file says of itself, asked the same way whatever its format."""
+"""Footer of a base file; the same interface for every format."""
 
 
 @contextmanager
 def open_base_file(
     storage: Storage, path: str, columns_to_code: Collection[str] = (), *, is_bootstrapped: bool = False
 ) -> Iterator[OpenFile]:
-    """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
+    """Open a base file for reading during a `with` block.  Of the given columns, those that benefit are read as
+    dictionaries.
 
-    is_bootstrapped: it was not made for a table, see `OrcFile`.
+    is_bootstrapped: it was not written for a table, see `OrcFile`.
 
-    Raises CorruptData that names the file when its bytes are not of the format that its name says, or of Parquet not those that
-    were written, now or while it is read; TableState when it is gone, Unsupported for a file of another format.
+    Raises:
+        CorruptData: Its bytes do not have the format of its extension, or fail a Parquet checksum, now or while it is
+            read.
+        TableState: It is missing.
+        Unsupported: A file of another format.
     """
     with _errors_named(storage, path), open_base_input(storage, path) as source:
         if is_orc(path):
@@ -88,10 +92,10 @@ def open_base_rows(
     footers: FooterCache | None = None,
     keys: pa.StringArray | None = None,
 ) -> Iterator[OpenFile | None]:
-    """As `open_base_file`, for a reader of rows: the metadata of a Parquet file of ours comes without its key filter.
+    """As `open_base_file`, for a reader of rows: the metadata of a Parquet file written by PyHudi omits its key filter.
 
-    footers: of files that were opened before; a file of another size or time is another one.  keys: the record keys wanted, None
-    for all.  Gives None where the file's key filter knows none of them.
+    footers: cache of footers; a file of another size or time is another one.  keys: the requested record keys, None
+    for all.  Yields None if the file's key filter excludes all of them.
     """
     with _errors_named(storage, path):
         if is_orc(path):
@@ -125,7 +129,7 @@ def _opened(source: pa.NativeFile, metadata: pq.FileMetaData, columns_to_code: C
 
 @contextmanager
 def _errors_named(storage: Storage, path: str) -> Iterator[None]:
-    """What is wrong with a file is said in our errors, which name it."""
+    """Translate errors of a file, with its path."""
     try:
         yield
     except CorruptData as error:
@@ -138,8 +142,10 @@ def _errors_named(storage: Storage, path: str) -> Iterator[None]:
 
 
 def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
-    """The bytes of a base file; close it.  Raises TableState when it is gone, Unsupported for a file of another format than
-    Parquet and ORC.
+    """Open the bytes of a base file; the caller closes it.  Raises TableState when it is missing, Unsupported for a
+    format
+    other
+    than Parquet and ORC.
     """
     is_orc(path)  # Raises where it is neither.
     try:
@@ -149,13 +155,13 @@ def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
 
 
 def footer_text(metadata: Footer, key: str) -> str | None:
-    """A key-value of a footer as text, None when it is not there."""
+    """Return a key-value of a footer as text, None when it is missing."""
     found = (metadata.metadata or {}).get(key.encode())
     return None if found is None else found.decode()
 
 
 def footer_filter(metadata: Footer) -> BloomFilter | None:
-    """The key filter in a base file's footer, None when there is none."""
+    """Return the key filter in a base file's footer, None when there is none."""
     text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
     if text is None:
         return None
@@ -163,8 +169,9 @@ def footer_filter(metadata: Footer) -> BloomFilter | None:
 
 
 def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
-    """Whether the key filter in a base file's footer says that no row has one of some record keys; False where it has none, or
-    one of a kind that is not read.
+    """Return whether the key filter in a base file's footer excludes all of some record keys; False if there is none,
+    or
+    its type is not supported.
     """
     return _rule_out(metadata.metadata or {}, keys)
 

@@ -1,7 +1,8 @@
-"""Base files being written: one Parquet or ORC file with meta columns, key filter and key range in its footer.
+"""Base file writer: one Parquet or ORC file with meta columns, key filter and key range in its footer.
 
-Rows arrive as tables in the stored layout but for `_hoodie_file_name`, which the writer fills in.  They are cut into row groups
-of bounded size, so the memory of a writer is one row group however large the file grows.
+Rows arrive as tables in the stored layout except for `_hoodie_file_name`, which the writer fills in.  They are split
+into row
+groups of bounded size, so the memory of a writer is one row group regardless of the file size.
 
 Source: docs/formats/base-file.md, "Footer".
 """
@@ -48,7 +49,7 @@ _ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes after which a row group is written, unless the settings ask for smaller ones."""
 
 _FEW_VALUED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
-"""Meta columns that hold few values in every file: they are carried as dictionaries."""
+"""Meta columns with few distinct values in every file: they are kept as dictionaries."""
 
 _SAMPLE_ROWS = 4096
 """Of so many rows of a file a column's values are counted, to tell whether a dictionary pays."""
@@ -76,9 +77,9 @@ WRITE_FORMAT = Option(
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """How base files and log files come out, and how they are put together.  Sizes in bytes.
+    """Format and layout of base files and log files.  Sizes in bytes.
 
-    base_format: of base files, None for the table's.  marker_lists: they are marked in lists, see `storage.markers`.
+    base_format: of base files, None for the table's.  marker_lists: markers are stored in lists, see `storage.markers`.
     """
 
     max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
@@ -159,14 +160,18 @@ class FileSettings:
 
     @classmethod
     def of(cls, options: Options) -> FileSettings:
-        """From checked options."""
+        """Build from checked options."""
         return read_settings(cls, options, marker_lists=options.value_or_default(markers.TYPE) != "DIRECT")
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A finished base file.  metadata: its footer; indexed: what the metadata table wants to know, but for the keys;
-    event_times: of its earliest and its latest row, in milliseconds.
+    """A finished base file.
+
+    Attributes:
+        metadata: Its footer.
+        indexed: Statistics for the metadata table, except for the keys.
+        event_times: Of its earliest and its latest row, in milliseconds.
     """
 
     path: str
@@ -178,13 +183,16 @@ class WrittenFile:
 
 
 class BaseFileWriter:
-    """Writes one base file; use as a context manager.  The file appears when the block ends without an error, whole or not at
-    all.
+    """Writes one base file; use as a context manager.  The file is published atomically when the block ends without an
+    error.
 
-    schema: the stored layout (meta columns, then data columns).  inherited: a filter to go on from (see `inherited_filter`);
-    rows whose keys it holds already are written with `has_known_keys=True`.  indexing: what to find out for the metadata table.
-    coded: text columns that come as dictionaries (see `tasks.dictionary_columns`) in most tables; where dictionaries are on.
-    event_time: the column that tells when events happened, None where nobody asks.
+    schema: the stored layout (meta columns, then data columns).  inherited: a filter to extend (see
+    `inherited_filter`);
+    rows whose keys it holds already are written with `has_known_keys=True`.  indexing: statistics to collect for the
+    metadata
+    table.  coded: text columns that usually arrive as dictionaries (see `tasks.dictionary_columns`); if dictionaries
+    are enabled.
+    event_time: the column with event times, None if they are not recorded.
     """
 
     def __init__(
@@ -258,12 +266,14 @@ class BaseFileWriter:
 
     @property
     def row_count(self) -> int:
-        """Rows handed over so far."""
+        """Rows written so far."""
         return self._row_count
 
     @property
     def estimated_size_bytes(self) -> int:
-        """Bytes of the file if it were closed now: what is written, and what is pending at the ratio seen so far."""
+        """Estimated size of the file if it were closed now: written bytes, and pending bytes at the current compression
+        ratio.
+        """
         written = int(self._sink.tell())
         waiting = self._pending_bytes + self._buffered_arrow_bytes
         if self._flushed_arrow_bytes:
@@ -273,7 +283,7 @@ class BaseFileWriter:
     def write(self, rows: pa.Table, *, has_known_keys: bool = False) -> None:
         """Add rows in the stored layout; `_hoodie_file_name` is filled in here.
 
-        has_known_keys: their keys are in the inherited filter, so only the key range is taken from them.
+        has_known_keys: their keys are in the inherited filter, so only the key range is updated.
         """
         if rows.num_rows == 0:
             return
@@ -295,7 +305,7 @@ class BaseFileWriter:
 
     def _note_keys(self, keys: pa.ChunkedArray, *, has_known_keys: bool) -> None:
         for chunk in keys.chunks:
-            # Real Hudi looks keys up by these bounds as Java compares them.
+            # Hudi looks keys up by these bounds in Java's string order.
             bounds = pc.min_max(java_order(chunk)).as_py()
             if bounds["min"] is None:
                 continue

@@ -1,6 +1,7 @@
-"""Rows whose meta columns stand in a base file of the table, and whose data columns in a file outside of it, row by row.
+"""Join bootstrapped base files with their source files: meta columns from the table, data columns from outside, row by
+row.
 
-The two files are cut into row groups as each writer liked.  Memory: one row group of either.
+The two files have independent row groups.  Memory: one row group of either.
 
 Source: docs/formats/writing.md, "Bootstrap".
 """
@@ -29,10 +30,12 @@ from pyhudi.tasks.incoming_layout import rows_without_columns
 
 @dataclass(frozen=True, slots=True)
 class JoinedColumns:
-    """How the columns of one partition are found in files outside of the table.
+    """How the columns of one partition are found in source files.
 
-    storage: of the table, whose options open the files too.  keys: say which columns the partition's path tells;
-    constant_columns: those that it tells even where a file has them.
+    Attributes:
+        storage: Of the table, whose options open the source files too.
+        keys: How the table names records; decides which columns the partition's path holds.
+        constant_columns: Columns that are read from the path even if a file has them.
     """
 
     storage: StorageSpec
@@ -44,7 +47,10 @@ class JoinedColumns:
 def bootstrap_source_rows(
     storage: Storage, table: StorageSpec, bootstrap_sources: BootstrapSources | None, partition: str, path: str, needed: pa.Schema
 ) -> Iterator[pa.Table] | None:
-    """The rows of a base file whose data columns stand outside of the table; None for one that has them itself."""
+    """Yield the rows of a base file whose data columns are stored outside of the table; None for a base file that has
+    them
+    itself.
+    """
     source = None if bootstrap_sources is None else bootstrap_sources.sources.get(path)
     if bootstrap_sources is None or source is None:
         return None
@@ -52,7 +58,7 @@ def bootstrap_source_rows(
 
 
 def source_rows(source: SourceFile, needed: pa.Schema, columns: JoinedColumns) -> Iterator[pa.Table]:
-    """The rows of a source file in the needed columns, which are data columns, by its row groups.  Raises as `joined_rows`."""
+    """Yield the rows of a source file in the needed data columns, by its row groups.  Raises as `joined_rows`."""
     with open_source(columns.storage, source) as opened:
         yield from _row_groups(opened, needed, _told(columns, needed, frozenset(opened.schema_arrow.names), source))
 
@@ -60,11 +66,13 @@ def source_rows(source: SourceFile, needed: pa.Schema, columns: JoinedColumns) -
 def joined_rows(
     storage: Storage, path: str, source: SourceFile | None, needed: pa.Schema, columns: JoinedColumns
 ) -> Iterator[pa.Table]:
-    """The rows of a base file without data columns, in the needed columns, as the source file is cut into row groups.
+    """Yield the rows of a metadata-only base file, in the needed columns, by row groups of the source file.
 
-    Columns that the source file lacks come from the partition's path, and are null where that does not tell them.
-    Raises CorruptData where the two files have not as many rows, and as `open_source`; Unsupported for a partition column that
-    neither the source file nor the path tells.
+    Columns that the source file lacks come from the partition's path, and are null if the path lacks them, too.
+
+    Raises:
+        CorruptData: The two files have different row counts; and as `open_source`.
+        Unsupported: Neither the source file nor the path holds a partition column.
     """
     head = pa.schema([field for field in needed if field.name in META_COLUMNS])
     data = pa.schema([field for field in needed if field.name not in META_COLUMNS])
@@ -88,9 +96,10 @@ def joined_rows(
 
 @contextmanager
 def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
-    """A source file to read from during a `with` block.  table: where the table lies, whose options open the source too.
+    """Open a source file for reading during a `with` block.  table: storage of the table, whose options open the source
+    too.
 
-    Raises as `check_source_unchanged`, before and after: rows of another file would stand beside the keys of this one.
+    Raises as `check_source_unchanged`, before and after: rows of a replaced file would be joined with wrong keys.
     """
     check_source_unchanged(table, source)
     storage = open_storage(StorageSpec(parent_folder(source.uri), table.options))
@@ -98,15 +107,16 @@ def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
         with open_base_file(storage, file_name(source.uri), is_bootstrapped=True) as file:
             yield file
     except CorruptData:
-        # What another process does to the file while it is read looks like damage.
+        # Concurrent changes to the file look like damage.
         check_source_unchanged(table, source)
         raise
     check_source_unchanged(table, source)
 
 
 def check_source_unchanged(table: StorageSpec, source: SourceFile) -> None:
-    """Raises TableState when a source file is gone, CorruptData when it has another length or time than it had when the table
-    was made over it.  table: as of `open_source`.
+    """Raise TableState when a source file is missing, CorruptData when its size or time differs from that at bootstrap.
+
+    table: as in `open_source`.
     """
     info = open_storage(StorageSpec(parent_folder(source.uri), table.options)).stat(file_name(source.uri))
     if info is None:
@@ -121,9 +131,9 @@ def check_source_unchanged(table: StorageSpec, source: SourceFile) -> None:
 
 
 def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The tables of `rows`, each with as many of the rows of `heads` beside it, in the order of the schema.
+    """The tables of `rows`, each joined with as many of the rows of `heads`, in the order of the schema.
 
-    Both have columns, and the same number of rows in all, which the caller has checked.
+    Both have columns, and the same total number of rows, which the caller has checked.
     """
     held: list[pa.Table] = []
     count = 0
@@ -145,7 +155,7 @@ def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Sche
 
 
 def _row_groups(file: OpenFile, needed: pa.Schema, path_values: Mapping[str, pa.Scalar]) -> Iterator[pa.Table]:
-    """The needed columns of a file by its row groups.  path_values: those that stand in no file."""
+    """The needed columns of a file by its row groups.  path_values: columns stored in no file."""
     present = set(file.schema_arrow.names)
     stored = [name for name in needed.names if name in present and name not in path_values]
     for group in range(file.metadata.num_row_groups):

@@ -1,4 +1,4 @@
-"""Rows to the file groups of their buckets, by a bucket index; groups that do not exist yet get a file id.
+"""Assign rows to the file groups of their buckets (bucket index); new groups get a file id.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class BucketCandidates:
-    """The file groups of buckets, numbered: those that the table has, and those that the write makes, as they are asked for."""
+    """File groups of buckets, numbered: existing ones, and those that the write creates on demand."""
 
     def __init__(self, candidates: Sequence[FileGroupCandidate], lookup: LookupByBuckets) -> None:
         self.candidates = list(candidates)
@@ -35,7 +35,10 @@ class BucketCandidates:
         self._partitions = tuple(dict.fromkeys(place.partition for place in candidates))
 
     def numbers(self, partition: str, cell: int) -> tuple[int, ...]:
-        """The places of a cell: one, none where no group is to be made, or one in each partition for rows that name none."""
+        """Return the candidates of a cell: one, none if no group may be created, or one in each partition for rows
+        without
+        a partition.
+        """
         if partition == PLACEHOLDER_PARTITION:
             found = (self._known(there, cell) for there in self._partitions)
             return tuple(number for number in found if number is not None)
@@ -54,7 +57,9 @@ class BucketCandidates:
         return None if bucket is None else self._numbers.get((partition, bucket))
 
     def route(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> tuple[Ints, Ints]:
-        """Pairs of a row and the place that takes it.  texts: record keys, paths: partition paths, one of each for each row."""
+        """Return pairs of a row and its candidate.  texts: record keys, paths: partition paths, one of each for each
+        row.
+        """
         encoded = pc.dictionary_encode(paths)
         names = encoded.dictionary.to_pylist()
         count = self._lookup.layout.cell_count

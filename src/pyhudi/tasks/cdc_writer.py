@@ -1,15 +1,17 @@
-"""Change logs: the `.cdc` file that a writing task puts beside a new version of a base file.
+"""Change data capture: write the change log (`.cdc` file) of a new version of a base file.
 
-    1. while old rows meet incoming ones, each row that is updated or deleted is noted; the rows that are new come last
-    2. what is noted goes into CDC blocks of bounded size, so the memory of a change log is one block
-    3. at the end the file appears, or does not: readers derive the changes from the base files where all rows of the new file
-       are inserts, and where a delete left no row
+    1. while incoming rows are merged, each row that is updated or deleted is recorded; new rows come last
+    2. recorded changes go into CDC blocks of bounded size, so the memory of a change log is one block
+    3. at the end the file is published, or omitted: readers derive the changes from the base files if all rows of the
+    new file
+       are inserts, or if a delete left no row
 
-A change log is written whenever readers cannot derive the changes, be it without any row: the real reader refuses a rewritten
-base file that has none.  Where a write both deletes the last old row and inserts others the real writer leaves the change log
-out, and its readers miss the delete; here it is written.
+A change log is written whenever readers cannot derive the changes, even if it has no rows: Hudi's reader rejects a
+rewritten
+base file without one.  If a write both deletes the last old row and inserts others, Hudi's writer omits the change log,
+and its readers miss the delete; PyHudi writes it.
 
-Appends to log files need none: readers compare the slice before with the records of the log.
+Appends to log files need none: readers compare the previous slice with the records of the log.
 
 Source: docs/formats/reading.md, "Change data"; docs/formats/log-file.md, "Change logs".
 """
@@ -40,11 +42,13 @@ _BLOCK_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class ChangeLogSpec:
-    """How the writing tasks of one commit keep change logs.
+    """How the writing tasks of one commit write change logs.
 
-    mode: which images are stored.  table_schema: the Avro schema of the table without meta columns, as the commit carries it.
-    only_deletes: the operation deletes by key; then a file without rows tells by itself what was deleted.  marker_lists: as of
-    `FileSettings`.
+    Attributes:
+        mode: Which images are stored.
+        table_schema: The Avro schema of the table without meta columns, as in the commit.
+        only_deletes: The operation deletes by key; then a file without rows implies what was deleted.
+        marker_lists: As in `FileSettings`.
     """
 
     mode: CdcMode
@@ -54,9 +58,10 @@ class ChangeLogSpec:
 
 
 class ChangeLog:
-    """Notes the changes of one base file that is written anew; use as a context manager around the writing of that file.
+    """Record the changes of one base file that is rewritten; use as a context manager around the writing of that file.
 
-    name: of the `.cdc` file, which lies at `path`.  Without `finish`, or when the block ends with an error, no file appears.
+    name: of the `.cdc` file, stored at `path`.  Without `finish`, or when the block ends with an error, no file is
+    published.
     """
 
     def __init__(self, storage: Storage, spec: ChangeLogSpec, name: LogFileName, path: str) -> None:
@@ -83,21 +88,21 @@ class ChangeLog:
             self._abandon()
 
     def update(self, keys: pa.ChunkedArray | pa.Array, before: pa.Table, after: pa.Table) -> None:
-        """Rows that were replaced.  keys: record keys; before, after: aligned tables with the table's data columns among
+        """Record replaced rows.  keys: record keys; before, after: aligned tables with the table's data columns among
         others.
         """
         self._add(UPDATE, keys, before, after)
 
     def delete(self, keys: pa.ChunkedArray | pa.Array, before: pa.Table) -> None:
-        """Rows that were removed."""
+        """Record removed rows."""
         self._add(DELETE, keys, before, None)
 
     def insert(self, keys: pa.ChunkedArray | pa.Array, after: pa.Table) -> None:
-        """Rows that were added."""
+        """Record added rows."""
         self._add(INSERT, keys, None, after)
 
     def finish(self, num_writes: int, num_inserts: int, num_deletes: int) -> Mapping[str, int] | None:
-        """Let the file appear, where one is needed.  num_writes: rows of the new base file; num_inserts, num_deletes: of this
+        """Publish the file, if one is needed.  num_writes: rows of the new base file; num_inserts, num_deletes: of this
         write.
 
         Returns `cdc_stats` of the base file's statistics: path to size in bytes; None without a file.

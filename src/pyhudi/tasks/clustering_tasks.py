@@ -1,8 +1,10 @@
-"""Tasks of clustering: read ranges of file slices for planning, and rewrite one group of slices in a new order, or into the
-nodes of a resized ring.
+"""Clustering tasks: read ranges of file slices for planning, and rewrite one group of slices in a new order, or into
+the
+new nodes of a consistent hashing resize.
 
-Rows keep their meta columns but for the file name.  Beyond the memory budget they lie in an Arrow file on local disk, mapped into
-memory; what is held are the ranks of the sort columns and one row group on its way out.
+Rows keep their meta columns except the file name.  Beyond the memory budget they are spilled to an Arrow file on local
+disk and
+memory-mapped; in memory are the ranks of the sort columns and one row group of output.
 
 Source: docs/formats/writing.md, "Clustering".
 """
@@ -44,8 +46,9 @@ _CHUNK_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """Read the ranges of one slice's base file from its footer.  current_columns: the sort columns that the file has under their
-    names.
+    """Read the ranges of one slice's base file from its footer.  current_columns: the sort columns that the file stores
+    under their
+    current names.
     """
 
     storage: StorageSpec
@@ -57,7 +60,7 @@ class RangeTask:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTask:
-    """Rewrite one group.  output_prefixes: file id prefixes of the new file groups, their number is the plan's.
+    """Rewrite one group.  output_prefixes: file id prefixes of the new file groups, as many as planned.
 
     sort_columns: () keeps the order of reading; layout: LINEAR, ZORDER or HILBERT.
     """
@@ -75,10 +78,12 @@ class ClusterTask:
 
 @dataclass(frozen=True, slots=True)
 class ResizeTask:
-    """Rewrite the slices of some nodes into those that take their place.
+    """Rewrite the slices of some nodes into the nodes that replace them.
 
-    rewrite: its output prefixes are those of the coming nodes.  ring: as it is after the resize.  hash_fields: as of
-    `ConsistentHashingSettings`.
+    Attributes:
+        rewrite: Its output prefixes are those of the new nodes.
+        ring: Consistent hashing metadata after the resize.
+        hash_fields: As in `ConsistentHashingSettings`.
     """
 
     rewrite: ClusterTask
@@ -87,7 +92,7 @@ class ResizeTask:
 
 
 def run_range(task: RangeTask) -> SliceRange:
-    """The ranges of a slice.  A slice without base file, or with logs that may hold anything, has unknown ones."""
+    """Return the ranges of a slice; unknown without base file, or with logs that may hold any key."""
     if task.slice.base is None or task.slice.logs:
         return SliceRange(tuple(None for _ in task.sort_columns))
     with open_base_file(open_storage(task.storage), task.slice.base.path) as file:
@@ -101,7 +106,7 @@ def run_range(task: RangeTask) -> SliceRange:
 
 
 def run_cluster(task: ClusterTask) -> tuple[WriteStatus, ...]:
-    """Write the rows of a group's slices, in the new order, to new file groups.  Returns one status a file."""
+    """Write the rows of a group's slices, in the new order, to new file groups.  Returns one status per file."""
     storage = open_storage(task.spec.storage)
     with tempfile.TemporaryDirectory(prefix="pyhudi-cluster-") as folder:
         rows = _gathered(storage, task, folder)
@@ -116,9 +121,10 @@ def run_cluster(task: ClusterTask) -> tuple[WriteStatus, ...]:
 
 
 def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
-    """Write the rows of nodes to the file groups of the nodes that take their place, one file each; none where no row comes.
+    """Write the rows of nodes to the file groups of the nodes that replace them, one file each; none for a node without
+    rows.
 
-    Raises TableState for a row that belongs to no such node: then the keys were hashed by other fields.
+    Raises TableState for a row that belongs to no such node: its key was hashed by other fields.
     """
     rewrite = task.rewrite
     storage = open_storage(rewrite.spec.storage)
@@ -146,7 +152,7 @@ def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
 
 
 def sort_order(rows: pa.Table, sort_columns: tuple[str, ...], layout: str) -> npt.NDArray[np.int64]:
-    """The order of rows by columns: lexicographic, or along a space-filling curve over their ranks."""
+    """Return the order of rows by columns: lexicographic, or along a space-filling curve over their ranks."""
     ranks = [dense_ranks(column_at(rows, name)) for name in sort_columns]
     if layout == "LINEAR" or len(ranks) == 1:
         return linear_order(ranks)

@@ -1,9 +1,11 @@
-"""Tasks that compact: one file group each.
+"""Compaction tasks: one file group each.
 
-    run_compact    base file and logs of a slice become the next base file; rows keep their meta columns but for the file name
+    run_compact    base file and logs of a slice become the next base file; rows keep their meta columns except the file
+                   name
 
-A compaction streams the base file by row group; the merged log records of the slice are in memory, as when it is read.  What log
-compactions share with it is here, too (see `tasks.log_compaction_tasks`).
+A compaction streams the base file by row group; the merged log records of the slice are in memory, as in reads.  Code
+shared
+with log compactions is here, too (see `tasks.log_compaction_tasks`).
 
 Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md, "Commit metadata".
 """
@@ -48,12 +50,16 @@ _PIECE_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpec:
-    """What all tasks of one compaction share.
+    """Settings shared by all tasks of one compaction.
 
-    instant_time: of the compaction.  table_name: names the schemas of partial blocks.  reader: reads the stored layout (meta
-    columns and data columns), all of it.  avro_schema: of the stored layout.  indexing: what to find out about each file for the
-    metadata table; keys are none of it, as they stay where they are.  now_ms: tells the time that reading logs takes; None, and
-    nobody asks.  extension: of the base files, by which they are of their format.
+    Attributes:
+        instant_time: Of the compaction.
+        table_name: Names the schemas of partial blocks.
+        reader: Reads the whole stored layout (meta columns and data columns).
+        avro_schema: Of the stored layout.
+        indexing: Statistics to collect for the metadata table; without keys, which stay in their file groups.
+        now_ms: Clock that measures log reads; None to skip it.
+        extension: Of the base files, which decides their format.
     """
 
     instant_time: str
@@ -66,16 +72,18 @@ class CompactionSpec:
     extension: str = PARQUET_EXTENSION
 
     def clock_ms(self) -> int:
-        """Milliseconds since some moment, 0 when nobody asks."""
+        """Milliseconds of a monotonic clock, 0 if log reads are not measured."""
         return 0 if self.now_ms is None else self.now_ms()
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """One operation of the plan.  base_name: None for a group without base file.  log_names: file names, in merge order.
+    """One operation of the plan.  base_name: None for a group without base file.  log_names: file names, in merge
+    order.
 
-    written: bytes of the logs by path, as their commits say.  source: the file outside of the table that has the rows of the base
-    file, where that has meta columns alone.
+    written: bytes of the logs by path, as recorded in their commits.  source: the bootstrap source file of a
+    metadata-only base
+    file.
     """
 
     partition: str
@@ -88,9 +96,10 @@ class CompactionTask:
 
 
 def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
-    """Write the next base file of a file group.  None when a group without base file has no live record: nothing is written.
+    """Write the next base file of a file group.  None when a group without base file has no live record: nothing is
+    written.
 
-    Raises TableState when a file that the plan names is gone, CorruptData when a log is not what its commit wrote.
+    Raises TableState when a file of the plan is missing, CorruptData when a log differs from what its commit wrote.
     """
     storage = open_storage(spec.reader.storage)
     slice_ = slice_from_task(storage, task)
@@ -163,18 +172,18 @@ def _stored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def without_keys(rows: pa.Table) -> pa.Table:
-    """Rows as a table without meta columns stores them: merging has filled their keys in."""
+    """Return rows as a table without meta columns stores them, without the keys that merging has filled in."""
     return with_column(rows, RECORD_KEY, pa.nulls(rows.num_rows, pa.string()))
 
 
 def with_column(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
-    """The rows with one column replaced."""
+    """Return the rows with one column replaced."""
     position = rows.schema.get_field_index(name)
     return rows.set_column(position, rows.schema.field(position), column)
 
 
 def slice_from_task(storage: Storage, task: CompactionTask) -> FileSlice:
-    """The slice that a task names.  Raises TableState for a file that is gone, CorruptData for one cut short."""
+    """Return the slice of a task.  Raises TableState for a missing file, CorruptData for a truncated one."""
     logs = []
     for text in task.log_names:
         name = parse_log_file(text)
@@ -209,7 +218,7 @@ def _old_filter(storage: Storage, base: BaseFile, files: FileSettings) -> BloomF
 
 
 def with_log_figures(stat: WriteStat, scan: LogScan, slice_: FileSlice, read_ms: int) -> WriteStat:
-    """The statistics with what the scan found out about the logs."""
+    """Return the statistics with the figures of the log scan."""
     return replace(
         stat,
         total_log_read_time_ms=max(0, read_ms),

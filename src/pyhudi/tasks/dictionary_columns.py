@@ -1,16 +1,17 @@
-"""Text columns that hold few values, carried as dictionaries from one base file to the next.
+"""Dictionary encoding of text columns with few values, preserved from one base file to the next.
 
-Parquet stores such a column as its distinct values and a number per row.  Read as an Arrow dictionary it stays that way: no text
-is built for each row, replacing rows moves numbers, and the writer stores the dictionary as it is instead of hashing every row
-again.  Rows with some columns carried so are called coded; all other code sees plain text.
+Parquet stores such a column as its distinct values and a number per row.  Read as an Arrow dictionary it stays encoded:
+no text
+is built for each row, replacing rows moves numbers, and the writer stores the dictionary instead of hashing every row
+again.  Rows with some columns in this form are called coded; all other code sees plain text.
 
-    coded_columns   which columns of a file are worth it
+    coded_columns   which columns of a file benefit
     coded_schema    the layout with these columns as dictionaries
     coded_rows      plain rows, or rows coded otherwise, in that layout
-    decode_dictionaries      the way back
+    decode_dictionaries      the inverse
     replace_coded   some rows of a column replaced
 
-Nested columns are left alone.
+Nested columns are not coded.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ _TOLERATED_VALUES = 32
 
 
 def coded_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Collection[str]) -> tuple[str, ...]:
-    """Those of some columns that are text and stored as few values in every row group of a file.
+    """Return those of some columns that are text and stored as few values in every row group of a file.
 
-    schema: the file's columns as Arrow; columns: their names, those that the file lacks are passed over.
+    schema: the file's columns as Arrow; columns: their names, of which missing ones are ignored.
     """
     found = []
     if not metadata.num_rows:
@@ -60,12 +61,12 @@ def coded_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Collect
 
 
 def coded_schema(schema: pa.Schema, coded: Collection[str]) -> pa.Schema:
-    """The schema with some text columns as dictionaries."""
+    """Return the schema with some text columns as dictionaries."""
     return pa.schema([field.with_type(CODED) if field.name in coded else field for field in schema])
 
 
 def coded_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows whose columns are those of the schema, plain or coded, as the schema says."""
+    """Convert rows to the schema, whose columns are plain or coded."""
     for position, field in enumerate(schema):
         given = rows.schema.field(position).type
         if given == field.type:
@@ -77,7 +78,7 @@ def coded_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def decode_dictionaries(rows: pa.Table) -> pa.Table:
-    """Rows without coded columns."""
+    """Return rows without coded columns."""
     for position, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
             plain = field.with_type(field.type.value_type)
@@ -108,12 +109,12 @@ def _plain(column: pa.DictionaryArray) -> pa.Array:
 
 
 def repeated(value: str, row_count: int) -> pa.DictionaryArray:
-    """A coded column of one value."""
+    """Return a coded column of one value."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(row_count, dtype=np.int32)), pa.array([value], pa.string()))
 
 
 def replace_coded(column: pa.DictionaryArray, mask: BoolMask, values: pa.StringArray) -> pa.DictionaryArray:
-    """The column with the rows under the mask replaced, in order, by `values`; a null among them is null."""
+    """Return the column with the rows under the mask replaced, in order, by `values`; a null among them is null."""
     fresh = values.dictionary_encode()
     place = np.asarray(pc.fill_null(pc.index_in(fresh.dictionary, value_set=column.dictionary), -1), dtype=np.int64)
     missing = place < 0

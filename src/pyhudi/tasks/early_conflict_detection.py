@@ -1,15 +1,16 @@
-"""Early conflict detection: a write stops before it writes to a file group to which an older write is writing already.
+"""Early conflict detection: a write fails before it writes to a file group that an older pending write is writing.
 
-    1. When its instant is requested, a write notes which older writes are under way.
-    2. Before its first file it looks through their markers for the file groups that it is about to change, and again for each
-       file as soon as the file's own marker stands.
-    3. Of two writes that live the older one goes on.  The younger one raises WriteConflict and is taken back.
+    1. When its instant is requested, a write records which older writes are pending.
+    2. Before its first file it searches their markers for the file groups that it will change, and again for each
+       file after creating the file's own marker.
+    3. Of two live writes the older one continues.  The younger one raises WriteConflict and is rolled back.
 
-Both layouts of markers are read, and a file group is told by its partition and whole file id.  In a table of buckets the number
-of the bucket names it, for two writes may both be about to make its file group.
+Both marker layouts are read. A file group is identified by its partition and whole file id; in a table with a bucket
+index
+by the bucket number, since two writes may both create its file group.
 
-What this does not do: it proves nothing.  An older write may mark a file group after the younger one has looked, and then the
-conflict check under the lock decides, as it does without all this.
+Early detection is best effort.  An older write may mark a file group after the younger one has checked; then the
+conflict check under the lock decides, as it does without early detection.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 """
@@ -30,10 +31,12 @@ from pyhudi.storage.markers import Markers
 
 @dataclass(frozen=True, slots=True)
 class EarlyConflicts:
-    """What a write looks for.
+    """Settings of early conflict detection of one write.
 
-    own_instant: its request time.  older: the request times of the older writes that were under way when it was requested.
-    by_bucket: file ids begin with the numbers of their buckets.
+    Attributes:
+        own_instant: Its request time.
+        older: The request times of the older writes that were pending when it was requested.
+        by_bucket: File ids begin with the numbers of their buckets.
     """
 
     own_instant: str
@@ -42,7 +45,7 @@ class EarlyConflicts:
     by_bucket: bool
 
     def check(self, storage: Storage, groups: Iterable[tuple[str, str]]) -> None:
-        """Raises WriteConflict when an older write that lives has marked a file of one of the groups: partition and file id."""
+        """Raise WriteConflict when an older live write has marked a file of one of the groups: partition and file id."""
         by_partition: dict[str, list[str]] = {}
         for partition, file_id in groups:
             by_partition.setdefault(partition, []).append(file_id)
@@ -62,7 +65,9 @@ class EarlyConflicts:
                     )
 
     def check_new(self, storage: Storage, partition: str, file_id: str) -> None:
-        """As `check` for a file group that the write makes: where nothing but its random file id names it, nobody has it."""
+        """As `check` for a file group that the write creates; a random file id outside of a bucket index cannot
+        conflict.
+        """
         if self.by_bucket:
             self.check(storage, [(partition, file_id)])
 

@@ -1,10 +1,11 @@
-"""What an engine does for an operation: hold the incoming rows, find them in the table, and carry out writing tasks.
+"""Engine interface of operations: prepare incoming rows, look up their keys in the table, and run writing tasks.
 
-An operation talks to these protocols only; the embedded engine answers with threads on Arrow tables, the Spark engine with
+Operations use these protocols only; the embedded engine implements them with threads on Arrow tables, the Spark engine
+with
 DataFrames.
 
-    engine.prepare(data, request)  -> Incoming    columns conformed, keys and partition paths added, duplicates combined
-    incoming.tag(request)          -> Tagged      each row knows the file group that holds its key, or that none does
+    engine.prepare(data, request)  -> Incoming    columns cast, keys and partition paths added, duplicates combined
+    incoming.tag(request)          -> Tagged      each row knows the file group that holds its key, if any
     tagged.write(plan)             -> statuses    every file group written by one task
 """
 
@@ -36,18 +37,24 @@ _NO_COLUMNS = pa.schema([])
 
 @dataclass(frozen=True, slots=True)
 class PrepareRequest:
-    """How to make incoming rows ready.
+    """How to prepare incoming rows.
 
-    data_schema: the table's columns after this write; rows are conformed to them. combine: one row for each key by
-    `rule`; global_keys: the key alone names a record. keys_only: rows are deletes that need no more than key and
-    partition fields. instant_time: goes into auto-generated keys. required_ordering: the ordering fields in which no
-    row may lack a value. by_partition: the rows will be written partition by partition, so an engine may put them in
-    that order as they come. lookup_columns: their keys will be looked up in the table, so an engine may take them out
-    as it counts the rows. partition_columns: partition columns of the rows that are left out of files: keys and paths
-    are made of them, and then they go. marks_deletes: the rows have DELETE_COLUMN, which says of each whether it only
-    deletes its key. driver_batch_bytes: up to so many bytes of them an engine whose workers are elsewhere may take to
-    the driver; 0 for none. driver_work_bytes: what it may then read and write of the table in the driver.
-    truncate_nanoseconds: what is finer than microseconds in a timestamp is cut off; refused otherwise.
+    Attributes:
+        data_schema: The table's columns after this write; rows are cast to them.
+        combine: Deduplicate to one row for each key by `rule`.
+        global_keys: The key alone identifies a record.
+        keys_only: Rows are deletes that need only key and partition fields.
+        instant_time: Part of auto-generated keys.
+        required_ordering: The ordering fields that must not be null.
+        by_partition: The rows will be written partition by partition, so an engine may sort them on arrival.
+        lookup_columns: The keys will be looked up in the table, so an engine may extract them while it counts the rows.
+        partition_columns: Partition columns of the rows that files omit: keys and paths are built from them, then they
+            are
+            dropped.
+        marks_deletes: The rows have DELETE_COLUMN, which marks rows that only delete their key.
+        driver_batch_bytes: Maximum size of rows that a distributed engine may collect on the driver; 0 for none.
+        driver_work_bytes: Maximum size of the table data that it may then read and write on the driver.
+        truncate_nanoseconds: Truncate timestamps to microseconds; rejected otherwise.
     """
 
     data_schema: pa.Schema
@@ -69,17 +76,19 @@ class PrepareRequest:
 
     @property
     def input_schema(self) -> pa.Schema:
-        """The columns that are taken of the rows, those that place them last."""
+        """The columns that are read from the rows, partition-only columns last."""
         return pa.schema([*self.data_schema, *self.partition_columns])
 
 
 @dataclass(frozen=True, slots=True)
 class TagRequest:
-    """Where to look incoming keys up, and how.
+    """Where to look up incoming keys, and how.
 
-    candidates: the file groups that may hold keys, all with a base file where key columns are read.  global_keys: the key alone
-    names a record.  update_partition_path: under a global index, a record whose partition changed moves (True) or stays where it
-    is (False).
+    Attributes:
+        candidates: The file groups that may hold keys, all with a base file if key columns are read.
+        global_keys: The key alone identifies a record.
+        update_partition_path: Under a global index, a record whose partition changed moves (True) or stays where it is
+            (False).
     """
 
     spec: WriterSpec
@@ -91,7 +100,7 @@ class TagRequest:
     validity: InstantValidity
 
     def task(self, numbers: Iterable[int]) -> TagTask:
-        """The task that looks keys up in the places of some numbers; for lookups that read files."""
+        """Return the task that looks up keys in the candidates of some numbers; for lookups that read files."""
         if not isinstance(self.lookup, LookupByKeyColumns | LookupByKeyFilters):
             raise Internal("the lookup reads no files")
         places = tuple(self.candidates[number] for number in numbers)
@@ -105,7 +114,9 @@ class TagRequest:
         )
 
     def candidates_by_partition(self) -> dict[str | None, list[int]]:
-        """The numbers of the places that may hold keys of each partition path; under global keys all of them, under None."""
+        """The numbers of the candidates that may hold keys of each partition path; under global keys all of them, under
+        None.
+        """
         numbers: dict[str | None, list[int]] = {}
         for number, place in enumerate(self.candidates):
             numbers.setdefault(None if self.global_keys else place.partition, []).append(number)
@@ -113,19 +124,22 @@ class TagRequest:
 
     @property
     def log_reader(self) -> ReadSpec:
-        """Reads the keys of `FileGroupCandidate.log_slice`."""
+        """Reader for the keys of `FileGroupCandidate.log_slice`."""
         return log_key_reader(self.spec, self.validity)
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What the tasks of one write do.
+    """Plan of the tasks of one write.
 
-    slices: (partition, file id) -> present slice of every group that may be updated. inserts: partition -> targets for
-    its inserts, in order. match_keys: False appends inserts to small files without looking for their keys.
-    append_updates: file groups that take no inserts get a log file instead of a new base file (merge-on-read).
-    unknown_keys: rows whose key was not looked up may go to any group, so that a log file may bring new keys (bucket
-    index). copies: file groups whose rows go to others as well.
+    Attributes:
+        slices: (partition, file id) -> current slice of every group that may be updated.
+        inserts: Partition -> targets for its inserts, in order.
+        match_keys: False appends inserts to small files without looking up their keys.
+        append_updates: File groups without inserts get a log file instead of a new base file (merge-on-read).
+        unknown_keys: Rows whose key was not looked up may go to any group, so a log file may add new keys (bucket
+            index).
+        copies: File groups whose rows are also written to others.
     """
 
     spec: WriterSpec
@@ -140,11 +154,11 @@ class WritePlan:
 
     @property
     def writer(self) -> GroupWriter:
-        """How tasks write groups of the plan."""
+        """The writer of the plan's groups, for tasks."""
         return GroupWriter(self.spec, self.rule, self.match_keys, self.validity, self.unknown_keys)
 
     def target(self, partition: str, file_id: str) -> GroupTarget:
-        """A file group as its task sees it."""
+        """Return a file group as its task sees it."""
         group = partition, file_id
         return GroupTarget(partition, file_id, self.slices.get(group), self._appends_to(group), self.copies.get(group))
 
@@ -158,7 +172,8 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class BulkPlan:
-    """What the tasks of a bulk insert do.  sort: none, within each partition path, or over the whole input by partition path and
+    """Plan of the tasks of a bulk insert.  sort: none, within each partition path, or over the whole input by partition
+    path and
     key.
     """
 
@@ -169,34 +184,34 @@ class BulkPlan:
 
 
 class Tagged(Protocol):
-    """Incoming rows that know where their keys stand."""
+    """Incoming rows with the locations of their keys."""
 
     def profile(self) -> WorkloadProfile:
-        """How many rows go where."""
+        """Count how many rows go where."""
         ...
 
     def without_existing(self) -> Tagged:
-        """Only the rows whose keys stand nowhere."""
+        """Return only the rows whose keys exist nowhere (anti join)."""
         ...
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
-        """Carry out the plan; one task writes one file group."""
+        """Execute the plan; one task writes one file group."""
         ...
 
 
 class Incoming(Protocol):
-    """The rows of a write, ready; may be tagged again when a conflict makes the write start over."""
+    """The prepared rows of a write; they may be tagged again when a conflict makes the write start over."""
 
     def partitions(self) -> dict[str, int]:
-        """Rows by partition path."""
+        """Row counts by partition path."""
         ...
 
     def tag(self, request: TagRequest) -> Tagged:
-        """Look the keys up."""
+        """Look up the keys."""
         ...
 
     def untagged(self) -> Tagged:
-        """All rows as inserts, without a lookup."""
+        """Return all rows as inserts, without a lookup."""
         ...
 
     def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
@@ -204,44 +219,45 @@ class Incoming(Protocol):
         ...
 
     def refit(self, request: PrepareRequest) -> None:
-        """Make the same rows fit a table whose columns another writer changed.
+        """Cast the same rows to a table schema that another writer changed.
 
-        request: the one that they were prepared by, but for the columns.  Raises WriteConflict where the rows cannot be had again
-        as they were given, and what was made of them would tell something else.
+        request: the original one, except for the columns.  Raises WriteConflict if the original rows are unavailable,
+        and the prepared ones would differ from a fresh preparation.
         """
         ...
 
     def release(self) -> None:
-        """Give up memory, caches and spilled files."""
+        """Release memory, caches and spilled files."""
         ...
 
 
 class Engine(Protocol):
-    """Where tasks run.
+    """Runs tasks.
 
-    may_leave_attempts: an attempt at a task may go on when the job that it belongs to has ended.
+    may_leave_attempts: a task attempt may still run after its job has ended.
     """
 
     name: str
     may_leave_attempts: bool
 
     def prepare(self, data: Any, request: PrepareRequest) -> Incoming:
-        """Take the caller's data in."""
+        """Prepare the caller's data."""
         ...
 
     def input_schema(self, data: Any) -> pa.Schema:
-        """The Arrow schema of the caller's data, before anything is read from it."""
+        """Return the Arrow schema of the caller's data, before anything is read from it."""
         ...
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
-        """Run independent tasks, results in order.  function and tasks are picklable.  The first error stops the rest and is
+        """Run independent tasks, results in order.  function and tasks are picklable.  The first error stops the others
+        and is
         raised.
         """
         ...
 
     def run_tasks(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
-        """As `map`; where the workers are elsewhere, and the tasks are little work together, in this process.
+        """As `map`; a distributed engine runs small jobs in this process.
 
-        size_bytes: what each task reads and writes, about.
+        size_bytes: approximate size of what each task reads and writes.
         """
         ...

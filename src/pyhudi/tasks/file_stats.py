@@ -1,16 +1,22 @@
-"""What the metadata table wants to know of a data file, found out by the task that writes it, so that nobody reads it again.
+"""Statistics of data files for the metadata table, collected by the task that writes a file, so that it is not read
+again.
 
-    column ranges    of a base file from its footer, of a log file from the rows that go into it
-    Bloom filter     of a base file: the text that stands in its footer
-    record keys      which keys came to a file group and which left it: a side file, routed by the file groups of the record index
+    column ranges    of a base file from its footer, of a log file from the rows that are written
+    Bloom filter     of a base file: the text stored in its footer
+    record keys      which keys were added to a file group and which were removed: a side file, partitioned by the file
+                     groups of
+                     the record index
 
-Footers say nothing of NaN, so floating point columns are looked at while they pass by; they leave out bounds that are too long,
-and a column for which that happened is read back.  Ranges are given for all columns or for none: readers take a file that has
-statistics of some columns and not of others for one that holds nothing in the others.
+Footers do not record NaN, so floating point columns are tracked during the write; footers omit bounds that are too
+long,
+and such a column is read back.  Ranges are recorded for all columns or for none: readers assume that a file with
+statistics of some columns holds nothing in the others.
 
-The side file is an Arrow IPC file with one record batch for each file group of the record index, KEY_CHANGES, so that the task
-that writes one file group reads one batch of each.  Of a partitioned record index it is one batch: its groups depend on the
-partition of the table.  It lies in the metadata table's own folder for what is passing.
+The side file is an Arrow IPC file with one record batch for each file group of the record index, KEY_CHANGES, so that
+the task
+that writes one file group reads one batch of each.  For a partitioned record index it is one batch: its groups depend
+on the
+partition of the table.  It is stored in the metadata table's folder for temporary files.
 
 Source: docs/formats/metadata-table.md.
 """
@@ -44,10 +50,12 @@ Ranges = tuple[tuple[str, ColumnRange], ...]
 
 @dataclass(frozen=True, slots=True)
 class FileIndexing:
-    """What to find out.
+    """Which statistics to collect.
 
-    columns: with statistics, by dotted name; () for none.  bloom_filters: whether base files' filters are wanted.  key_shards:
-    how many file groups the record index has, 0 without one, 1 for a partitioned one.
+    Attributes:
+        columns: With statistics, by dotted name; () for none.
+        bloom_filters: Whether base files' filters are collected.
+        key_shards: How many file groups the record index has, 0 without one, 1 for a partitioned one.
     """
 
     columns: tuple[str, ...] = ()
@@ -57,10 +65,12 @@ class FileIndexing:
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """What was found out.
+    """Collected statistics.
 
-    ranges: of every column that was asked for; () where the file has no rows in it to tell of.  bloom: type code and text of the
-    filter, None without one.  keys: path of the side file, None when no key came or left.
+    Attributes:
+        ranges: Of every requested column; () if the file has no rows that provide them.
+        bloom: Type code and text of the filter, None without one.
+        keys: Path of the side file, None when no key was added or removed.
     """
 
     ranges: Ranges = ()
@@ -69,9 +79,10 @@ class IndexedFile:
 
 
 class FloatTracker:
-    """Notes which floating point columns of a base file have held NaN, and which a zero: by dotted name, also inside structs.
+    """Tracks which floating point columns of a base file hold NaN, and which a zero: by dotted name, also inside
+    structs.
 
-    footer: what the file's footer says of it, to be written before the rows are known (see
+    footer: the file's footer entry about them, to be written before the rows are known (see
     `records.column_statistics.may_omit_nan`).
     """
 
@@ -82,7 +93,7 @@ class FloatTracker:
         self.zeros: set[str] = set()
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows in the schema into account."""
+        """Add rows in the schema."""
         for name in self._names:
             head, *rest = name.split(".")
             column = rows.column(head)
@@ -100,21 +111,21 @@ def _floating_leaves(field: pa.Field, path: str) -> list[str]:
 
 
 class KeyChanges:
-    """Gathers the keys that come to a file group and those that leave it.  Holds them all."""
+    """Collects the keys added to a file group and those removed, in memory."""
 
     def __init__(self, shard_count: int, routes: Callable[[pa.StringArray], pa.StringArray] | None = None) -> None:
-        """routes: keys -> the texts that their file groups are told by; None: the keys themselves."""
+        """routes: keys -> the texts that determine their file groups; None: the keys themselves."""
         self._shards = shard_count
         self._routes = routes
         self._keys: tuple[list[pa.Array], list[pa.Array]] = ([], [])
 
     def add(self, keys: pa.Array | pa.ChunkedArray, *, deleted: bool = False) -> None:
-        """Keys that came, or with `deleted` that left; string, no nulls."""
+        """Record added keys, or with `deleted` removed ones; string, no nulls."""
         if self._shards and len(keys):
             self._keys[deleted].extend(keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys])
 
     def store(self, storage: Storage, instant_time: str, name: str) -> str | None:
-        """Write the side file that belongs to the data file `name`; its path, None when there is nothing to say."""
+        """Write the side file that belongs to the data file `name`; return its path, None when there are no changes."""
         came, left = (pa.concat_arrays([pa.array([], pa.string()), *parts]) for parts in self._keys)
         if not len(came) and not len(left):
             return None
@@ -134,10 +145,10 @@ class KeyChanges:
 
 
 def open_side_file(storage: Storage, path: str) -> pa.NativeFile:
-    """Open a side file of the instant whose folder it lies in.
+    """Open a side file in the folder of its instant.
 
     Raises:
-        WriteConflict: The file is gone: a rollback deletes the side files of the instant it undoes.
+        WriteConflict: The file is missing: a rollback deletes the side files of the instant that it rolls back.
     """
     try:
         return storage.open_input(path)
@@ -154,15 +165,16 @@ def open_side_file(storage: Storage, path: str) -> pa.NativeFile:
 class KeyShard:
     """The keys of side files that belong to one file group of an index.
 
-    number: of the file group.  count: None where side files are dealt out by the index's file groups; else they hold their keys
-    in one piece, which is dealt out among as many groups.
+    number: of the file group.  count: None if side files are partitioned by the index's file groups; otherwise they
+    hold their keys
+    in one batch, which is partitioned among that many groups.
     """
 
     number: int
     count: int | None = None
 
     def changes(self, storage: Storage, path: str) -> pa.RecordBatch:
-        """KEY_CHANGES of the file group, from a side file.  Raises as `open_side_file`."""
+        """Return KEY_CHANGES of the file group, from a side file.  Raises as `open_side_file`."""
         with open_side_file(storage, path) as source:
             found = pa.ipc.open_file(source).get_batch(self.number if self.count is None else 0)
         if self.count is None or self.count == 1:
@@ -180,11 +192,12 @@ def base_file_ranges(
     nan_columns: Iterable[str] | None = None,
     ids: ColumnIds | None = None,
 ) -> Ranges:
-    """The range of every column in a base file.
+    """Return the range of every column in a base file.
 
-    schema: the table's, canonical.  nan_columns: which of them hold NaN; None when nobody knows, then floating point columns are
-    read.  ids: of the columns, by which they are found in a file that was there before.  Columns that the file does not have are
-    null throughout.  Raises as `open_base_file` where the file is read.
+    schema: the table's, canonical.  nan_columns: which of them hold NaN; None when unknown, then floating point columns
+    are
+    read.  ids: column ids, to find the columns in an existing file.  Columns that the file lacks are
+    null throughout.  Raises as `open_base_file` if the file is read.
     """
     name_of_file = parse_base_file(file_name(path))
     instant_time = name_of_file.instant_time if name_of_file is not None else ""
@@ -219,7 +232,7 @@ def base_file_ranges(
 
 
 def compute_row_ranges(rows: Iterable[pa.Table], columns: Sequence[str]) -> Ranges:
-    """The range of every column in rows that no footer of a base file tells of."""
+    """Compute the range of every column from rows, without a base file footer."""
     collector = RangeCollector(columns)
     for table in rows:
         collector.add(as_batch(table))
@@ -228,7 +241,7 @@ def compute_row_ranges(rows: Iterable[pa.Table], columns: Sequence[str]) -> Rang
 
 
 def log_ranges(collector: RangeCollector | None, row_count: int) -> Ranges:
-    """The ranges of the rows that went into a log file; () when none did, or nobody asked."""
+    """Return the ranges of the rows written to a log file; () when there are none, or none are requested."""
     return tuple(collector.ranges().items()) if collector is not None and row_count else ()
 
 

@@ -1,6 +1,6 @@
-"""What a write knows of index HBASE before it asks HBase: settings, and a lookup as a value.
+"""Settings of the HBase index, and its lookup as a value.
 
-The rest is the capability `features.hbase_index`, which is loaded where a write has the index.
+The implementation is `features.hbase_index`, which is loaded when a write uses the index.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ ROLLBACK_SYNC = Option(
 
 @dataclass(frozen=True, slots=True)
 class HbaseSettings:
-    """Where the index is, and how it is asked.
+    """Location of the index, and limits of its requests.
 
-    pauses: milliseconds after each batch of a task.  rollback_sync: rollbacks take their write's entries out.
+    pauses: milliseconds after each batch of a task.  rollback_sync: rollbacks remove the entries of their write.
     """
 
     servers: Annotated[tuple[str, ...], SERVERS] = ()
@@ -73,14 +73,14 @@ class HbaseSettings:
 
     @classmethod
     def of(cls, options: Options) -> HbaseSettings:
-        """From checked options.  Raises InvalidRequest as `addresses`."""
+        """Build from checked options.  Raises InvalidRequest as `addresses`."""
         settings = read_settings(cls, options)
         assert settings.addresses
         return settings
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each server.  Raises InvalidRequest where an option is missing or says none."""
+        """Host and port of each server.  Raises InvalidRequest if an option is missing or invalid."""
         for option, value in ((SERVERS, self.servers), (TABLE, self.table)):
             if not value:
                 raise InvalidRequest(f"index HBASE needs the option {option}")
@@ -100,9 +100,10 @@ def _address(uri: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ValidCommits:
-    """Request times of writes: those that completed of the active timeline, its start, and the completion times of archived ones.
+    """Request times of completed writes: those of the active timeline, its start, and the completion times of archived
+    ones.
 
-    An instant before the start that the history does not know is one that was rolled back: the real Hudi takes it for complete.
+    An instant before the start that is not archived was rolled back; Apache Hudi treats it as complete.
     """
 
     completed: frozenset[str]
@@ -118,20 +119,20 @@ class ValidCommits:
 
 @dataclass(frozen=True, slots=True)
 class LookupInHbaseIndex:
-    """Ask the index; what it says and is not believed is looked for in key columns."""
+    """Look up keys in the index; keys without a valid entry are looked up in key columns."""
 
     index: HbaseSettings
     commits: ValidCommits
 
 
 def by_hbase(settings: HbaseSettings, timeline: Timeline) -> LookupInHbaseIndex:
-    """How keys are looked up in the index by a write that is planned on a timeline."""
+    """Return the lookup in the index for a write that is planned on a timeline."""
     completed = frozenset(instant.request_time for instant in timeline.completed_writes())
     return LookupInHbaseIndex(settings, ValidCommits(completed, timeline.start, timeline.archived_completions))
 
 
 def with_keys(indexing: FileIndexing | None, settings: HbaseSettings | None) -> FileIndexing | None:
-    """What tasks are to find out, the keys that come to file groups and leave them among it where index HBASE wants them."""
+    """Return the statistics to collect, including added and removed keys if the HBase index needs them."""
     if settings is None or indexing is None or indexing.key_shards:
         return indexing
     return replace(indexing, key_shards=1)

@@ -1,7 +1,8 @@
-"""Names of the columns that PyHudi adds to rows on their way, and tables seen as batches.
+"""Names of the columns that PyHudi adds to rows internally, and tables as record batches.
 
-Each of them, here and in the engines, has a character that the name of a table's column may not have (`check_name`), so that no
-column of a user's is taken for one: `#` in front, or a null character where only Arrow in this process sees it.
+Each of them, here and in the engines, contains a character that is invalid in the name of a table's column
+(`check_name`), so
+they cannot collide with a user's column: a leading `#`, or a null character if only Arrow in this process sees it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ DELETE_COLUMN = "#delete"
 
 
 def as_batch(rows: pa.Table) -> pa.RecordBatch:
-    """The whole table as one record batch."""
+    """Return the whole table as one record batch."""
     batches = rows.combine_chunks().to_batches()
     if not batches:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in rows.schema], schema=rows.schema)
@@ -21,5 +22,5 @@ def as_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def rows_without_columns(count: int) -> pa.Table:
-    """A table of `count` rows and no columns."""
+    """Return a table of `count` rows and no columns."""
     return pa.table({"": pa.nulls(count)}).select([])

@@ -1,11 +1,11 @@
-"""Incoming rows made ready: columns as the table's, record key and partition path in front.
+"""Prepare incoming rows: cast to the table's columns, with record key and partition path in front.
 
     _hoodie_record_key       string, never null
     _hoodie_partition_path   string, never null; `PLACEHOLDER_PARTITION` while it is not known (deletes by key alone)
     <data columns>           as the table's schema; absent when the rows only delete
-    #delete                  boolean, only where some rows delete their key without being a row of the table
+    #delete                  boolean, only if some rows delete their key without being a row of the table
 
-Also here: what becomes of a record that a global index finds in another partition.
+Also here: records that a global index finds in another partition.
 
 Source: docs/formats/record-keys.md; docs/formats/writing.md, "Indexes used for writing".
 """
@@ -44,7 +44,7 @@ _DELETE_FIELD = pa.field(DELETE_COLUMN, pa.bool_())
 
 
 def incoming_schema(request: PrepareRequest) -> pa.Schema:
-    """The layout of the rows that `incoming_rows` gives for a request."""
+    """Return the layout of the rows that `incoming_rows` returns for a request."""
     if request.keys_only:
         return pa.schema([*_KEY_FIELDS, _DELETE_FIELD])
     marked = [_DELETE_FIELD] if request.marks_deletes else []
@@ -52,9 +52,10 @@ def incoming_schema(request: PrepareRequest) -> pa.Schema:
 
 
 def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: int = 0, task_partition: int = 0) -> pa.Table:
-    """One batch of the caller's rows, ready.  first_row, task_partition: for auto-generated keys.
+    """Prepare one batch of the caller's rows.  first_row, task_partition: for auto-generated keys.
 
-    Raises InvalidRequest for a null or empty key, for a null ordering value where one is required, and for values that do not fit
+    Raises InvalidRequest for a null or empty key, for a null value in a required ordering field, and for values that do
+    not fit
     the table's columns.
     """
     if request.keys_only:
@@ -71,15 +72,18 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     paths = partition_paths(request.keys, rows)
     marked = [batch.column(DELETE_COLUMN)] if request.marks_deletes else []
     for name in request.required_ordering:
-        # A delete of a key takes its record away whatever that one's ordering value is.
+        # A delete by key removes its record regardless of the ordering value.
         _refuse_unordered(column_at(rows, name), name, *marked)
     return pa.table([keys, paths, *rows.columns[: len(request.data_schema)], *marked], schema=incoming_schema(request))
 
 
 def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
-    """Raises WriteConflict where rows that one request prepared would become others by the next than by that one alone.
+    """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the
+    latter
+    alone.
 
-    given: the rows' columns as the caller had them.  A float of the caller's that became a double is another text than the float.
+    given: the rows' columns as the caller had them.  For example, a float that became a double has another text than
+    the float.
     """
     columns = normalise(typed_nulls(without_meta_fields(input_schema), before.input_schema))
     both = {*columns.names} & {*before.data_schema.names}
@@ -96,7 +100,7 @@ def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: Prepare
 
 
 def refitted_rows(request: PrepareRequest, rows: pa.Table) -> pa.Table:
-    """Rows that another request prepared, with the columns of this one; see `check_refits`."""
+    """Return prepared rows with the columns of another request; see `check_refits`."""
     if request.keys_only:
         return rows
     for batch in rows.to_batches():
@@ -114,7 +118,9 @@ def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | No
 
 
 def key_columns(given: pa.Schema, request: PrepareRequest) -> pa.Schema:
-    """The columns of rows to delete; one of nulls alone has the table's type, or is text where no file has the column."""
+    """Return the columns of rows to delete; an all-null column has the table's type, or is text if no file has the
+    column.
+    """
     typed = typed_nulls(given, request.data_schema)
     return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
 
@@ -145,9 +151,9 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """The present version of some keys in a file slice, as a task.
+    """Task that reads the current version of some keys in a file slice.
 
-    computed: how the keys of stored rows are made, where the table keeps none; None where it does.  schema: of what is given.
+    computed: how keys of stored rows are computed if the table does not store them, else None.  schema: of the result.
     """
 
     reader: ReadSpec
@@ -161,7 +167,7 @@ ReadStored = Callable[[Sequence[StoredRows]], list[pa.Table]]
 
 
 def run_stored(task: StoredRows) -> pa.Table:
-    """A row for each key, in order; nulls where the slice has no such record."""
+    """Return a row for each key, in order; nulls if the slice has no such record."""
     found, stored_keys = [task.schema.empty_table()], [pa.array([], pa.string())]
     for stored in run_read(task.reader, task.slice):
         names = (
@@ -186,13 +192,16 @@ def resolve_moves(
     moved_away: BoolMask,
     read: ReadStored = _in_turn,
 ) -> tuple[pa.Table, Ints, Ints]:
-    """Let records change their partition: delete at the old place, insert at the new one.  Not for partial updates, whose rows
-    hold too little to be inserted: raises Unsupported.
+    """Move records to another partition: delete at the old location, insert at the new one.
 
-    moved_away: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
-    incoming row is dropped; an incoming delete that wins deletes at the old place.  Under an update mode, a payload class or a
-    merger the record that both make together moves to the partition that its columns name; one that stays is updated at its
-    place.  read: who reads what is stored.  Returns the rows to write and their pairs.
+    Raises Unsupported for partial updates, whose rows lack columns for an insert.
+
+    moved_away: the pairs whose stored row is in another partition.  A record whose stored version wins is unchanged and
+    its
+    incoming row is dropped; an incoming delete that wins deletes at the old location.  Under an update mode, a payload
+    class or a
+    merger, the merged record moves to the partition that its columns determine; one that stays is updated in
+    place.  read: reads stored rows.  Returns the rows to write and their pairs.
     """
     if request.spec.partial is not None:
         row = int(pairs_row[moved_away][0])

@@ -1,19 +1,21 @@
-"""Tasks of log compactions: one file group each.
+"""Log compaction tasks: one file group each.
 
-    run_log_headers   the blocks of a log file, to plan by
-    run_log_compact   the logs of a slice become one log file, whose blocks name the instants that they stand for
+    run_log_headers   the blocks of a log file, for planning
+    run_log_compact   the logs of a slice become one log file, whose blocks name the instants that they replace
 
 It writes, in this order (see `records.log_merge.rewrite`):
 
-    delete block   keys whose base row does not count although a record or a delete with an ordering value follows; where a
-                   payload class or a merger decides, be it one without keys, as the mark of a log compaction by the table's rule
-    data blocks    records, and rows that say themselves that they are deletes; of partial updates under which no whole record
-                   stands, those of the same columns together, in blocks of these columns that are marked as partial; records that
-                   stand with another ordering value than their own, once more with that
+    delete block   keys whose base row is obsolete although a record or a delete with an ordering value follows; if a
+                   payload class or a merger decides, possibly empty, as the mark of a log compaction by the table's
+                   rule
+    data blocks    records, and rows that are soft deletes; partial updates without a whole
+                   record, grouped by their columns, in blocks marked as partial; records that
+                   are stored with another ordering value than their own, once more with that
     delete block   other deleted keys, with their ordering values
 
-so that readers find after it what they found before.  Where there were partial updates, one data block is marked so even when no
-record is partial any more, as a reader settles deletes otherwise then: at the worst one without records.
+so that readers get the same result as before it.  If there were partial updates, one data block is marked as partial
+even when
+no record is, because a reader resolves deletes differently then; if necessary, an empty one.
 
 Source: docs/formats/writing.md, "Compaction"; docs/formats/log-file.md; docs/decisions/0005-log-compactions.md.
 """
@@ -66,15 +68,15 @@ class LogHeaders:
 
 
 def run_log_headers(storage: StorageSpec, validity: InstantValidity, log: LogFile) -> LogHeaders:
-    """The block headers of one log file, to plan by.  Raises CorruptData for a file that is not whole."""
+    """Read the block headers of one log file, for planning.  Raises CorruptData for a damaged file."""
     return LogHeaders(log.path, read_log(open_storage(storage), log, validity))
 
 
 def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
-    """Merge the logs of a slice into one log file.  None when none of their blocks counts: nothing is written.
+    """Merge the logs of a slice into one log file.  None when none of their blocks is valid: nothing is written.
 
-    Raises Unsupported where a merger's records cannot be written down as they are (see `records.log_merge.rewrite`);
-    TableState when a file that the plan names is gone.
+    Raises Unsupported if a merger's records cannot be written as they are (see `records.log_merge.rewrite`);
+    TableState when a file of the plan is missing.
     """
     storage = open_storage(spec.reader.storage)
     slice_ = slice_from_task(storage, task)

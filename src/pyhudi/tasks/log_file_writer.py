@@ -1,6 +1,7 @@
-"""The log files that one task appends to a file group: blocks in order, a next version of the file where one has its size.
+"""Write the log files that one task appends to a file group: blocks in order, a next version of the file at the size
+limit.
 
-What a file holds is said where it ends, so that the statistics of each, and the ranges of its columns, are its own.
+Each file has its own statistics and column ranges.
 
 Source: docs/formats/log-file.md; docs/formats/writing.md, "Files of a write".
 """
@@ -27,7 +28,7 @@ from pyhudi.tasks.write_tasks import WriteStatus
 
 @dataclass(frozen=True, slots=True)
 class BlockRows:
-    """A block to be written, and what it holds.  rows: as they are stored, None where it has none; delete_count: its deleted
+    """A block to be written, and its content.  rows: as stored, None if it has none; delete_count: its deleted
     keys.
     """
 
@@ -38,11 +39,14 @@ class BlockRows:
 
 @dataclass(frozen=True, slots=True)
 class LogWriteSpec:
-    """What is found out about log files, and what may stop their write.
+    """Statistics to collect about log files, and checks before their write.
 
-    indexing: for the metadata table, None without one.  early: what stops the write before its end.  written_by: the instant that
-    writes, where names bear another.  event_time: the column that tells when events happened, None where nobody asks.
-    marker_lists: as of `FileSettings`.
+    Attributes:
+        indexing: For the metadata table, None without one.
+        early: Early conflict detection.
+        written_by: The instant that writes, if file names hold another.
+        event_time: The column with event times, None if they are not recorded.
+        marker_lists: As in `FileSettings`.
     """
 
     indexing: FileIndexing | None = None
@@ -60,10 +64,11 @@ def write_log_files(
     limit_bytes: int | None,
     spec: LogWriteSpec,
 ) -> tuple[WriteStatus, ...]:
-    """Write blocks, at least one, to a log file, the marker of a file first, and say what was written.
+    """Write blocks, at least one, to a log file, after its marker, and return the statistics.
 
-    limit_bytes: a file that has so many takes no further block, and the next block begins the file's next version; None: one file
-    takes them all.
+    limit_bytes: a file of that size receives no further block, and the next block begins the file's next version; None:
+    one file
+    receives them all.
     """
     markers, statuses = Markers(storage, spec.written_by or first.instant_time, in_lists=spec.marker_lists), []
     remaining, name = iter(blocks), first

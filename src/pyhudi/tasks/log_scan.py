@@ -1,12 +1,13 @@
-"""Reading the log files of one slice: which blocks count, and what they say about each key.
+"""Scan the log files of one slice: which blocks are valid, and the merged records of each key.
 
-    1. block headers of all files, in merge order; a block counts when its instant is complete and not newer than the query's
-    2. a rollback block removes the blocks of its target that were found before it; a torn block is an error where a completed
-       instant wrote it (`format.log.log_corruption`); of a task that was tried again one attempt counts; blocks that a log
-       compaction
-       merged give way to its own
-    3. the blocks that are left are decoded to the wanted columns and handed to `LogMerger` in that order; when every one of them
-       names the rows of the slice's own base file that its records stand for, by those rows instead of keys
+    1. block headers of all files, in merge order; a block is valid when its instant is complete and not newer than the
+    query's
+    2. a rollback block removes the earlier blocks of its target; a torn block is an error if a completed
+       instant wrote it (`format.log.log_corruption`); of a retried task one attempt is used; blocks that a log
+       compaction merged are replaced by its own
+    3. the remaining blocks are decoded to the requested columns and passed to `LogMerger` in that order; when every one
+    of them
+       stores positions in the slice's own base file, records are merged by position instead of by key
 
 Contents are read one block at a time.
 
@@ -57,11 +58,14 @@ _WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "mem
 
 @dataclass(frozen=True, slots=True)
 class InstantValidity:
-    """Which instants' blocks count.
+    """Which instants' blocks are valid.
 
-    completed: request times of completed writes of the active timeline; pending: of those under way; start: the first write of
-    the active timeline, before which everything counts as complete; limit: the newest request time that the query sees.
-    shared_logs: log files hold blocks of several commits, as before table version 8.
+    Attributes:
+        completed: Request times of completed writes of the active timeline.
+        pending: Request times of pending writes.
+        start: The first write of the active timeline, before which everything counts as complete.
+        limit: The newest request time that the query sees.
+        shared_logs: Log files hold blocks of several commits, as before table version 8.
     """
 
     completed: frozenset[str]
@@ -85,7 +89,7 @@ class InstantValidity:
         )
 
     def including(self, instant_time: str) -> InstantValidity:
-        """The same with one more instant, which counts whatever its state is."""
+        """The same with one more instant, valid regardless of its state."""
         return replace(
             self,
             completed=self.completed | {instant_time},
@@ -106,7 +110,7 @@ class InstantValidity:
 
 @dataclass(frozen=True, slots=True)
 class ValidBlock:
-    """A block that counts.  path: the file that holds it."""
+    """A valid block.  path: the file that holds it."""
 
     path: str
     block: LogBlock
@@ -114,7 +118,7 @@ class ValidBlock:
 
 @dataclass(frozen=True, slots=True)
 class LogScan:
-    """What a scan found out beside the records: counts for compaction statistics."""
+    """Result of a scan, with counts for compaction statistics."""
 
     records: LogRecords
     block_count: int
@@ -125,12 +129,16 @@ class LogScan:
 
 @dataclass(frozen=True, slots=True)
 class LogScanRequest:
-    """What a scan of logs is to give.
+    """Parameters of a log scan.
 
-    schema: the columns wanted, `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (where the table has it) among
-    them; key fields too when meta fields are not populated.  rule, validity: how records are merged and which blocks count.
-    ids: of the columns, where blocks are read by these; None where they are read by names.  only: the record keys wanted, None
-    for all.
+    Attributes:
+        schema: The requested columns, including `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (if
+            the table
+            has it); key fields too when meta fields are not populated.
+        rule: How records are merged.
+        validity: Which blocks are valid.
+        ids: Column ids; None if blocks are read by column names.
+        only: The requested record keys, None for all.
     """
 
     schema: pa.Schema
@@ -142,17 +150,18 @@ class LogScanRequest:
     only: pa.StringArray | None = None
 
     def chosen(self, entries: Entries, name: str) -> Entries:
-        """The entries whose key, which stands in the column `name`, is wanted."""
+        """Return the entries whose key, in the column `name`, is requested."""
         if self.only is None:
             return entries
         return entries.filter(pc.is_in(entries.column(name).cast(pa.string()), value_set=self.only))
 
 
 def scan_logs(storage: Storage, logs: Sequence[LogFile], request: LogScanRequest, *, base_instant: str | None = None) -> LogScan:
-    """The merged records of a slice's logs.
+    """Return the merged records of a slice's logs.
 
-    base_instant: that of the slice's base file, to merge by record positions where all blocks name rows of that file; None to
-    merge by key, which is the only way where some keys alone are wanted.
+    base_instant: that of the slice's base file, to merge by record positions if all blocks store positions in that
+    file; None to
+    merge by key, which is required to filter by key.
     Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
     """
     blocks, corrupt, rollbacks = find_blocks(storage, logs, request.validity, only_marked=request.rule.custom_merge)
@@ -206,16 +215,17 @@ def find_blocks(
     skip_compacted: bool = True,
     only_marked: bool = False,
 ) -> tuple[list[ValidBlock], int, int]:
-    """The blocks that count, in merge order; how many torn blocks were passed over and how many rollback blocks there were.
+    """Return the valid blocks in merge order, the number of skipped torn blocks and the number of rollback blocks.
 
-    Raises CorruptData naming the file that a completed instant wrote and that is not whole (see `format.log.log_corruption`).
-    skip_compacted: leave out blocks that a log compaction merged into another one (see `choose_blocks`).  only_marked: as of
+    Raises CorruptData naming a damaged file that a completed instant wrote (see `format.log.log_corruption`).
+    skip_compacted: exclude blocks that a log compaction merged into another one (see `choose_blocks`).  only_marked: as
+    in
     `without_compacted`.
     """
     ordered = sorted(logs, key=lambda file: file.name.sort_key)
     files = [(log, read_log(storage, log, validity)) for log in ordered]
     if not validity.shared_logs:
-        # Several writes beside one resize give their logs its time: they follow each other by their own.
+        # Several writes concurrent with one resize name their logs by its time: they are ordered by their own.
         files.sort(key=lambda file: (file[0].name.instant_time, _first_instant(file[1])))
     named = [(log.path, blocks) for log, blocks in files]
     return choose_blocks(named, validity, skip_compacted=skip_compacted, only_marked=only_marked)
@@ -226,7 +236,7 @@ def _first_instant(blocks: Iterable[LogBlock | CorruptBlock]) -> str:
 
 
 def read_log(storage: Storage, log: LogFile, validity: InstantValidity) -> tuple[LogBlock | CorruptBlock, ...]:
-    """All blocks of a log file that is part of a slice, without their contents.  Raises as `find_blocks` and `read_headers`."""
+    """Return all blocks of a log file of a slice, without their contents.  Raises as `find_blocks` and `read_headers`."""
     blocks = read_headers(storage, log)
     if validity.covers_whole_file(log):
         try:
@@ -237,7 +247,7 @@ def read_log(storage: Storage, log: LogFile, validity: InstantValidity) -> tuple
 
 
 def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
-    """All blocks of a log file, and what is torn in it, whoever wrote it, without their contents.
+    """Return all blocks of a log file including torn ones, regardless of the writer, without their contents.
 
     Raises CorruptData, and Unsupported for a later log format, naming the file.
     """
@@ -257,11 +267,13 @@ def choose_blocks(
     skip_compacted: bool = True,
     only_marked: bool = False,
 ) -> tuple[list[ValidBlock], int, int]:
-    """As `find_blocks`, of blocks whose headers were read already.  files: path and blocks of each log file, in merge order.
+    """As `find_blocks`, for block headers already read.  files: path and blocks of each log file, in merge order.
 
-    skip_compacted: the blocks that a log compaction merged are left out, and its own blocks stand where the newest of those
-    stood.  So a write that was requested before the log compaction and completed after it still comes after what was merged;
-    where there is none, the result is that of reading all blocks.  only_marked: as of `without_compacted`.
+    skip_compacted: the blocks that a log compaction merged are excluded, and its own blocks take the position of the
+    newest of
+    those.  So a write that was requested before the log compaction and completed after it still follows the merged
+    blocks;
+    without such a write, the result equals that of reading all blocks.  only_marked: as in `without_compacted`.
     """
     kept: list[ValidBlock] = []
     corrupt = rollbacks = 0
@@ -333,7 +345,7 @@ def _add_deletes(
 
 
 def hfile_entries(content: bytes) -> Iterator[pa.RecordBatch]:
-    """The entries of an HFile block's content, as `decode_content` takes them."""
+    """Return the entries of an HFile block's content, as `decode_content` expects them."""
     return open_hfile_bytes(content).scan()
 
 

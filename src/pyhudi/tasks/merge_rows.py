@@ -1,4 +1,4 @@
-"""Merging incoming rows into the rows of an old base file, a batch of it at a time.
+"""Merge incoming rows into the rows of an old base file, one batch at a time.
 
 Source: docs/formats/reading.md, "Merging".
 """
@@ -65,7 +65,7 @@ class RowMerger:
         self._plain = key_only_deletes(incoming)
 
     def merge(self, rows: pa.Table) -> pa.Table:
-        """The batch as it goes into the new file."""
+        """Return the batch for the new file."""
         if not len(self._keys):
             return rows
         found = combine_to_array(pc.index_in(stored_keys(self._spec, rows), value_set=self._keys))

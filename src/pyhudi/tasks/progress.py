@@ -1,8 +1,10 @@
-"""Progress of long work: a bar on a terminal, and nothing anywhere else.
+"""Progress reporting: a progress bar on a terminal, and no output otherwise.
 
-Whoever runs many tasks opens a stage and says how far it is; a reporter shows it.  The default reporter draws a bar on standard
-error once a stage has lasted a second, where that is a terminal and PYHUDI_PROGRESS is not `off`; it takes the bar away when the
-stage ends.  `set_reporter` puts another one in its place, or none.
+Code that runs many tasks opens a stage and reports its progress; a reporter shows it.  The default reporter draws a bar
+on standard
+error once a stage has lasted a second, if that is a terminal and PYHUDI_PROGRESS is not `off`; it removes the bar when
+the
+stage ends.  `set_reporter` replaces it, or disables reporting.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ ShowProgress = Callable[[int, int], None]
 
 
 class Reporter(Protocol):
-    """Shows stages.  Calls come from several threads."""
+    """Shows stages.  Called from several threads."""
 
     def begin(self, name: str) -> ShowProgress:
-        """A stage begins; what is returned takes how many tasks are done and how many there are, and (-1, 0) at the end."""
+        """Begin a stage; the returned function takes the numbers of completed and of all tasks, and (-1, 0) at the end."""
         ...
 
 
 class TerminalReporter:
-    """A bar on a terminal.  stream: where to; clock: seconds that only grow."""
+    """A bar on a terminal.  stream: output; clock: monotonic seconds."""
 
     def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -74,14 +76,14 @@ _is_chosen = False
 
 
 def set_reporter(reporter: Reporter | None) -> None:
-    """Show stages by this reporter, or by none, in this process."""
+    """Set the reporter of this process, or disable reporting with None."""
     global _chosen, _is_chosen
     _chosen, _is_chosen = reporter, True
 
 
 @contextmanager
 def show_stage(name: str) -> Iterator[ShowProgress | None]:
-    """A stage whose figures the caller knows; None where nobody shows any."""
+    """Begin a stage whose figures the caller knows; None without a reporter."""
     reporter = _chosen if _is_chosen else _default()
     if reporter is None:
         yield None
@@ -95,7 +97,7 @@ def show_stage(name: str) -> Iterator[ShowProgress | None]:
 
 @contextmanager
 def stage(name: str, total: int) -> Iterator[Callable[[], None]]:
-    """A stage of `total` tasks; what is given is to be called when one of them is done, from any thread."""
+    """Begin a stage of `total` tasks; call the result when one of them completes, from any thread."""
     if total < 2:
         yield _nothing
         return
@@ -117,7 +119,7 @@ def stage(name: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 def stage_name(function: object) -> str:
-    """What to call a stage that runs this function: `run_log_headers` gives `log headers`."""
+    """Return the name of a stage that runs this function: `run_log_headers` becomes `log headers`."""
     name = str(getattr(function, "__name__", "tasks"))
     return "tasks" if name.startswith("<") else name.strip("_").removeprefix("run_").replace("_", " ")
 

@@ -1,13 +1,14 @@
-"""Tasks that read change data: the changes of one file group by one commit.
+"""CDC read tasks: the changes of one file group by one commit.
 
     op        `i`, `u` or `d`
     ts_ms     request time of the commit, as text
-    before    the record as it was; null for `i`
-    after     the record as it is; null for `d`
-    completion_time   of the commit; for queries that name the column
+    before    the record before the change; null for `i`
+    after     the record after the change; null for `d`
+    completion_time   of the commit; for queries that select the column
 
-Images are JSON strings (records/json_strings.py), or structs of the table's data columns where a query asks for them.  (The real
-reader mixes three forms of text, with meta columns in some of them, and has the text `null` for some absent images.)
+Images are JSON strings (records/json_strings.py), or structs of the table's data columns if a query requests them.
+(The reader
+of Apache Hudi mixes three text formats, some with meta columns, and has the text `null` for some absent images.)
 
 Memory: one row group, and the changed rows of one file group; for change logs that lack images, some blocks at a time.
 
@@ -49,7 +50,7 @@ CHANGE_COLUMNS = ("op", "ts_ms", "before", "after")
 """The columns of change data, as Hudi has them."""
 
 COMPLETION_TIME = "completion_time"
-"""One more column, for queries that name it: rows sorted by it and `op` are in the order of the changes."""
+"""Optional column: rows sorted by it and `op` are in the order of the changes."""
 
 _PIECE_ROWS = 1 << 15
 """Rows whose images are printed at once."""
@@ -60,10 +61,13 @@ _LOOKUP_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class ChangeSpec:
-    """What all tasks of one query of changes share.
+    """Settings shared by all tasks of one CDC query.
 
-    reader: reads whole stored rows, meta columns among them; its validity sees every completed instant.  output: the columns to
-    give.  condition: bound to `change_schema`, None for all changes.  typed: images are structs.
+    Attributes:
+        reader: Reads whole stored rows, including meta columns; its validity includes every completed instant.
+        output: The requested columns.
+        condition: Bound to `change_schema`, None for all changes.
+        typed: Images are structs.
     """
 
     reader: ReadSpec
@@ -83,7 +87,7 @@ class ChangeSpec:
 
 
 def change_data_columns(table_schema: pa.Schema) -> pa.Schema:
-    """The data columns of a stored layout, nullable as the columns of an image are."""
+    """Return the data columns of a stored layout, nullable as in images."""
     return pa.schema([field.with_nullable(True) for field in table_schema if field.name not in META_COLUMNS])
 
 
@@ -95,9 +99,9 @@ def change_schema(table_schema: pa.Schema, *, typed: bool) -> pa.Schema:
 
 
 def run_changes(spec: ChangeSpec, source: ChangeSource) -> Iterator[pa.Table]:
-    """The changes of one source, as tables with the output's columns; at least one, maybe empty.
+    """Yield the changes of one source, as tables with the output's columns; at least one, maybe empty.
 
-    Raises CorruptData for a torn change log, TableState for a file that is gone since the query was planned.
+    Raises CorruptData for a torn change log, TableState for a file that was deleted since the query was planned.
     """
     storage = open_storage(spec.reader.storage)
     for read in _READERS[source.change_type](storage, spec, source):

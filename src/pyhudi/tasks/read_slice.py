@@ -1,12 +1,13 @@
-"""Tasks that read file slices into Arrow.
+"""Read file slices into Arrow.
 
-A slice without log files is its base file: only the wanted columns are read, row groups whose statistics exclude the filter
-are passed over, and the filter is applied to what is left.  A slice with log files is the merge of both: the logs are reduced
-to one record for each key, the base file streams past by row group, and the records that met no row come last; the filter is
-applied after merging, but that entries and rows of keys that it rules out need no merging: keys do not meet.  Columns that a
-file lacks are null; columns whose type was widened since are cast.
+For a slice without log files only the base file's requested columns are read, row groups are pruned by statistics,
+and the filter is applied to the remaining rows.  A slice with log files is merged: the logs are reduced
+to one record for each key, the base file is streamed by row group, and log records without a base row come last; the
+filter is
+applied after merging, except that entries and rows of keys that it excludes are dropped before.  Missing columns of a
+file are null; columns whose type was widened since are cast.
 
-Memory: the merged log records of one slice in the wanted columns, and one row group.
+Memory: the merged log records of one slice in the requested columns, and one row group.
 
 Source: docs/formats/reading.md, "One slice" and "Schema".
 """
@@ -54,11 +55,11 @@ from pyhudi.tasks.row_selection import RowNumbers, candidate_rows, matching_rows
 
 
 class RecordLayout(Protocol):
-    """How a table names its records; its settings say it, and what its writers are told."""
+    """How a table names its records, from its properties and write options."""
 
     @property
     def keys(self) -> KeySpec:
-        """What record keys and partition paths are made of."""
+        """The fields that record keys and partition paths are built from."""
         ...
 
     @property
@@ -69,15 +70,21 @@ class RecordLayout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """What all tasks of one read share.
+    """Settings shared by all tasks of one read.
 
-    table_schema: meta columns and data columns of the table. output: the columns to give, in order. condition: bound to
-    table_schema; rows to give, None for all. rule, validity: how logs are merged and which of their blocks count.
-    values_from_path: partition columns are taken from the path even where the file has them. use_positions: merge by
-    record positions where the logs have them for the slice's base file, and by key elsewhere. historical_columns: which
-    blocks count in the whole of a slice of which a part is read. path_columns: columns of table_schema that stand in no
-    file, or with values that do not count: the path tells them. ids: of the columns, where files are read by these;
-    None where they are read by names. footers: of base files that were read before, None where nobody keeps them.
+    Attributes:
+        table_schema: Meta columns and data columns of the table.
+        output: The requested columns, in order.
+        condition: Row filter bound to table_schema, None for all rows.
+        rule: How logs are merged.
+        validity: Which log blocks are valid.
+        values_from_path: Partition columns are read from the path even if the file has them.
+        use_positions: Merge by record positions if the logs have them for the slice's base file, by key otherwise.
+        historical_columns: Which blocks are valid in the whole slice when a part of it is read.
+        path_columns: Columns of table_schema that no file stores, or whose stored values are ignored: the path
+            determines them.
+        ids: Column ids, if files are read by these; None if they are read by column names.
+        footers: Cache of base file footers, None for no cache.
     """
 
     storage: StorageSpec
@@ -109,17 +116,17 @@ class ReadSpec:
         columns: Iterable[str] | None = None,
         use_positions: bool = True,
     ) -> ReadSpec:
-        """All rows of a table.
+        """Spec that reads all rows of a table.
 
         Args:
-            storage: Where the table lies.
+            storage: Storage of the table.
             layout: How it names its records.
             stored: Its meta columns and data columns.
-            validity: Which log blocks count.
+            validity: Which log blocks are valid.
             rule: How logs are merged.
-            ids: As of `ReadSpec`.
-            columns: Those wanted, in order, each once; None for all.
-            use_positions: As of `ReadSpec`.
+            ids: As in `ReadSpec`.
+            columns: The requested columns, in order, each once; None for all.
+            use_positions: As in `ReadSpec`.
         """
         return cls(
             storage=storage,
@@ -135,7 +142,7 @@ class ReadSpec:
         )
 
     def matching_keys(self) -> pa.StringArray | None:
-        """The only record keys that rows for which the condition is true can have; None when it does not say."""
+        """The only record keys of rows that can match the condition; None when it does not determine them."""
         if self.condition is None or not self.populate_meta_fields:
             return None
         # Made once for all slices of a read.
@@ -145,8 +152,9 @@ class ReadSpec:
         return self._told[0]
 
     def of_logs(self, schema: pa.Schema, only: pa.StringArray | None = None) -> LogScanRequest:
-        """What is wanted of log files.  schema: the columns, those that merging needs among them (see `merge_columns`).  only: as
-        of `LogScanRequest`.
+        """Return the request for a log scan.  schema: the columns, including those that merging needs (see
+        `merge_columns`).  only: as
+        in `LogScanRequest`.
         """
         return LogScanRequest(schema, self.keys, self.rule, self.validity, self.populate_meta_fields, self.ids, only)
 
@@ -155,8 +163,10 @@ class ReadSpec:
 class SlicePart:
     """Rows of a slice.
 
-    from_base: they come from base rows, merged or not; False: they stood in the logs alone.  matched: how many log records met
-    their first base row here; removed: how many base rows the logs deleted.
+    Attributes:
+        from_base: True for base rows, merged or not; False for records that only the logs hold.
+        matched: How many log records were merged with their first base row here.
+        removed: How many base rows the logs deleted.
     """
 
     rows: pa.Table
@@ -166,7 +176,7 @@ class SlicePart:
 
 
 def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
-    """The rows of a slice as tables with the output's columns; at least one, maybe empty."""
+    """Yield the rows of a slice as tables with the output's columns; at least one, maybe empty."""
     storage = open_storage(spec.storage)
     if not slice_.logs:
         if slice_.base is None:
@@ -197,8 +207,10 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
 
 
 def read_live_keys(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Array]:
-    """The record keys of a slice's rows, an array for each table that `run_read` gives.  spec: its output holds the keys, or the
-    key fields where meta fields are not populated.
+    """Yield the record keys of a slice's rows, an array for each table of `run_read`.  spec: its output holds the keys,
+    or
+    the
+    key fields if meta fields are not populated.
     """
     for rows in run_read(spec, slice_):
         if spec.populate_meta_fields:
@@ -210,9 +222,10 @@ def read_live_keys(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Array]:
 def merge_slice(
     storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, only: pa.StringArray | None = None
 ) -> tuple[LogScan, Iterator[SlicePart]]:
-    """The logs' records, scanned at once, and the slice's rows, merged while the iterator runs.
+    """Scan the logs at once and return their records, and an iterator over the slice's rows that merges lazily.
 
-    needed: the columns of the rows, those that merging needs among them (see `merge_columns`).  only: the record keys wanted,
+    needed: the columns of the rows, including those that merging needs (see `merge_columns`).  only: the requested
+    record keys,
     None for all; of a table that stores keys.
     """
     by_position = slice_.base is not None and spec.use_positions and only is None
@@ -222,7 +235,9 @@ def merge_slice(
 
 
 def merge_columns(spec: ReadSpec) -> pa.Schema:
-    """The columns to read when logs are merged: output, filter, and what the merge rule looks at, in the table's order."""
+    """Return the columns to read when logs are merged: output, filter, and inputs of the merge rule, in the table's
+    order.
+    """
     if not spec.rule.selects_one_side:
         return spec.table_schema
     heads = {name.split(".")[0] for name in spec.output.names}
@@ -240,7 +255,7 @@ def merge_columns(spec: ReadSpec) -> pa.Schema:
 
 
 def read_base_file(storage: Storage, spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
-    """The rows of a slice's base file, a table for each row group that may hold some."""
+    """Yield the rows of a slice's base file, a table for each row group that may hold some."""
     heads = list(dict.fromkeys(name.split(".")[0] for name in spec.output.names))
     if spec.condition is not None:
         heads = list(dict.fromkeys([*heads, *(name.split(".")[0] for name in sorted(columns(spec.condition)))]))
@@ -299,7 +314,7 @@ def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
 def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
     """The rows of a base file for which the condition is true, a table for each row group that has some.
 
-    The filter's columns are read first, and the others only where a row is left: a lookup of a few keys reads the key column.
+    Late materialization: the filter's columns are read first, and the others only if a row matches.
     """
     if spec.condition is None:
         yield from _base_rows(storage, spec, slice_, needed)
@@ -352,7 +367,7 @@ def _base_path(slice_: FileSlice) -> str:
 
 
 def is_joined(slice_: FileSlice) -> bool:
-    """Whether the slice's base file holds meta columns alone: it was looked up, or its instant says so."""
+    """Whether the slice's base file is metadata-only: its source was looked up, or its instant is the bootstrap's."""
     return slice_.source is not None or (
         slice_.base is not None and slice_.base.name.instant_time == METADATA_BOOTSTRAP_INSTANT_TIME
     )
@@ -432,13 +447,13 @@ def _nulls(schema: pa.Schema, count: int) -> pa.Table:
 
 
 def partition_path_values(spec: ReadSpec, partition: str, needed: pa.Schema) -> dict[str, pa.Scalar]:
-    """The needed columns that no file holds, with their values in a partition."""
+    """Return the needed columns that no file holds, with their values in a partition."""
     names = [name for name in needed.names if name in spec.path_columns]
     return values_from_path(spec.keys, partition, needed, names)
 
 
 def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
-    """The rows with columns of one value each, put in the order of the schema, in place of those of these names."""
+    """Return the rows in the order of the schema, with the named columns replaced by constants."""
     if not constants:
         return rows
     held = {*constants, *rows.column_names}

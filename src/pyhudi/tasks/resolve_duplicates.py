@@ -1,13 +1,13 @@
-"""Which of several places hold a key that a lookup found in more than one.
+"""Resolve keys that a lookup found in more than one file group.
 
-A base file still has the key that a log of its group deleted, and an insert that looks no key up may put that key into another
-group.  A change that went to both would bring the deleted row back, beside the other one.  So where a key was found in several
-places (only then), those with logs are read, and of its places remain
+A base file still has a key that a log of its group deleted, and an insert without lookup may put that key into another
+group.  A change written to both would restore the deleted row next to the other one.  So if a key was found in several
+file groups (only then), those with logs are read, and these candidates remain
 
     all that hold a row of it      inserts may duplicate keys, and each copy is changed
-    the newest, where none does    the one whose base file was written last; of several the first
+    the newest, if none does       the one whose base file was written last; of several the first
 
-A key that was found in one place stays there, be its row deleted or not, as in Hudi: its file group takes it back.
+A key found in one file group stays there, even if its row is deleted, as in Hudi: the group inserts it again.
 
 Source: docs/formats/writing.md, "Indexes used for writing".
 """
@@ -29,12 +29,12 @@ from pyhudi.tasks.tag_location import FileGroupCandidate
 
 Ints = npt.NDArray[np.int64]
 Pairs = tuple[Ints, Ints]
-"""Rows and the numbers of the places where their keys were found: two arrays of one length, each pair once."""
+"""Rows and the numbers of the candidates that hold their keys: two arrays of one length, each pair once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveKeysTask:
-    """Which of some keys have a row in a slice.  keys: strings, distinct."""
+    """Find which of some keys have a row in a slice.  keys: strings, distinct."""
 
     reader: ReadSpec
     slice: FileSlice
@@ -42,18 +42,18 @@ class LiveKeysTask:
 
 
 def run_live_keys(task: LiveKeysTask) -> pa.Array:
-    """Those of the task's keys that have a row."""
+    """Return those of the task's keys that have a row."""
     found = [stored.filter(pc.is_in(stored, value_set=task.keys)) for stored in read_live_keys(task.reader, task.slice)]
     return pc.unique(pa.concat_arrays([task.keys.slice(0, 0), *(part.cast(task.keys.type) for part in found)]))
 
 
 def has_logs(candidate: FileGroupCandidate) -> bool:
-    """Whether logs may have deleted keys that were found in the place."""
+    """Whether logs may have deleted keys that were found in the candidate."""
     return candidate.slice is not None and bool(candidate.slice.logs)
 
 
 def by_age(candidates: Sequence[FileGroupCandidate], numbers: Sequence[int]) -> list[int]:
-    """Numbers of places, the newest first."""
+    """Return the numbers of candidates, the newest first."""
 
     def written(number: int) -> str:
         slice_ = candidates[number].slice
@@ -68,10 +68,11 @@ def filter_live(
     pairs: Sequence[Pairs],
     run: Callable[[list[LiveKeysTask]], list[pa.Array]],
 ) -> list[Pairs]:
-    """The pairs of a lookup without those of places that hold no row of a key which stands in another.
+    """Return the pairs of a lookup without candidates that hold no row of a key which another candidate holds.
 
-    keys, pairs: of several sets of rows; keys: the record key of each row.  run: carries out tasks, answers in their order.
-    Errors of reading.
+    keys, pairs: of several sets of rows; keys: the record key of each row.  run: executes tasks, results in their
+    order.
+    Raises as reading does.
     """
     found = [_CandidatePairs(*pair) for pair in pairs]
     if not any(hits.several.any() for hits in found):

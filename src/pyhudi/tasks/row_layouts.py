@@ -1,6 +1,7 @@
-"""Incoming rows, and rows as base files hold them: from one layout into the other.
+"""Convert between the layout of incoming rows and the layout of base files.
 
-Incoming rows have the columns `_hoodie_record_key`, `_hoodie_partition_path`, the table's data columns in order, and last, when
+Incoming rows have the columns `_hoodie_record_key`, `_hoodie_partition_path`, the table's data columns in order, and
+last, when
 there are deletes without a row, `#delete` (boolean, true for such a delete, whose data columns are null).
 
 Source: docs/formats/base-file.md.
@@ -34,7 +35,11 @@ def stored_rows(
     task_partition: int,
     first_row: int,
 ) -> pa.Table:
-    """Incoming rows in the stored layout, stamped with this commit.  first_row: how many rows the task has stamped before."""
+    """Convert incoming rows to the stored layout, with this commit's meta columns.  first_row: number of rows stamped
+    by
+    the task
+    so far.
+    """
     count = incoming.num_rows
     schema = spec.stored_schema
     if spec.populate_meta_fields:
@@ -51,14 +56,14 @@ def stored_rows(
 
 
 def stored_keys(spec: WriterSpec, rows: pa.Table) -> pa.ChunkedArray:
-    """The record keys of rows in the stored layout."""
+    """Return the record keys of rows in the stored layout."""
     if spec.populate_meta_fields:
         return rows.column(RECORD_KEY)
     return pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
 
 
 def live_rows(rows: pa.Table, rule: RecordMergeRule) -> pa.Table:
-    """Incoming rows without deletes of either kind, and without the column that marks them."""
+    """Return incoming rows without deletes of either type, and without the column that marks them."""
     soft = rule.deletes(rows)
     plain = key_only_deletes(rows)
     flags = [mask for mask in (soft, plain) if mask is not None]
@@ -66,13 +71,13 @@ def live_rows(rows: pa.Table, rule: RecordMergeRule) -> pa.Table:
 
 
 def completed_rows(spec: WriterSpec, partial: pa.Table, stored: pa.Table) -> pa.Table:
-    """Partial incoming rows as whole ones: the columns that they lack come from the stored rows beside them."""
+    """Complete partial incoming rows: missing columns come from the aligned stored rows."""
     names = [RECORD_KEY, PARTITION_PATH, *spec.data_schema.names]
     return pa.table({name: (partial if name in partial.column_names else stored).column(name) for name in names})
 
 
 def key_only_deletes(rows: pa.Table) -> BoolMask | None:
-    """True where an incoming row only deletes its key; None when no row does."""
+    """Return a mask of incoming rows that only delete their key; None when no row does."""
     if DELETE_COLUMN not in rows.column_names:
         return None
     flags = np.asarray(pc.fill_null(rows.column(DELETE_COLUMN), False).combine_chunks(), dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""Which rows of a row group a filter chooses, from as little of its columns as tells it.
+"""Row selection: find the rows of a row group that match a filter, reading as little of its columns as possible.
 
-    candidate_rows   by the bounds of pages: the rows of those that the filter does not rule out
-    matching_rows       by the values: of a text column of few values these are tested, not the rows
+    candidate_rows   page pruning: the rows of pages whose bounds do not exclude the filter
+    matching_rows       by value: of a dictionary-encoded text column the distinct values are tested, not the rows
 
 Source: docs/formats/reading.md, "Data skipping".
 """
@@ -24,18 +24,18 @@ from pyhudi.records.filters.range_pruning import prune_ranges
 from pyhudi.tasks.base_file_reader import OpenFile
 
 LEAST_ROWS = 2 * PAGE_ROWS
-"""Row groups of fewer rows have their filter columns read whole."""
+"""Filter columns of row groups with fewer rows are read whole."""
 
 _ROW_NUMBER = "\x00row"
-"""A column that no table has: where a row stands in its row group."""
+"""Internal column: number of a row in its row group."""
 
 RowNumbers = npt.NDArray[np.int64]
 
 
 def candidate_rows(file: OpenFile, group: int, condition: Expr, schema: pa.Schema, names: Iterable[str]) -> RowNumbers | None:
-    """The numbers of the rows of a row group whose pages may hold a match, in order; None for all.
+    """Return the numbers of the rows of a row group whose pages may hold a match, in order; None for all.
 
-    names: columns of the condition that the file has under their own names and whose values there count.
+    names: columns of the condition that the file stores under their own names and whose stored values are used.
     """
     count = file.metadata.row_group(group).num_rows
     if not isinstance(file, CheckedParquetFile) or count < LEAST_ROWS:
@@ -54,8 +54,10 @@ def candidate_rows(file: OpenFile, group: int, condition: Expr, schema: pa.Schem
 
 
 def matching_rows(column_values: pa.Table, condition: RowFilter) -> RowNumbers:
-    """The places of the rows for which a filter is true, in order.  column_values: its columns; one may be coded, where it is the
-    only one.
+    """Return the positions of the rows for which a filter is true, in order.  column_values: its columns; a single
+    column
+    may be
+    coded.
     """
     if column_values.num_columns == 1 and pa.types.is_dictionary(column_values.schema.field(0).type):
         return _of_codes(column_values, condition)
@@ -79,7 +81,7 @@ def _of_codes(column_values: pa.Table, condition: RowFilter) -> RowNumbers:
 
 
 def rows_at(file: OpenFile, group: int, names: list[str], rows: RowNumbers | None) -> pa.Table:
-    """Some rows of a row group in some columns, by the rows' numbers, which ascend; None for all."""
+    """Return some rows of a row group in some columns, by the rows' numbers, which ascend; None for all."""
     if isinstance(file, CheckedParquetFile):
         return file.read_rows(group, names, rows)
     read = file.read_row_group(group, columns=names, use_threads=False)

@@ -1,10 +1,10 @@
-"""Rows held within a memory budget: in memory while they fit, then in files on local disk that are mapped into memory.
+"""Buffer rows within a memory budget: in memory while they fit, then spilled to memory-mapped files on local disk.
 
-Rows are spread over buckets by the hash of their key once they spill, so that work on keys (combining duplicates, lookups)
-needs the keys of one bucket at a time.  What a reader of the buckets gets are ordinary Arrow tables; those of spilled buckets
+Spilled rows are partitioned into buckets by the hash of their key, so that work on keys (deduplication, lookups)
+needs the keys of one bucket at a time.  Readers of buckets get ordinary Arrow tables; those of spilled buckets
 are backed by the mapped file, not by memory of the process.
 
-The budget bounds the rows that are held; beside it stand, for a while, the pieces in which they are spread.
+The budget bounds the buffered rows; in addition, the pieces being partitioned use memory temporarily.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyhudi.records.hashing import java_string_hash
 
 SPILL_BUCKETS = 64
-"""Into how many files rows are spread once they exceed the budget."""
+"""Number of files to which rows are partitioned once they exceed the budget."""
 
 _PIECES = 8
 """Into how many pieces the held rows are cut when they are spread, so that only one of them has a copy."""
@@ -32,7 +32,9 @@ _SAMPLE_ROWS = 100_000
 
 
 class RowBuffer:
-    """Collects tables of one schema.  Call `finish` after the last row, `release` when the rows are not needed any more."""
+    """Collects tables of one schema.  Call `finish` after the last row, `release` when the rows are not needed any
+    more.
+    """
 
     def __init__(self, schema: pa.Schema, key_column: str, budget_bytes: int) -> None:
         self._schema = schema
@@ -46,11 +48,11 @@ class RowBuffer:
 
     @property
     def spilled(self) -> bool:
-        """True when rows lie on disk."""
+        """True when rows are on disk."""
         return self._folder is not None
 
     def append(self, rows: pa.Table) -> None:
-        """Take rows in."""
+        """Add rows."""
         if rows.num_rows == 0:
             return
         self._held.append(rows)
@@ -59,7 +61,7 @@ class RowBuffer:
             self._spill()
 
     def finish(self) -> list[pa.Table]:
-        """The rows, one table for each bucket; a single one, in the order of arrival, when nothing was spilled."""
+        """Return the rows, one table for each bucket; a single one, in the order of arrival, when nothing was spilled."""
         if self._folder is None:
             tables = [pa.concat_tables(self._held)] if self._held else [self._schema.empty_table()]
             self._held = []
@@ -70,13 +72,13 @@ class RowBuffer:
         return tables
 
     def store(self, rows: pa.Table) -> pa.Table:
-        """The same rows: stored beside the buckets when those lie on disk, else as they are."""
+        """Store rows: in the directory of the buckets if those are on disk, else unchanged."""
         if self._folder is None:
             return rows
         return store_rows(f"{self._next_path(self._folder.name)}.arrow", rows.schema, [rows])
 
     def sorted_by_key(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """The rows in the order of their keys (by UTF-8), piece by piece; at most about the budget of them is in memory."""
+        """Yield the rows in the order of their keys (by UTF-8), in pieces; memory is bounded by about the budget."""
         if self._folder is None or rows.nbytes <= self._budget_bytes:
             yield rows.take(pc.sort_indices(rows.column(self._key_column)))
             return
@@ -93,7 +95,7 @@ class RowBuffer:
             yield part.take(pc.sort_indices(part.column(self._key_column)))
 
     def release(self) -> None:
-        """Drop the rows and remove the files.  Tables that were handed out must not be used afterwards."""
+        """Drop the rows and delete the files.  Returned tables must not be used afterwards."""
         if self._buckets is not None:
             self._buckets.finish()
             self._buckets = None
@@ -163,13 +165,13 @@ class _Spread:
 
 
 def map_rows(path: str) -> pa.Table:
-    """The table in an Arrow IPC file, mapped into memory."""
+    """Return the table in an Arrow IPC file, memory-mapped."""
     with pa.memory_map(path) as source:
         return pa.ipc.open_file(source).read_all()
 
 
 def store_rows(path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> pa.Table:
-    """Write tables to an Arrow IPC file and give back the mapped rows."""
+    """Write tables to an Arrow IPC file and return the mapped rows."""
     with pa.ipc.new_file(path, schema) as writer:
         for part in parts:
             writer.write_table(part)

@@ -1,10 +1,10 @@
-"""Rows on their way from tasks to a commit that another process makes.
+"""Staged rows: passed from tasks to a commit in another process.
 
-    few rows     travel within the task's answer
-    more rows    lie in a file of the task's attempt, below `.hoodie/.staged/<write>/`, as an Arrow stream
+    few rows     are part of the task's result
+    more rows    are in a file of the task's attempt, below `.hoodie/.staged/<write>/`, as an Arrow stream
 
-What an attempt staged whose answer nobody took is never read.  The commit removes the folder of its write, and `sweep_staged`
-those of writes that died.
+Rows staged by an attempt whose result was discarded are never read.  The commit removes the folder of its write, and
+`sweep_staged` those of failed writes.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pyhudi.format.paths import STAGED_FOLDER, join_path
 from pyhudi.storage.base import Storage
 
 INLINE_BYTES = 256 << 10
-"""Rows of one task up to this size travel within its answer."""
+"""Rows of one task up to this size are part of its result."""
 
 _DEAD_AFTER_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """The rows of one task.  inline: an Arrow stream, where they are few; path: else the file that holds it."""
+    """The rows of one task.  inline: an Arrow stream, for few rows; path: otherwise the file that holds it."""
 
     inline: bytes | None
     path: str | None
 
 
 def stage_rows(storage: Storage, write: str, attempt: str, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> StagedRows:
-    """Put the rows of a task aside.  write, attempt: names that are their own.  rows: in the schema."""
+    """Stage the rows of a task.  write, attempt: unique names.  rows: in the schema."""
     todo = iter(rows)
     held: list[pa.RecordBatch] = []
     size = 0
@@ -53,7 +53,7 @@ def stage_rows(storage: Storage, write: str, attempt: str, schema: pa.Schema, ro
 
 
 def staged_rows(storage: Storage, parts: Sequence[StagedRows]) -> Iterator[pa.RecordBatch]:
-    """The rows of all tasks, in their order."""
+    """Return the rows of all tasks, in their order."""
     for part in parts:
         if part.path is None:
             with pa.ipc.open_stream(part.inline) as reader:
@@ -64,12 +64,12 @@ def staged_rows(storage: Storage, parts: Sequence[StagedRows]) -> Iterator[pa.Re
 
 
 def drop_staged(storage: Storage, write: str) -> None:
-    """Remove what the tasks of a write have put aside."""
+    """Delete the staged rows of a write."""
     storage.delete_folder(join_path(STAGED_FOLDER, write))
 
 
 def sweep_staged(storage: Storage, now_ms: int) -> None:
-    """Remove what writes have left that died longer than a week ago."""
+    """Delete staged rows of writes that failed more than a week ago."""
     for folder in storage.list(STAGED_FOLDER).folders:
         times = [file.modified_ms for file in storage.list(folder).files]
         if times and max(times) < now_ms - _DEAD_AFTER_MS:

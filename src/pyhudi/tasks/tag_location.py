@@ -1,18 +1,22 @@
-"""Finding the file groups of incoming keys: ways to look them up, and the tasks that do.
+"""Index lookup (tagging): find the file groups of incoming keys.
 
-    LookupByKeyColumns     reads the key column of every base file (index SIMPLE); held in memory from one write to the next
-    (INMEMORY) LookupByKeyFilters     asks key ranges and key filters first, those of footers or of the metadata table (BLOOM); a
-                     file that they exclude for a key is not asked for it, and a file with no candidate is not read
-    LookupByRecordIndex    asks the record index of the metadata table, file group by file group (RECORD_INDEX); of a partitioned
+    LookupByKeyColumns     reads the key column of every base file (index SIMPLE); cached from one write to the next
+    (INMEMORY) LookupByKeyFilters     checks key ranges and key filters first, those of footers or of the metadata table
+                                      (BLOOM); a
+                     file that they exclude is not read for a key, and a file without candidates is not read at all
+    LookupByRecordIndex    reads the record index of the metadata table, file group by file group (RECORD_INDEX); of a
+                           partitioned
                      one the section of the partition that a row names (RECORD_LEVEL_INDEX)
     LookupByBuckets        computes the bucket from the key and reads nothing (BUCKET)
-    LookupInHbaseIndex          asks a table of HBase, and key columns for what that does not know for sure (HBASE;
+    LookupInHbaseIndex          reads a table of HBase, and key columns for keys without a valid entry (HBASE;
     `features.hbase_index.hbase_tasks`)
 
-The first two also read the keys of log files that may hold some which the base file lacks (see `logs_with_uncovered_keys`), of no
-others. Neither the ranges nor the filters of base files know these keys.  A key that those logs delete last is not there.
+The first two also read the keys of log files that may hold keys which the base file lacks (see
+`logs_with_uncovered_keys`), and of
+no others. Ranges and filters of base files do not cover these keys.  A key whose last log entry is a delete does not
+exist.
 
-Answers are pairs, because a key may stand in several files (inserts may duplicate keys), and each copy is updated.
+Results are pairs, because several files may hold a key (inserts may duplicate keys), and each copy is updated.
 
 Source: docs/formats/writing.md, "Indexes used for writing".
 """
@@ -50,19 +54,20 @@ from pyhudi.tasks.hbase_lookup import LookupInHbaseIndex
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
 
-# Key columns of base files, held in the memory of this process: the index INMEMORY.
+# Cached key columns of base files in this process: the index INMEMORY.
 #
-# A base file never changes, so what is held of it stays true; files that a table no longer has are let go when it is asked next.
-# Another process begins with nothing and reads the columns once: the answers are those of the index SIMPLE.
+# Base files are immutable, so cached keys stay valid; files that a table no longer has are evicted at the next lookup.
+# A new process begins with an empty cache and reads the columns once: results equal those of the index SIMPLE.
 #
-# The memory is that of all keys of the tables that this process writes with this index, and has no limit: it is meant for tests.
+# The cache holds all keys of the tables that this process writes with this index, without a limit: it is meant for
+# tests.
 
 _HELD: dict[str, dict[tuple[str, int], pa.Array]] = {}
 _LOCK = Lock()
 
 
 def cached_keys(storage: Storage, file: BaseFile, read: Callable[[], pa.Array]) -> pa.Array:
-    """The keys of a base file of a table, read when they are not held yet.  storage: the table's."""
+    """Return the keys of a base file of a table, cached.  storage: the table's."""
     name = file.path, file.size_bytes
     with _LOCK:
         found = _HELD.setdefault(storage.uri, {}).get(name)
@@ -74,7 +79,7 @@ def cached_keys(storage: Storage, file: BaseFile, read: Callable[[], pa.Array]) 
 
 
 def evict_keys(storage: Storage, partitions: Iterable[str], files: Iterable[BaseFile]) -> None:
-    """Let go of what is held of a table's partitions, but for these files."""
+    """Evict the cached keys of a table's partitions, except for these files."""
     kept = {(file.path, file.size_bytes) for file in files}
     folders = frozenset(partitions)
     with _LOCK:
@@ -86,10 +91,10 @@ def evict_keys(storage: Storage, partitions: Iterable[str], files: Iterable[Base
 Ints = npt.NDArray[np.int64]
 
 KEYS_PER_LOOKUP = 4_000_000
-"""Stored keys that one lookup holds in memory."""
+"""Maximum number of stored keys that one lookup holds in memory."""
 
 KEYS_PER_REQUEST = 1_000_000
-"""Keys that the record index is asked for at once."""
+"""Maximum number of keys in one request to the record index."""
 
 _FILTERS_AT_ONCE = 32
 
@@ -98,8 +103,10 @@ _FILTERS_AT_ONCE = 32
 class FileGroupCandidate:
     """A file group that rows may go to.
 
-    slice: its present slice, None when the write makes the group.  key_range: the least and the greatest key of its base file,
-    where the metadata table was asked and knows.  logs: those logs of the slice that may hold keys which its base file lacks.
+    Attributes:
+        slice: Its current slice, None when the write creates the group.
+        key_range: The smallest and the largest key of its base file, if the metadata table provides them.
+        logs: Logs of the slice that may hold keys which its base file lacks.
     """
 
     partition: str
@@ -130,16 +137,17 @@ class FileGroupCandidate:
 
 @dataclass(frozen=True, slots=True)
 class LookupByKeyColumns:
-    """Read key columns.  use_cache: keep them in the memory of this process, for the next write."""
+    """Read key columns.  use_cache: cache them in this process, for the next write."""
 
     use_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LookupByKeyFilters:
-    """Ask key filters first, and key ranges too with `prune_by_ranges`.
+    """Check key filters first, and key ranges too with `prune_by_ranges`.
 
-    from_metadata: ranges are those of the places, not of footers.  filters: the Bloom filters of the metadata table; None for
+    from_metadata: ranges come from the candidates, not from footers.  filters: the Bloom filters of the metadata table;
+    None for
     those of footers.
     """
 
@@ -150,7 +158,7 @@ class LookupByKeyFilters:
 
 @dataclass(frozen=True, slots=True)
 class LookupByRecordIndex:
-    """Ask the record index.  by_partition: it is partitioned, and keys are looked up within their partition."""
+    """Read the record index.  by_partition: it is partitioned, and keys are looked up within their partition."""
 
     index: MetadataPartition
     by_partition: bool = False
@@ -160,7 +168,7 @@ class LookupByRecordIndex:
 class LookupByBuckets:
     """Compute buckets.
 
-    new_file_id: the file id of a new file group of a partition's bucket; None when none are to be made (deletes).
+    new_file_id: the file id of a new file group of a partition's bucket; None if no group may be created (deletes).
     """
 
     layout: Placement
@@ -173,9 +181,9 @@ Lookup = FileLookup | LookupByRecordIndex | LookupByBuckets | LookupInHbaseIndex
 
 @dataclass(frozen=True, slots=True)
 class TagTask:
-    """Look keys up in the base files of some places, and in those logs that the places name.
+    """Look up keys in the base files of some candidates, and in the logs that the candidates name.
 
-    log_reader: reads the keys of logs; not None when a place names some.
+    log_reader: reads the keys of logs; not None when a candidate names some.
     """
 
     storage: StorageSpec
@@ -188,8 +196,12 @@ class TagTask:
 
 @dataclass(frozen=True, slots=True)
 class TagHits:
-    """Pairs of incoming rows and stored rows.  row: index into the keys that were asked for; candidate: index into the task's
-    places; position: row number in that place's base file, -1 for a record of its logs.  Three arrays of one length.
+    """Pairs of incoming rows and stored rows, as three arrays of one length.
+
+    Attributes:
+        row: Index into the requested keys.
+        candidate: Index into the task's candidates.
+        position: Row number in that candidate's base file, -1 for a record of its logs.
     """
 
     row: Ints
@@ -198,7 +210,7 @@ class TagHits:
 
     @classmethod
     def together(cls, parts: Sequence[TagHits]) -> TagHits:
-        """All pairs of several lookups."""
+        """Concatenate the pairs of several lookups."""
         if not parts:
             empty = np.zeros(0, dtype=np.int64)
             return cls(empty, empty, empty)
@@ -210,9 +222,10 @@ class TagHits:
 
 
 def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
-    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's places; one answer for each set.
+    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's candidates; one result for each
+    set.
 
-    Every file is read once, however many sets there are.
+    Every file is read once for all sets.
     """
     storage = open_storage(task.storage)
     if isinstance(task.lookup, LookupByKeyFilters):
@@ -267,13 +280,18 @@ def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -
 
 
 def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
-    """Each pair of a row and a file once, in order of the rows, then of the files.  Both are numbers from 0, below 2**31."""
+    """Return each pair of a row and a file once, in order of the rows, then of the files.  Both are numbers from 0,
+    below
+    2**31.
+    """
     pairs = np.unique((rows << 32) | files)
     return pairs >> 32, pairs & 0xFFFFFFFF
 
 
 def read_keys(storage: Storage, path: str, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
-    """The record keys of a base file in row order: the stored ones, or computed from the key fields where meta columns are
+    """Return the record keys of a base file in row order: the stored ones, or computed from the key fields if meta
+    columns
+    are
     empty.
     """
     with open_base_file(storage, path) as file:
@@ -281,13 +299,13 @@ def read_keys(storage: Storage, path: str, spec: KeySpec, *, populate_meta_field
 
 
 class CandidateIds:
-    """Numbers of places by partition path and file id."""
+    """Numbers of candidates by partition path and file id."""
 
     def __init__(self, candidates: Sequence[FileGroupCandidate]) -> None:
         self._numbers = {(place.partition, place.file_id): number for number, place in enumerate(candidates)}
 
     def of(self, groups: Sequence[tuple[str, str]]) -> Ints:
-        """The number of each group.  Raises TableState for a group that is not among the places."""
+        """Return the number of each group.  Raises TableState for a group that is not a candidate."""
         numbers = [self._numbers.get(group) for group in groups]
         for group, number in zip(groups, numbers, strict=True):
             if number is None:
@@ -296,7 +314,7 @@ class CandidateIds:
 
 
 def unknown_group(partition: str, file_id: str) -> TableState:
-    """The error of a record index that names a file group which the table does not have."""
+    """Return the error of a record index that names a file group which the table does not have."""
     return TableState(
         f"the record index says that keys are in file group {file_id} in {partition or 'the table'}, which the table does not "
         "have; drop the record index and build it anew"
@@ -304,9 +322,9 @@ def unknown_group(partition: str, file_id: str) -> TableState:
 
 
 def find_in_record_index(reader: KeyedCells, keys: pa.StringArray) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
-    """Where keys stand: pairs of a key (its index) and a group (its index), and the groups (partition path, file id).
+    """Locate keys: pairs of a key (its index) and a group (its index), and the groups (partition path, file id).
 
-    keys: distinct, no nulls.  Errors as of `GroupReader`.
+    keys: distinct, no nulls.  Raises as `GroupReader`.
     """
     rows, codes = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     groups: dict[tuple[str, str], int] = {}
@@ -320,7 +338,9 @@ def find_in_record_index(reader: KeyedCells, keys: pa.StringArray) -> tuple[Ints
 
 
 def group_codes(found: pa.Table, groups: dict[tuple[str, str], int]) -> Ints:
-    """A number for the group of each row.  found: partition, file_id; groups: those known so far, new ones are added."""
+    """Return a number for the group of each row.  found: partition, file_id; groups: those known so far, new ones are
+    added.
+    """
     distinct = found.select(["partition", "file_id"]).group_by(["partition", "file_id"], use_threads=False).aggregate([])
     for group in zip(distinct.column("partition").to_pylist(), distinct.column("file_id").to_pylist(), strict=True):
         groups.setdefault(group, len(groups))

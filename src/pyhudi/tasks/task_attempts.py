@@ -1,13 +1,13 @@
-"""Attempts at tasks that end when their write is over.
+"""Clean up task attempts that end after their write was committed or rolled back.
 
-A job that failed, or has its answer, may leave attempts behind that its cluster has not ended yet.  What such an attempt writes
-comes after the rollback or the commit that was to delete it, and a file of an instant that nobody has completed counts once the
-active timeline begins after it.
+A failed or completed job may leave attempts running on its cluster.  Files of such an attempt
+appear after the rollback or commit that should delete them, and an uncommitted file counts as committed once the
+active timeline begins after its instant.
 
-    attempt      marker, file, and at its end one question: is there a heartbeat?  Where there is none, it deletes its own files
-    the others   who rolls a write back, or has committed it, removes the heartbeat, and then looks at its markers once more
+    attempt      marker, file, and at its end a check of the heartbeat; if there is none, it deletes its own files
+    the others   a rollback, or a completed commit, removes the heartbeat, and then reads its markers once more
 
-So a file either is there when the others look, or its attempt sees that the heartbeat is gone.
+So either the file exists when the markers are read, or its attempt finds the heartbeat missing.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 """
@@ -28,9 +28,10 @@ from pyhudi.tasks.append_log import double_write_token
 
 @contextmanager
 def remove_if_write_ended(storage: Storage, instant_time: str, token: WriteToken) -> Iterator[None]:
-    """One attempt at a task of a write, whose files bear this token.  One request where the write is under way.
+    """Delete the files of one task attempt, whose names hold this token, if its write has ended.  One request if it has
+    not.
 
-    Raises WriteConflict where the write is over when the attempt ends; then nothing of its files is left.
+    Raises WriteConflict if the write has ended before the attempt; its files are deleted then.
     """
     try:
         yield

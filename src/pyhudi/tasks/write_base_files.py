@@ -1,10 +1,12 @@
-"""Tasks that write base files: new file groups from incoming rows, and new versions of file groups by merging incoming rows into
+"""Tasks that write base files: new file groups from incoming rows, and new versions of file groups by merging incoming
+rows into
 the old one.
 
-Incoming rows have the layout that `stored_rows` describes; how they change an old file's rows is in `merge_rows`.
+Incoming rows have the layout that `stored_rows` describes; `merge_rows` merges them with old rows.
 
-A merge streams the old file by row group.  In memory are one row group, and the incoming rows of this one file group; rows that
-were spilled stay on disk, memory-mapped, and only their keys are held.
+A merge streams the old file by row group.  In memory are one row group, and the incoming rows of this one file group;
+spilled
+rows stay on disk, memory-mapped, and only their keys are in memory.
 
 Source: docs/formats/writing.md, "Files of a write"; docs/formats/timeline.md, "Commit metadata".
 """
@@ -60,7 +62,7 @@ CHANGE_LOG_VERSION = 1
 def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> tuple[WriteStatus, ...]:
     """Write incoming rows of one partition to new file groups, opening the next file when one is full.
 
-    Soft deletes among the rows are dropped: there is nothing that they could delete.  Returns nothing when no row is left.
+    Soft deletes among the rows are dropped: there is nothing to delete.  Returns nothing when no row is left.
     """
     storage = open_storage(spec.storage)
     statuses: list[WriteStatus] = []
@@ -86,7 +88,7 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
 class NewFile:
     """The base file of a new file group, from its marker to its statistics.
 
-    writer: the block that writes it.  changes: takes the record keys that it receives, where the spec has `key_shards`.
+    writer: its file writer.  changes: collects the record keys that it receives, if the spec has `key_shards`.
     """
 
     spec: WriterSpec
@@ -97,7 +99,7 @@ class NewFile:
 
     @classmethod
     def begin(cls, storage: Storage, spec: WriterSpec, partition: str, file_id: str, token: WriteToken) -> NewFile:
-        """Mark the file.  Raises as `ensure_partition` and as early conflict detection does."""
+        """Create the marker.  Raises as `ensure_partition` and as early conflict detection does."""
         name = BaseFileName(file_id, str(token), spec.instant_time, spec.extension)
         path = join_path(partition, name.text)
         ensure_partition(storage, partition, spec.instant_time)
@@ -117,17 +119,18 @@ class NewFile:
         return cls(spec, partition, name, writer, KeyChanges(spec.key_shards))
 
     def status(self, storage: Storage) -> WriteStatus:
-        """Once the writer's block has ended."""
+        """Return the write status, after the writer's block has ended."""
         written = _finished(self.writer)
         indexed = with_keys(written.indexed, self.changes.store(storage, self.spec.instant_time, self.name.text))
         return WriteStatus(create_stat(self.partition, self.name, written), indexed)
 
 
 def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: RecordMergeRule) -> WriteStatus:
-    """Write the next version of a file group: its rows, each merged with the incoming row of its key; then the incoming rows that
-    met none.
+    """Write the next version of a file group: its rows, each merged with the incoming row of its key; then the incoming
+    rows
+    without a stored row.
 
-    incoming: the incoming layout.  Of several rows of one key the last one counts, unless `match_keys` is False.
+    incoming: the incoming layout.  Of several rows of one key the last one is used, unless `match_keys` is False.
     """
     storage = open_storage(spec.storage)
     old_name = parse_base_file(file_name(task.base_path))
@@ -260,7 +263,7 @@ def _only_live(rows: Iterable[pa.Table], rule: RecordMergeRule) -> Iterator[pa.T
 
 
 def create_stat(partition: str, name: BaseFileName, written: WrittenFile) -> WriteStat:
-    """The statistics of a new file group's first file."""
+    """Return the statistics of a new file group's first file."""
     return WriteStat(
         file_id=name.file_id,
         path=written.path,
@@ -275,7 +278,7 @@ def create_stat(partition: str, name: BaseFileName, written: WrittenFile) -> Wri
 
 
 def with_keys(indexed: IndexedFile | None, path: str | None) -> IndexedFile | None:
-    """What was found out about a file, with its side file of keys."""
+    """Return the statistics of a file, with its side file of keys."""
     return None if indexed is None else replace(indexed, keys=path)
 
 
@@ -285,7 +288,7 @@ def _finished(writer: BaseFileWriter) -> WrittenFile:
 
 
 def ensure_partition(storage: Storage, partition: str, instant_time: str) -> None:
-    """Write the partition's metadata file unless it is there: without it listing readers do not see the partition.
+    """Write the partition's metadata file unless it exists: readers that list directories skip a partition without it.
 
     Raises InvalidRequest for a new partition in the folder of another table.
     """

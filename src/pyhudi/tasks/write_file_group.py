@@ -1,6 +1,6 @@
-"""One file group of a write: its rows become new base files, a new version of its base file, or blocks of its log.
+"""Write one file group: its rows become new base files, a new version of its base file, or blocks of its log.
 
-Both engines bring the rows of a group together, each in its own way; what is made of them is said here.
+Shared by both engines, each of which collects the rows of a group in its own way.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from pyhudi.tasks.write_base_files import run_create, run_merge
 from pyhudi.tasks.write_tasks import CreateTask, MergeTask, WriterSpec, WriteStatus
 
 CHUNK_BYTES = 16 << 20
-"""Arrow bytes of rows that are written before the writer looks how large its file has become."""
+"""Arrow bytes of rows that are written between checks of the file size."""
 
 _PIECE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTarget:
-    """A file group that takes rows.
+    """A file group that receives rows.
 
-    slice: its present slice, None for a new group.  appends: the rows go into a log file of the slice, not into a new base file.
-    copies: and into those of others.
+    Attributes:
+        slice: Its current slice, None for a new group.
+        appends: The rows go into a log file of the slice, not into a new base file.
+        copies: File groups to which the rows are also written.
     """
 
     partition: str
@@ -44,8 +46,11 @@ class GroupTarget:
 class GroupWriter:
     """How the groups of one write are written.
 
-    rule: between a stored and an incoming record.  match_keys: False adds the rows to a base file without looking for their keys.
-    validity: which log blocks count, and new_keys: the rows may bring keys that the group has not, both for logs.
+    Attributes:
+        rule: Merge rule between a stored and an incoming record.
+        match_keys: False adds the rows to a base file without looking up their keys.
+        validity: Which log blocks are valid.
+        new_keys: For logs: the rows may have keys that the group lacks.
     """
 
     spec: WriterSpec
@@ -55,11 +60,11 @@ class GroupWriter:
     new_keys: bool = False
 
     def create(self, target: GroupTarget, token: WriteToken, rows: Iterable[pa.Table]) -> tuple[WriteStatus, ...]:
-        """Write a group that is new, as rows come."""
+        """Write a new group from a stream of rows."""
         return create_files(self.spec, CreateTask(target.partition, _prefix(target.file_id), token), rows)
 
     def change(self, target: GroupTarget, token: WriteToken, rows: pa.Table) -> tuple[WriteStatus, ...]:
-        """Write to a group that is there; no status where there is nothing to append."""
+        """Write to an existing group; no status if there is nothing to append."""
         slice_ = target.slice
         if slice_ is None:
             raise Internal(f"file group {target.file_id} is new: there is nothing to change")
@@ -71,7 +76,7 @@ class GroupWriter:
 
 
 def create_files(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> tuple[WriteStatus, ...]:
-    """Write rows to new file groups, to another one whenever a file is full."""
+    """Write rows to new file groups, and begin another one whenever a file is full."""
     return run_create(spec, task, _pieces(rows, spec.files.max_file_size_bytes))
 
 

@@ -1,4 +1,4 @@
-"""What a write tells its tasks, and what they tell of the files that they wrote.
+"""Settings of writing tasks, and the statistics that they return for written files.
 
 Source: docs/formats/writing.md, "Files of a write".
 """
@@ -31,7 +31,7 @@ from pyhudi.tasks.read_slice import ReadSpec
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdateSpec:
-    """Incoming rows that hold some columns; the others keep their values, and keys that are not there bring nothing.
+    """Incoming rows that hold some columns; the others keep their values, and keys that do not exist are ignored.
 
     data_schema: the columns that they hold, in the table's order; avro_schema: with meta columns, for log blocks.
     """
@@ -42,13 +42,18 @@ class PartialUpdateSpec:
 
 @dataclass(frozen=True, slots=True)
 class WriterSpec:
-    """What every writing task of one commit shares.
+    """Settings shared by all writing tasks of one commit.
 
-    data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
-    the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.  partial: None for
-    whole rows.  early: what stops the write before its end, None where nothing does.  ids: of the columns, see `ReadSpec`.
-    extension: of the base files, by which they are of their format.  event_time: the column that tells when events happened,
-    None where nobody asks.
+    Attributes:
+        data_schema: The table's columns without meta columns.
+        avro_schema: The table's columns with meta columns.
+        indexing: Statistics to collect for the metadata table, None without one.
+        changes: How change logs are written, None for a table without them.
+        partial: None for whole rows.
+        early: Early conflict detection, None if it is off.
+        ids: Column ids, see `ReadSpec`.
+        extension: Of the base files, which decides their format.
+        event_time: The column with event times, None if they are not recorded.
     """
 
     storage: StorageSpec
@@ -79,9 +84,10 @@ class WriterSpec:
         columns: Iterable[str] | None = None,
         rule: RecordMergeRule | None = None,
     ) -> ReadSpec:
-        """How the tasks read what is stored.
+        """Return the spec by which the tasks read stored rows.
 
-        columns: of the stored layout, in order; None for all.  rule: how logs are merged, that of the commit when left out.
+        columns: of the stored layout, in order; None for all.  rule: how logs are merged, by default that of the
+        commit.
         """
         rule = self.rule if rule is None else rule
         return ReadSpec.of(
@@ -96,7 +102,7 @@ class WriterSpec:
         )
 
     def origins(self, instant_time: str) -> Mapping[str, ColumnOrigin] | None:
-        """Where columns stand in files of an instant, see `ColumnIds.origins`."""
+        """Return the locations of columns in files of an instant, see `ColumnIds.origins`."""
         return None if self.ids is None else self.ids.origins(instant_time)
 
     @property
@@ -109,8 +115,8 @@ class WriterSpec:
 class MergeTask:
     """Rewrite one file group.  base_path: relative to the table.
 
-    match_keys: False appends the incoming rows without looking for their keys (inserts where duplicates are allowed).
-    source: the file outside of the table that has the rows of the base file, where that has meta columns alone.
+    match_keys: False appends the incoming rows without looking up their keys (inserts that may duplicate keys).
+    source: the bootstrap source file of a metadata-only base file.
     """
 
     partition: str
@@ -123,7 +129,10 @@ class MergeTask:
 
 @dataclass(frozen=True, slots=True)
 class CreateTask:
-    """Write new file groups of one partition.  file_id_prefix: their ids are `<prefix>-0`, `<prefix>-1`, ... as files fill up."""
+    """Write new file groups of one partition.  file_id_prefix: their ids are `<prefix>-0`, `<prefix>-1`, ... as files
+    fill
+    up.
+    """
 
     partition: str
     file_id_prefix: str
@@ -132,7 +141,7 @@ class CreateTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """What a writing task reports for one file.  indexed: for the metadata table, None without one."""
+    """Statistics of one file that a writing task reports.  indexed: for the metadata table, None without one."""
 
     stat: WriteStat
     indexed: IndexedFile | None = None

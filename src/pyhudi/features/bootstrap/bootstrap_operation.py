@@ -1,14 +1,15 @@
-"""Making a table over Parquet or ORC files that are there already: bootstrap.
+"""Bootstrap: create a table over existing Parquet or ORC files.
 
-    1. list the source; its partitions get their modes; footers tell columns and rows
-    2. what a bootstrap that died left is removed, and of one that is half there the half; the table is created
-    3. instant 00000000000001 for the partitions without their rows, 00000000000002 for those with them; requested, inflight
-    4. a task for each source file: a base file of meta columns beside it, or its rows in new file groups
-    5. the bootstrap index, in two HFiles; then, if the source files are still those of step 1, both instants complete
-    6. the metadata table, from what is there
+    1. list the source; its partitions get their modes; footers provide columns and row counts
+    2. remove the remains of a failed bootstrap; create the table
+    3. instant 00000000000001 for METADATA_ONLY partitions, 00000000000002 for FULL_RECORD ones; requested, inflight
+    4. a task for each source file: a base file of meta columns for it, or its rows in new file groups
+    5. the bootstrap index, in two HFiles; then, if the source files are unchanged since step 1, both instants complete
+    6. the metadata table, from the existing files
 
-Nothing counts before step 5, and a crash leaves a pending instant whose rollback removes base files and index.  A crash between
-the two completions leaves a table with a part of the partitions: the next call takes that back and begins anew.
+Nothing is committed before step 5, and a crash leaves a pending instant whose rollback removes base files and index.  A
+crash
+between the two completions leaves a table with some of the partitions: the next call rolls that back and starts again.
 
 Source: docs/formats/writing.md, "Bootstrap".
 """
@@ -89,13 +90,13 @@ class BootstrapSettings:
 
     @classmethod
     def of(cls, options: Options) -> BootstrapSettings:
-        """From checked options."""
+        """Build from checked options."""
         return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)
 class BootstrapTarget:
-    """Where the table is to lie.  options: what it is to be, as of its creation."""
+    """Location of the new table.  options: as for table creation."""
 
     storage: Storage
     env: Environment
@@ -135,11 +136,14 @@ class _BootstrapPlan:
 def run_bootstrap(
     target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, settings: BootstrapSettings
 ) -> BootstrapResult:
-    """Make a table over the files of a folder, which are in the format that the base files of the table are to have.
+    """Create a table over the files of a folder, which have the base file format of the table.
 
-    source: the folder, whose files stay as they are; base_path: how the table's properties name it.
-    Raises InvalidRequest for a source that cannot be a table (nothing is left of it), TableExists where there is one already,
-    TableState while another process makes it.
+    source: the folder, whose files are not changed; base_path: its path in the table's properties.
+
+    Raises:
+        InvalidRequest: The source cannot become a table; everything written is removed.
+        TableExists: There is a table already.
+        TableState: Another process is creating it.
     """
     plan = _plan(target, source, base_path, engine, settings.rules)
     _remove_earlier(target, plan, settings)

@@ -1,4 +1,4 @@
-"""Making a table over Parquet or ORC files that are there already: `pyhudi.bootstrap`."""
+"""Bootstrap: create a table over existing Parquet or ORC files (`pyhudi.bootstrap`)."""
 
 from __future__ import annotations
 
@@ -48,21 +48,25 @@ def bootstrap(
     spark: SparkSession | None = None,
     environment: Environment | None = None,
 ) -> BootstrapResult:
-    """Make a table over the Parquet files below a folder, or, with `hoodie.table.base.file.format=ORC`, the ORC files.
+    """Create a table over the Parquet files below a folder, or, with `hoodie.table.base.file.format=ORC`, the ORC
+    files.
 
-    The files stay as they are.  By default their rows stay there too: the table has small files with keys beside them, and reads
-    both.  The first change of a file group writes it whole.  A file that is changed afterwards by others is found out when it is
-    read, and ends the read.  After a crash the same call begins anew.
+    The files are not changed.  By default they also keep holding their rows: the table has small files with keys, and
+    joins
+    both.  The first change of a file group rewrites it completely.  If another process changes a source file later,
+    reading it
+    raises an error.  After a crash, repeat the same call.
 
     Args:
         source: The folder.  The folders below it are the table's partitions.
-        target: Where the table is to lie: apart from the source, and in the same store.
-        record_key: Columns that name a record.
-        partition_by: Columns, one for each level of folders.  What the files lack is taken from the folders: whole numbers where
-            all values are written as such, text otherwise.
+        target: Location of the table: outside of the source, and in the same store.
+        record_key: Columns that identify a record.
+        partition_by: Columns, one for each level of folders.  Columns that the files lack are read from the folders:
+                                                               whole numbers
+            if all values are written as such, text otherwise.
         ordering: The column whose larger value is the newer record.
         table_type: `cow` (default) or `mor`.
-        name: The table's name; the target folder's when left out.
+        name: The table's name; by default the target folder's.
         mode: `metadata_only` (default), or `full_record`, which writes all rows to the table.  The option
             `hoodie.bootstrap.mode.selector` chooses by partition.
         storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
@@ -71,13 +75,14 @@ def bootstrap(
         environment: Clock, identifiers and sleep; those of this machine by default.
 
     Returns:
-        What was taken over.
+        What the table was created from.
 
     Raises:
         TableExists: There is a table at the target.
-        InvalidRequest: The files cannot be a table: keys that are null, types that Hudi cannot hold, folders that do not fit the
+        InvalidRequest: The files cannot become a table: keys that are null, types that Hudi cannot hold, folders that
+            do not fit the
             partition columns.  Nothing is left at the target.
-        Unsupported: There are files of another format, or the options ask for what is not built.
+        Unsupported: There are files of another format, or the options require an unsupported feature.
     """
     storage, env = open_storage(target, storage_options), environment or SystemEnvironment()
     base_path = _absolute(source)

@@ -1,11 +1,11 @@
-"""Tasks of a bootstrap, one for each source file: look at it, then write the base file that stands beside it, or its rows anew.
+"""Bootstrap tasks, one for each source file: inspect it, then write its metadata-only base file, or rewrite its rows.
 
     run_inspect_source       columns and row count, from the footer
-    run_check_sources       whether it is still the file that was looked at
+    run_check_sources       whether it is unchanged since the inspection
     run_skeleton   METADATA_ONLY: a base file of meta columns alone, whose row n belongs to row n of the source file
     run_full       FULL_RECORD: new file groups with the rows
 
-Memory: one row group of the source file, in the columns that keys and partition paths are made of, or in all.
+Memory: one row group of the source file, in the columns that keys and partition paths are built from, or in all.
 
 Source: docs/formats/writing.md, "Bootstrap".
 """
@@ -48,7 +48,7 @@ _SKELETON_NAME = "HoodieRecordKey"
 
 @dataclass(frozen=True, slots=True)
 class InspectSourceTask:
-    """A source file to look at.  table: where the table will lie, whose options open the file too."""
+    """A source file to inspect.  table: storage of the new table, whose options open the file too."""
 
     table: StorageSpec
     source: SourceFile
@@ -56,7 +56,7 @@ class InspectSourceTask:
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What the footer of a source file says."""
+    """Content of a source file's footer."""
 
     row_count: int
     schema: pa.Schema
@@ -64,9 +64,9 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapTask:
-    """A source file to take over.
+    """A source file to bootstrap.
 
-    file_id: of the file group; for FULL_RECORD the prefix of those that the rows fill.  required: columns that hold no null.
+    file_id: of the file group; for FULL_RECORD the prefix of the new file ids.  required: columns without nulls.
     """
 
     partition: str
@@ -77,7 +77,9 @@ class BootstrapTask:
 
 
 def run_inspect_source(task: InspectSourceTask) -> SourceInfo:
-    """Raises CorruptData for what is not of the format that the file's name says, TableState for a file that is gone."""
+    """Read a footer.  Raises CorruptData if the file does not have the format of its extension, TableState if it is
+    missing.
+    """
     storage = open_storage(StorageSpec(parent_folder(task.source.uri), task.table.options))
     with open_base_file(storage, file_name(task.source.uri)) as file:
         schema = _with_moments(file) if isinstance(file, pq.ParquetFile) else file.schema_arrow
@@ -92,8 +94,8 @@ def run_check_sources(task: InspectSourceTask) -> None:
 def run_skeleton(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> WriteStatus:
     """Write the base file of meta columns that belongs to a source file.
 
-    columns: of all source files, and those that folders tell; files of the table may lack some of them.
-    Raises InvalidRequest for rows that cannot be records of their partition, and as `joined.open_source`.
+    columns: of all source files and folders; files of the table may lack some of them.
+    Raises InvalidRequest for rows that are invalid in their partition, and as `joined.open_source`.
     """
     storage = open_storage(spec.storage)
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)

@@ -1,4 +1,4 @@
-"""Bootstraps planned: which partitions of a source are taken over without their rows and which with them, and under what names.
+"""Bootstrap planning: the mode (METADATA_ONLY or FULL_RECORD) and the name of each partition of a source.
 
 Source: docs/formats/writing.md, "Bootstrap".
 """
@@ -23,14 +23,14 @@ V = TypeVar("V")
 
 
 class BootstrapMode(StrEnum):
-    """What becomes of a partition: its rows stay where they are, or are written to the table."""
+    """Whether the rows of a partition stay in the source files, or are written to the table."""
 
     METADATA_ONLY = "METADATA_ONLY"
     FULL_RECORD = "FULL_RECORD"
 
     @property
     def other(self) -> BootstrapMode:
-        """The mode that this one is not."""
+        """The other mode."""
         return BootstrapMode.FULL_RECORD if self is BootstrapMode.METADATA_ONLY else BootstrapMode.METADATA_ONLY
 
 
@@ -74,7 +74,8 @@ _TRANSLATOR = Option(
 class BootstrapRules:
     """Which mode a partition of the source gets, and its name in the table.
 
-    mode: of all partitions; None for that of those that `regex` matches as a whole, `regex_mode`.  decodes: percent-encoding of
+    mode: of all partitions; with None, partitions that `regex` matches completely get `regex_mode`.  decodes:
+    percent-encoding of
     folder names is undone.
     """
 
@@ -85,7 +86,10 @@ class BootstrapRules:
 
     @classmethod
     def of(cls, options: Options) -> BootstrapRules:
-        """From checked options.  Raises Unsupported for classes of users, InvalidRequest for a broken regular expression."""
+        """Build from checked options.  Raises Unsupported for user-defined classes, InvalidRequest for an invalid
+        regular
+        expression.
+        """
         mode = _known(options, SELECTOR, _SELECTORS, _PACKAGE + "selector.")
         decodes = _known(options, _TRANSLATOR, _TRANSLATORS, _PACKAGE + "translator.")
         try:
@@ -97,13 +101,13 @@ class BootstrapRules:
         return read_settings(cls, options, mode=mode, decodes=decodes)
 
     def select_mode(self, source_partition: str) -> BootstrapMode:
-        """The mode of a folder of the source."""
+        """Return the mode of a folder of the source."""
         if self.mode is not None:
             return self.mode
         return self.regex_mode if re.fullmatch(self.regex, source_partition) else self.regex_mode.other
 
     def partition_name(self, source_partition: str) -> str:
-        """The table's partition for a folder of the source."""
+        """Return the table's partition for a folder of the source."""
         return decode_partition_value(source_partition) if self.decodes else source_partition
 
 
@@ -116,7 +120,7 @@ def _known(options: Options, option: Option, candidates: dict[str, V], package: 
 
 
 def parse_bootstrap_mode(text: str) -> str:
-    """The selector that gives all partitions the mode of a name.  Raises InvalidRequest."""
+    """Return the selector that gives all partitions the mode of a name.  Raises InvalidRequest."""
     named = {str(mode): selector for selector, mode in _SELECTORS.items() if mode is not None}
     if text.strip().upper() not in named:
         raise InvalidRequest(f"mode {text!r} of a bootstrap is neither metadata_only nor full_record")
@@ -124,7 +128,7 @@ def parse_bootstrap_mode(text: str) -> str:
 
 
 def is_hive_style(fields: Iterable[str], partitions: Iterable[str]) -> bool:
-    """Whether every partition path is made of folders `field=value`."""
+    """Whether every partition path consists of folders `field=value`."""
     names = list(fields)
     return all(
         [folder.partition("=")[:2] for folder in split_path(path)] == [(name, "=") for name in names] for path in partitions
@@ -132,8 +136,10 @@ def is_hive_style(fields: Iterable[str], partitions: Iterable[str]) -> bool:
 
 
 def typed_partition_columns(keys: KeySpec, partitions: Iterable[str], observed_values: Iterable[str]) -> pa.Schema:
-    """The partition columns that no file of the source holds, as paths tell them: whole numbers where all values are written as
-    such, text otherwise.
+    """Return the partition columns that no file of the source holds, with types inferred from paths: whole numbers if
+    all
+    values
+    are written as such, text otherwise.
 
     observed_values: columns of the files.  Raises InvalidRequest for a path that does not fit the partition fields.
     """
@@ -156,7 +162,7 @@ def typed_partition_columns(keys: KeySpec, partitions: Iterable[str], observed_v
 
 
 def _type_of(texts: list[str]) -> pa.DataType:
-    """The type of values that paths spell."""
+    """The type of values in paths."""
     if not texts or not all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text) for text in texts):
         return pa.string()
     return pa.int32() if all(-(1 << 31) <= int(text) < 1 << 31 for text in texts) else pa.int64()
