@@ -1,6 +1,5 @@
 """Archival planning: which instants move from the active timeline to the archived timeline (history), and which history
-files
-are merged.
+files are merged.
 
     1. nothing, unless the active timeline has more than `max` completed writes; then the oldest leave until `min` are
     left.  If
@@ -264,9 +263,8 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
     earliest = last_clean.earliest_retained
     late: str | None = None
     if not earliest:
-        # File versions: the clean deleted every group that was replaced when it was planned.  The newest write that it
-        # saw
-        # bounds what had completed by then.
+        # File versions: the clean deleted every group that was replaced when it was planned. The newest write that it
+        # saw bounds what had completed by then.
         seen = timeline.completion_time(last_clean.last_completed) or last_clean.last_completed
         open_ = [i for i in replaces if i.state is not State.COMPLETED or (i.completion_time or i.request_time) > seen]
         late = _late_write(timeline, last_clean, seen)
@@ -277,8 +275,7 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
     if late is not None and replaces[-1].request_time > late:
         found.append(late)
     # A savepoint that the clean saw retained files of groups that were replaced after it, also if the replacement was
-    # requested
-    # before it; they are cleaned once the savepoint is deleted.
+    # requested before it; they are cleaned once the savepoint is deleted.
     for saved in sorted({*last_clean.savepoints, *(i.request_time for i in timeline.completed(Action.SAVEPOINT))}):
         held = [i for i in covered if (i.completion_time or i.request_time) > saved]
         if held:
@@ -290,9 +287,8 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
 def _late_write(timeline: Timeline, last_clean: LastClean, last_seen_time: str) -> str | None:
     """The first of the writes that were requested before the last clean and that it did not see; None without any.
 
-    A compaction among them may have written to file groups that were replaced after it was planned.  As long as it is
-    on the
-    timeline, its output is known to be uncleaned.  last_seen_time: the clean did not see later completions.
+    A compaction among them may have written to file groups that were replaced after it was planned. As long as it is on
+    the timeline, its output is known to be uncleaned. last_seen_time: the clean did not see later completions.
     """
     completed = [i for i in timeline.completed_writes() if (i.completion_time or i.request_time) > last_seen_time]
     return min((i.request_time for i in completed if i.request_time < last_clean.request_time), default=None)

@@ -1,15 +1,12 @@
 """Simple bucket index: route record keys to the file groups of a partition by hash.
 
-A key's hash selects its bucket, and a bucket is one file group, whose file id begins with the bucket's number.  So a
-write finds
-the file group of each key without reading anything, and a filter on the hashed fields leaves one file group of a
-partition.
+A key's hash selects its bucket, and a bucket is one file group, whose file id begins with the bucket's number. So a
+write finds the file group of each key without reading anything, and a filter on the hashed fields leaves one file group
+of a partition.
 
 The table does not store its bucket layout: all its writers have to agree on the number of buckets and on the hashed
-fields.
-File ids are validated here, and the footers of some files before each write.  Partitions may have bucket counts of
-their
-own, by rules over their paths: the table stores these from its first write on (`table.partition_buckets`).
+fields. File ids are validated here, and the footers of some files before each write. Partitions may have bucket counts
+of their own, by rules over their paths: the table stores these from its first write on (`table.partition_buckets`).
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -67,8 +64,7 @@ HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields th
 
 class Placement(Protocol):
     """How hashes of keys select file groups, for engines: a cell is computed per row, and each cell belongs to one
-    bucket
-    of the row's partition, or of any partition for a row without one.
+    bucket of the row's partition, or of any partition for a row without one.
     """
 
     @property
@@ -78,9 +74,7 @@ class Placement(Protocol):
 
     def cells_for_keys(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
         """Return the cell of each record key (string) in its partition (string, `PLACEHOLDER_PARTITION` for a row
-        without
-        one), both
-        without nulls.
+        without one), both without nulls.
         """
         ...
 
@@ -122,9 +116,8 @@ class BucketLayout:
         return read_settings(cls, options, rules=options.text(COUNT_RULES), is_explicit=given)
 
     def from_table_counts(self, stored: BucketCounts) -> BucketLayout:
-        """Return the layout by the counts that the table stores.  Raises InvalidRequest if the caller's options
-        contradict
-        them.
+        """Return the layout by the counts that the table stores. Raises InvalidRequest if the caller's options
+        contradict them.
         """
         if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
             raise InvalidRequest(
@@ -148,10 +141,8 @@ class BucketLayout:
 
     @property
     def cell_count(self) -> int:
-        """As in `Placement`: a cell is a bucket of the row's partition.  If partitions have counts of their own, the
-        cells
-        of
-        rows without a partition count to a common multiple of these counts, or are the hashes.
+        """As in `Placement`: a cell is a bucket of the row's partition. If partitions have counts of their own, the
+        cells of rows without a partition count to a common multiple of these counts, or are the hashes.
         """
         if self.rules is None:
             return self.count
@@ -224,8 +215,7 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
     """Map (partition path, bucket) to the current slice of each bucket.
 
     Raises TableState for file groups that do not match the layout: a file id without a bucket number, a number beyond
-    the
-    count, two file groups of one bucket.
+    the count, two file groups of one bucket.
     """
     found: dict[tuple[str, int], FileSlice] = {}
     for slice_ in slices:

@@ -10,9 +10,8 @@ For each file that a commit wrote, in this order:
                 it lacks.  (The reader of Apache Hudi fails here.)
     APPENDED    a log file: each of its keys, looked up in the slice without the log and with it
 
-and for each file group that a commit replaced: DELETED, all rows of its last slice.  Compactions, clusterings and
-similar
-services change no record, and produce no changes.
+and for each file group that a commit replaced: DELETED, all rows of its last slice. Compactions, clusterings and
+similar services change no record, and produce no changes.
 
 Order: a consumer that applies the changes one by one, in the order of the sources, gets the rows of the table.
 
@@ -23,8 +22,7 @@ Order: a consumer that applies the changes one by one, in the order of the sourc
                        one
 
 A source with deletes among other changes is read twice if another source of its instant may insert: records may move in
-both
-directions between the two, so neither can be read as a whole before the other.
+both directions between the two, so neither can be read as a whole before the other.
 
 Everything here is pure: commits and listings in, values out.
 

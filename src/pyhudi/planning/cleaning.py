@@ -290,11 +290,9 @@ def plan_partition(
 ) -> PartitionClean:
     """Return the files to delete in one partition.
 
-    groups: all its file groups, with their change logs.  savepointed: names of files that savepoints retain.  planned:
-    paths of
-    files that plans of pending services read.  needed_from: (partition, file id) -> base instant of the slice that a
-    pending
-    compaction or log compaction of the group reads; as in Hudi, later slices are retained with it.
+    groups: all its file groups, with their change logs. savepointed: names of files that savepoints retain. planned:
+    paths of files that plans of pending services read. needed_from: (partition, file id) -> base instant of the slice
+    that a pending compaction or log compaction of the group reads; as in Hudi, later slices are retained with it.
     """
     files: list[str] = []
     emptied = True
@@ -331,8 +329,7 @@ def savepointed_times(timeline: Timeline) -> tuple[str, ...]:
 
 
 def _completed_slices(group: FileGroup, state: SlicingState) -> list[FileSlice]:
-    """Newest first.  The slice of a pending compaction counts because of its logs; files of pending writes, and the
-    base
+    """Newest first. The slice of a pending compaction counts because of its logs; files of pending writes, and the base
     file of that compaction, do not count, and are retained.
     """
     waiting = state.pending_compactions.get((group.partition, group.file_id))

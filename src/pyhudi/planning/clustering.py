@@ -52,8 +52,7 @@ _registered: Registry[Grouping] = Registry("clustering strategy")
 
 def register_clustering_strategy(class_name: str, grouping: Grouping) -> None:
     """Register a plan strategy in this process under a name for `hoodie.clustering.plan.strategy.class`; a later one
-    replaces
-    it.
+    replaces it.
     """
     _registered.register(class_name, grouping)
 
@@ -261,9 +260,8 @@ def eligible_slices(
 def plan_groups(
     candidates: Mapping[str, Sequence[FileSlice]], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringRules
 ) -> tuple[ClusterGroup, ...]:
-    """Return the groups to cluster, by partition.  ranges: known ranges of slices, by (partition, file id); only some
-    groupings
-    use them.
+    """Return the groups to cluster, by partition. ranges: known ranges of slices, by (partition, file id); only some
+    groupings use them.
     """
     groups: list[ClusterGroup] = []
     for partition in sorted(candidates):
@@ -299,9 +297,7 @@ def bucket_by_bucket(groups: Iterable[ClusterGroup]) -> tuple[ClusterGroup, ...]
 
 def group_metrics(group: ClusterGroup, settings: ClusteringRules) -> dict[str, float]:
     """Return the metrics that a plan records for a group, for information only: megabytes read and written, log files
-    and
-    their
-    bytes, and bounds of sort columns as `MIN_<column>` and `MAX_<column>`.
+    and their bytes, and bounds of sort columns as `MIN_<column>` and `MAX_<column>`.
     """
     read_mb = sum(file.size_bytes for s in group.slices for file in (*((s.base,) if s.base else ()), *s.logs)) >> 20
     write_mb = sum(_base_bytes(s, settings) for s in group.slices) >> 20
@@ -373,9 +369,7 @@ def _overlapping(
     slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange]
 ) -> tuple[list[list[FileSlice]], list[FileSlice], list[FileSlice]]:
     """Lists of slices whose ranges of the first sort column form one connected piece; those that overlap no other;
-    those
-    of
-    unknown range.
+    those of unknown range.
     """
     known: list[tuple[Any, Any, FileSlice]] = []
     unknown: list[FileSlice] = []

@@ -302,9 +302,8 @@ def compactable_slices(
     """Return the slices with log files to merge, in the order of the groups; and whether an excluded group has some as
     well.
 
-    time: of the planned instant; only logs that completed before are included.  excluded: (partition, file id) of the
-    groups
-    under another pending service.
+    time: of the planned instant; only logs that completed before are included. excluded: (partition, file id) of the
+    groups under another pending service.
     """
     found = []
     passed_over = False
@@ -525,9 +524,8 @@ def partitions_to_plan(
 ) -> tuple[str, ...] | None:
     """Return the partitions that changed since the last compaction; None when its plan does not record what it skipped.
 
-    written: the partitions of each commit that completed since the last plan was made.  missing: partitions skipped by
-    that plan.
-    existing: current partitions; others are dropped.
+    written: the partitions of each commit that completed since the last plan was made. missing: partitions skipped by
+    that plan. existing: current partitions; others are dropped.
     """
     if missing is None:
         return None

@@ -1,10 +1,8 @@
 """Conflict resolution (optimistic concurrency control): compare the file groups of a completing write with those of
-other
-instants.
+other instants.
 
 A write conflicts with another instant when both change one file group, and the other instant either completed since the
-write
-read the table or is a service that will rewrite the group.
+write read the table or is a service that will rewrite the group.
 
 A write that looked up keys and did not find some has also read that no file group has them. So its write set contains
 the
@@ -55,9 +53,7 @@ def new_keys(partition: str) -> FileGroupId:
 
 def new_bucket(partition: str, file_id: str) -> tuple[FileGroupId, ...]:
     """Return the id that represents the new file group of a bucket, regardless of the rest of its file id; none for a
-    file
-    id
-    without a bucket.
+    file id without a bucket.
     """
     bucket = parse_bucket(file_id)
     return () if bucket is None else ((partition, f"{_BUCKET}{bucket}"),)
@@ -68,9 +64,8 @@ def replaced_under_us(
 ) -> frozenset[FileGroupId]:
     """Return the file groups that a write appended to concurrently and that another instant replaced.
 
-    written, replaced: the groups of the other instant.  These are the groups that it replaced, and those of buckets for
-    which it
-    wrote to a file group of another id: a bucket has one.
+    written, replaced: the groups of the other instant. These are the groups that it replaced, and those of buckets for
+    which it wrote to a file group of another id: a bucket has one.
     """
     mine = frozenset(appended)
     of_bucket = {(partition, parse_bucket(file_id)): (partition, file_id) for partition, file_id in mine}
@@ -126,9 +121,8 @@ _LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Acti
 def schema_to_commit(own_time: str, start: str, current_schema: str) -> str | None:
     """Return the schema that a completing write stores; None when the table's schema and the write's have diverged.
 
-    own_time: the write's; start: the table's when the write was planned; now: the table's now.  Avro schemas as JSON,
-    '' for
-    none.
+    own_time: the write's; start: the table's when the write was planned; now: the table's now. Avro schemas as JSON, ''
+    for none.
     """
     if current_schema in (start, own_time):
         return own_time
@@ -139,8 +133,8 @@ def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeli
     """Return the instants whose file groups a completing write has to be compared with, in timeline order.
 
     own_time: the write's request time. Completed since the start: by completion time; or requested after the newest
-    completed write seen then, or pending then, since clocks of writers may differ. Pending: compactions
-    and clusterings requested after this write.
+    completed write seen then, or pending then, since clocks of writers may differ. Pending: compactions and clusterings
+    requested after this write.
     """
     found = []
     for instant in current_timeline.instants:
@@ -172,9 +166,8 @@ def find_conflicts(
 ) -> tuple[Conflict, ...]:
     """Return the instants among `others` that change a group of this write.
 
-    compactions: request times of those that are compactions, pending or completed.  One requested before this write is
-    no
-    conflict: log files that complete later join the slice that it creates.
+    compactions: request times of those that are compactions, pending or completed. One requested before this write is
+    no conflict: log files that complete later join the slice that it creates.
     """
     mine = frozenset(file_groups)
     conflicts = []

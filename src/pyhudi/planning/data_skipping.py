@@ -2,11 +2,9 @@
 tables.
 
 A file is pruned only when its statistics prove that no row of it can match; a file without statistics is retained, and
-so is one
-that lacks them for any indexed column of the filter.  A file slice is pruned when all its files are: a merge that
-selects one whole record per key yields rows that exist in one of its files.  If merging creates new records, slices
-with
-log files are retained.
+so is one that lacks them for any indexed column of the filter. A file slice is pruned when all its files are: a merge
+that selects one whole record per key yields rows that exist in one of its files. If merging creates new records, slices
+with log files are retained.
 
     statistics of files        column ranges against the filter; of floating point only what `_may_hide_nan` leaves
     statistics of partitions   the same, for types whose bounds every Parquet writer stores.  Bounds of text and
@@ -59,9 +57,8 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collection[str], unusable: Collection[str]) -> list[str]:
     """Return the columns of a bound filter whose statistics can prune, directly or by expressions over them.
 
-    indexed: the columns that the index covers; unusable: those that queries do not read from files.  Timestamps in
-    another unit
-    than microseconds are excluded: the index does not record the unit of its numbers.
+    indexed: the columns that the index covers; unusable: those that queries do not read from files. Timestamps in
+    another unit than microseconds are excluded: the index does not record the unit of its numbers.
     """
     found = []
     for name in _columns_with_ranges(condition):
@@ -129,9 +126,8 @@ def unit_ranges(
 ) -> UnitRanges:
     """Build the ranges of some columns, for any filter.
 
-    names: from `columns_with_statistics`.  stats: COLUMN_STATS_SCHEMA's columns, optionally with others; units: string,
-    the unit
-    of each row.  of_partitions: null counts are ignored.
+    names: from `columns_with_statistics`. stats: COLUMN_STATS_SCHEMA's columns, optionally with others; units: string,
+    the unit of each row. of_partitions: null counts are ignored.
     """
     types = {name: (name, field_at(schema, name).type) for name in names}
     return _unit_ranges(types, stats, units, of_partitions=of_partitions)
@@ -176,12 +172,10 @@ def _unit_ranges(
 
 def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_meta_columns: bool) -> pa.StringArray | None:
     """Return the only record keys that matching rows can have; None when the filter does not determine them, or names
-    too
-    many.
+    too many.
 
     Literals count for `_hoodie_record_key` itself, and for the record key fields when each of them has some and is
-    text, a whole
-    number or a boolean.
+    text, a whole number or a boolean.
     """
     if has_meta_columns:
         named = key_literals(condition, RECORD_KEY)
@@ -194,9 +188,7 @@ def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_m
 
 def with_alternative_key_forms(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
     """Return record keys together with the forms that other versions of Hudi write: single-field keys with or without
-    the
-    field's
-    name, which no table property records.
+    the field's name, which no table property records.
     """
     if len(keys.record_fields) != 1:
         return texts
@@ -207,8 +199,7 @@ def with_alternative_key_forms(texts: pa.StringArray, keys: KeySpec) -> pa.Strin
 
 def key_hashes(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> tuple[int, ...] | None:
     """Return the only key hashes that matching rows can have; a bucket is their remainder. None when the filter does
-    not
-    determine them.
+    not determine them.
 
     Raises InvalidRequest for a layout that does not fit the table.
     """
@@ -225,16 +216,14 @@ def key_hashes(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: Bucket
 
 def secondary_texts(condition: Expr, schema: pa.Schema, name: str, layout: int = 1) -> pa.StringArray | None:
     """Return the values that matching rows can have in a column, in the encoding of a secondary index layout; None when
-    the filter
-    does not determine them, or the column's type has no unambiguous text form.
+    the filter does not determine them, or the column's type has no unambiguous text form.
     """
     return _stored_texts(key_literals(condition, name), field_at(schema, name).type, layout)
 
 
 def result_texts(condition: Expr, call: FunctionCall) -> pa.StringArray | None:
     """Return the results that a bound call can have for matching rows, as a Bloom filter of an expression index stores
-    them;
-    None when the filter does not determine them, or there are no such filters.
+    them; None when the filter does not determine them, or there are no such filters.
     """
     kind = call.result_type
     return None if pa.types.is_timestamp(kind) else _stored_texts(key_literals(condition, call), kind, 1)
@@ -287,10 +276,8 @@ def count_groups(names: pa.Table) -> int:
 
 
 def has_candidate(slice_: FileSlice, excluded: Collection[str], *, exclude_slices_with_logs: bool) -> bool:
-    """Return whether a slice has a file that is not excluded.  excluded: paths; exclude_slices_with_logs: a slice with
-    log
-    files
-    always has one.
+    """Return whether a slice has a file that is not excluded. excluded: paths; exclude_slices_with_logs: a slice with
+    log files always has one.
     """
     if slice_.logs and exclude_slices_with_logs:
         return True

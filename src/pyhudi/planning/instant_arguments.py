@@ -4,11 +4,9 @@
     datetime without a zone                                            local time in that zone
     date                                                               midnight in that zone
 
-Other text is returned unchanged: digits are an instant or a completion time, and Hudi has formats of its own.  Times on
-the
-timeline have milliseconds; finer fractions are truncated.  Text without fractional seconds means all of that second,
-with a
-zone or without: time travel to it, or a range up to it, includes its last millisecond.
+Other text is returned unchanged: digits are an instant or a completion time, and Hudi has formats of its own. Times on
+the timeline have milliseconds; finer fractions are truncated. Text without fractional seconds means all of that second,
+with a zone or without: time travel to it, or a range up to it, includes its last millisecond.
 """
 
 from __future__ import annotations

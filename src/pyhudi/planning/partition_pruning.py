@@ -50,8 +50,7 @@ def prune_partitions(
     """Return the partitions that may hold rows for which the condition, bound to the schema, is true.
 
     Only columns whose value the path determines are used, and those of `path_columns`, which have the path's text as
-    value; a path
-    that does not fit the partition fields is retained.
+    value; a path that does not fit the partition fields is retained.
     """
     every = tuple(partitions)
     if condition is None or not keys.partition_fields:
@@ -70,9 +69,7 @@ def partition_values_from_path(
     path: str, keys: KeySpec, schema: pa.Schema, path_columns: Collection[str]
 ) -> dict[str, tuple[Value | None, ...]]:
     """Return the values, in stored form, that rows of a partition may have in the columns that its path determines;
-    none
-    if
-    the path does not fit the partition fields.  path_columns: as in `prune_partitions`.
+    none if the path does not fit the partition fields. path_columns: as in `prune_partitions`.
     """
     try:
         texts = parse_partition_path(keys, path)

@@ -1,10 +1,9 @@
 """Record placement: updates go to their file groups, inserts into small files first, then into new files.
 
 Steps: estimate the size of a record from recent commits; assign each partition's inserts to its small files up to the
-target
-size; split the remainder over new file groups.  In a merge-on-read table a small file receives inserts only if
-rewriting it
-pays off (`should_rewrite`): an upsert appends updates to logs, and a few new rows should not cost a whole file.
+target size; split the remainder over new file groups. In a merge-on-read table a small file receives inserts only if
+rewriting it pays off (`should_rewrite`): an upsert appends updates to logs, and a few new rows should not cost a whole
+file.
 
 Source: docs/formats/writing.md, "Which file group takes a row".
 """
@@ -155,8 +154,7 @@ class InsertTarget:
 
 def assign_inserts(row_counts: Sequence[int], first: int, count: int) -> npt.NDArray[np.int64]:
     """Return which of a partition's targets receives each of `count` inserts, the first of which is number `first` of
-    the
-    partition.
+    the partition.
 
     Each target receives its row count, in order; the last one receives the remainder.
     """
@@ -167,13 +165,10 @@ def assign_inserts(row_counts: Sequence[int], first: int, count: int) -> npt.NDA
 
 def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]], settings: SizingSettings) -> int:
     """Return the average bytes of a stored record, from completed commits and delta commits, newest first; the
-    configured
-    estimate
-    when none has enough rows.
+    configured estimate when none has enough rows.
 
-    A commit as a whole, and each base file of a delta commit, counts when it has more bytes than the threshold.  The
-    average is
-    over all that count in the last commits.
+    A commit as a whole, and each base file of a delta commit, counts when it has more bytes than the threshold. The
+    average is over all that count in the last commits.
     """
     threshold = settings.estimation_threshold * max(settings.small_file_limit_bytes, 0)
     overhead = settings.average_metadata_size_bytes

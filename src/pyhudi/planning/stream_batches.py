@@ -1,8 +1,7 @@
 """Streaming reads: the range of the next micro-batch.
 
-A stream's offset is a completion time: everything that completed up to it was read.  A batch is what completed after
-its start
-and up to its end, whole instants only, at least one.  So only the first instant of a batch can exceed a limit.
+A stream's offset is a completion time: everything that completed up to it was read. A batch is what completed after its
+start and up to its end, whole instants only, at least one. So only the first instant of a batch can exceed a limit.
 
 Pure: completed instants are passed in.  Source: docs/formats/reading.md, "Streaming source".
 """
@@ -24,9 +23,8 @@ BEGINNING = "00000000000000"
 class StreamStep:
     """A completed write, and what its reader reads.
 
-    is_archived: it left the active timeline.  Such steps are read in one batch: if their files are deleted, each batch
-    of them
-    would read the latest snapshot of the whole table.
+    is_archived: it left the active timeline. Such steps are read in one batch: if their files are deleted, each batch
+    of them would read the latest snapshot of the whole table.
     """
 
     completion_time: str

@@ -57,8 +57,7 @@ def reason_not_to_travel(
     """Return why the table cannot be read as of a time, None when it can.
 
     pending_clusterings: request times of pending replace commits that are clusterings, which have no action of their
-    own before
-    table version 8.  A savepoint keeps its own instant readable regardless of cleans.
+    own before table version 8. A savepoint keeps its own instant readable regardless of cleans.
     """
     pending = [i.request_time for i in timeline.pending(*WRITE_ACTIONS) if i.request_time not in pending_clusterings]
     if pending and time >= pending[0]:

@@ -5,8 +5,7 @@
     MERGE    for each clause, the joined rows of table and source for which it is the first matching clause
 
 The commit is based on the snapshot from which the rows were computed; after a conflict with another writer they are
-computed
-again. A record keeps its key and its partition. The changed rows are held in memory.
+computed again. A record keeps its key and its partition. The changed rows are held in memory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """DuckDB as the engine of expressions and queries: Arrow in, Arrow out, one in-memory database per statement.
 
 sqlglot translates a statement from Spark's dialect to DuckDB's. Expressions with other values in DuckDB are rewritten
-to return
-Spark's values (casts to integers truncate) or rejected (hashes). The database can read only the rows that are
-registered: no
-files, no network, no Python variables.
+to return Spark's values (casts to integers truncate) or rejected (hashes). The database can read only the rows that are
+registered: no files, no network, no Python variables.
 """
 
 from __future__ import annotations

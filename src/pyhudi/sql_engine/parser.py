@@ -1,10 +1,8 @@
 """SQL parser: `parse` turns a statement into its AST.
 
 The grammar is Spark's, with Hudi's statements. It is a recursive descent parser, because sqlglot does not parse
-statements that it
-does not know (CALL, SHOW), loses the positions of expressions, and rewrites them, while Spark must receive a condition
-as written.
-Queries and expressions inside a statement are parsed by sqlglot.
+statements that it does not know (CALL, SHOW), loses the positions of expressions, and rewrites them, while Spark must
+receive a condition as written. Queries and expressions inside a statement are parsed by sqlglot.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
     UPDATE, DELETE, MERGE    Spark finds and computes the rows, with the conditions as written
 
 A name resolves to the path in the session's configuration (`pyhudi.table.<name>`), otherwise to the location of a Hudi
-table of
-that name in the session's catalog. Any other name is left to Spark: a view, or a table of another format.
+table of that name in the session's catalog. Any other name is left to Spark: a view, or a table of another format.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """AST of SQL statements, with positions in the text.
 
 Conditions, assigned values and queries remain text (`Fragment`): each engine parses expressions itself. Column names
-are as
-written, without quotes.
+are as written, without quotes.
 """
 
 from __future__ import annotations

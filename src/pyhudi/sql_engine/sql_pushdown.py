@@ -110,8 +110,7 @@ def is_exact_in_duckdb(value: Any, kind: pa.DataType) -> bool:
 
 def _condition_of(select: exp.Select, joins: list[exp.Join], join: exp.Join | None) -> exp.Expr | None:
     """Condition that each row of a table must satisfy to contribute to a query; None if there is none. join: the
-    table's
-    own join.
+    table's own join.
     """
     conditions = []
     if _keeps_all_of(joins, join):

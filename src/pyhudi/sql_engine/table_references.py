@@ -1,8 +1,8 @@
 """Parse queries and expressions, and find the tables that they read.
 
 sqlglot parses them by Spark's grammar. A table reference is a name in FROM or JOIN that is not a common table
-expression. Its
-position in the text is known from its tokens, so that an engine can replace it and leave the rest as written.
+expression. Its position in the text is known from its tokens, so that an engine can replace it and leave the rest as
+written.
 """
 
 from __future__ import annotations

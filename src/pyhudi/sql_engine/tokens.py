@@ -1,8 +1,7 @@
 """Token cursor: the tokens of a statement, from left to right.
 
 The tokens come from literals.py; keywords of several words, which sqlglot joins, are split. A syntax error raises
-InvalidRequest
-with line, column and what was expected.
+InvalidRequest with line, column and what was expected.
 """
 
 from __future__ import annotations

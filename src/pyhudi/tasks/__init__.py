@@ -1,4 +1,3 @@
-"""Tasks: picklable units of work, with Arrow batches or a small result as output.  The same tasks run in threads and on
-Spark
-workers.
+"""Tasks: picklable units of work, with Arrow batches or a small result as output. The same tasks run in threads and on
+Spark workers.
 """

@@ -7,19 +7,16 @@ or several versions of it if it reaches the maximum size (`log_files`).
                    so that ties delete, later upserts re-insert the key, and every reader can compare the values
 
 If each of those records exists in exactly one row of the base file, the blocks are sorted by row and store the row
-numbers (record positions), so that readers need not look up keys; otherwise no block has positions.  HFile blocks are
-sorted by
-key and never have them.
+numbers (record positions), so that readers need not look up keys; otherwise no block has positions. HFile blocks are
+sorted by key and never have them.
 
-A partial update becomes a data block of its columns only, marked as partial, for keys that the slice currently has.  If
-Hudi's
-reader cannot read such blocks, rows are completed from the slice and written whole: in tables with commit-time
-ordering, and in
-those with a column `_hoodie_is_deleted`, for which that reader reads beyond the end of a row that lacks columns.
+A partial update becomes a data block of its columns only, marked as partial, for keys that the slice currently has. If
+Hudi's reader cannot read such blocks, rows are completed from the slice and written whole: in tables with commit-time
+ordering, and in those with a column `_hoodie_is_deleted`, for which that reader reads beyond the end of a row that
+lacks columns.
 
 A delete without an ordering value is written only in a table with commit-time ordering, or if no value exists: readers
-fail on
-mixed types.
+fail on mixed types.
 
 Source: docs/formats/log-file.md; docs/formats/reading.md, "Deletes"; docs/formats/writing.md, "Files of a write".
 """
@@ -113,10 +110,8 @@ class AppendTask:
 
 
 def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: RecordMergeRule) -> tuple[WriteStatus, ...]:
-    """Write incoming rows of one file group to a log file, and to those of its copies.  incoming: the incoming layout,
-    one
-    row
-    for each key.
+    """Write incoming rows of one file group to a log file, and to those of its copies. incoming: the incoming layout,
+    one row for each key.
 
     Returns nothing when nothing has to be written, because all keys to delete are already deleted.
     """
@@ -194,8 +189,7 @@ def _write_copies(
 
 def double_write_token(instant_time: str, token: WriteToken) -> WriteToken:
     """Return a token that no other write gives to a log of the same name: it holds the write's time, in numbers that
-    fit
-    31 bits.
+    fit 31 bits.
     """
     moment = int(instant_time)
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)

@@ -142,10 +142,8 @@ def _errors_named(storage: Storage, path: str) -> Iterator[None]:
 
 
 def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
-    """Open the bytes of a base file; the caller closes it.  Raises TableState when it is missing, Unsupported for a
-    format
-    other
-    than Parquet and ORC.
+    """Open the bytes of a base file; the caller closes it. Raises TableState when it is missing, Unsupported for a
+    format other than Parquet and ORC.
     """
     is_orc(path)  # Raises where it is neither.
     try:
@@ -170,8 +168,7 @@ def footer_filter(metadata: Footer) -> BloomFilter | None:
 
 def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
     """Return whether the key filter in a base file's footer excludes all of some record keys; False if there is none,
-    or
-    its type is not supported.
+    or its type is not supported.
     """
     return _rule_out(metadata.metadata or {}, keys)
 

@@ -1,8 +1,7 @@
 """Base file writer: one Parquet or ORC file with meta columns, key filter and key range in its footer.
 
-Rows arrive as tables in the stored layout except for `_hoodie_file_name`, which the writer fills in.  They are split
-into row
-groups of bounded size, so the memory of a writer is one row group regardless of the file size.
+Rows arrive as tables in the stored layout except for `_hoodie_file_name`, which the writer fills in. They are split
+into row groups of bounded size, so the memory of a writer is one row group regardless of the file size.
 
 Source: docs/formats/base-file.md, "Footer".
 """
@@ -186,13 +185,10 @@ class BaseFileWriter:
     """Writes one base file; use as a context manager.  The file is published atomically when the block ends without an
     error.
 
-    schema: the stored layout (meta columns, then data columns).  inherited: a filter to extend (see
-    `inherited_filter`);
-    rows whose keys it holds already are written with `has_known_keys=True`.  indexing: statistics to collect for the
-    metadata
-    table.  coded: text columns that usually arrive as dictionaries (see `tasks.dictionary_columns`); if dictionaries
-    are enabled.
-    event_time: the column with event times, None if they are not recorded.
+    schema: the stored layout (meta columns, then data columns). inherited: a filter to extend (see `inherited_filter`);
+    rows whose keys it holds already are written with `has_known_keys=True`. indexing: statistics to collect for the
+    metadata table. coded: text columns that usually arrive as dictionaries (see `tasks.dictionary_columns`); if
+    dictionaries are enabled. event_time: the column with event times, None if they are not recorded.
     """
 
     def __init__(

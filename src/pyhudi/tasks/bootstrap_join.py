@@ -48,8 +48,7 @@ def bootstrap_source_rows(
     storage: Storage, table: StorageSpec, bootstrap_sources: BootstrapSources | None, partition: str, path: str, needed: pa.Schema
 ) -> Iterator[pa.Table] | None:
     """Yield the rows of a base file whose data columns are stored outside of the table; None for a base file that has
-    them
-    itself.
+    them itself.
     """
     source = None if bootstrap_sources is None else bootstrap_sources.sources.get(path)
     if bootstrap_sources is None or source is None:

@@ -36,8 +36,7 @@ class BucketCandidates:
 
     def numbers(self, partition: str, cell: int) -> tuple[int, ...]:
         """Return the candidates of a cell: one, none if no group may be created, or one in each partition for rows
-        without
-        a partition.
+        without a partition.
         """
         if partition == PLACEHOLDER_PARTITION:
             found = (self._known(there, cell) for there in self._partitions)

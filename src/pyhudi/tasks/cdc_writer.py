@@ -7,9 +7,8 @@
        are inserts, or if a delete left no row
 
 A change log is written whenever readers cannot derive the changes, even if it has no rows: Hudi's reader rejects a
-rewritten
-base file without one.  If a write both deletes the last old row and inserts others, Hudi's writer omits the change log,
-and its readers miss the delete; PyHudi writes it.
+rewritten base file without one. If a write both deletes the last old row and inserts others, Hudi's writer omits the
+change log, and its readers miss the delete; PyHudi writes it.
 
 Appends to log files need none: readers compare the previous slice with the records of the log.
 

@@ -1,10 +1,8 @@
 """Clustering tasks: read ranges of file slices for planning, and rewrite one group of slices in a new order, or into
-the
-new nodes of a consistent hashing resize.
+the new nodes of a consistent hashing resize.
 
-Rows keep their meta columns except the file name.  Beyond the memory budget they are spilled to an Arrow file on local
-disk and
-memory-mapped; in memory are the ranks of the sort columns and one row group of output.
+Rows keep their meta columns except the file name. Beyond the memory budget they are spilled to an Arrow file on local
+disk and memory-mapped; in memory are the ranks of the sort columns and one row group of output.
 
 Source: docs/formats/writing.md, "Clustering".
 """
@@ -46,9 +44,8 @@ _CHUNK_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """Read the ranges of one slice's base file from its footer.  current_columns: the sort columns that the file stores
-    under their
-    current names.
+    """Read the ranges of one slice's base file from its footer. current_columns: the sort columns that the file stores
+    under their current names.
     """
 
     storage: StorageSpec

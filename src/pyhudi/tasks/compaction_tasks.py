@@ -3,9 +3,8 @@
     run_compact    base file and logs of a slice become the next base file; rows keep their meta columns except the file
                    name
 
-A compaction streams the base file by row group; the merged log records of the slice are in memory, as in reads.  Code
-shared
-with log compactions is here, too (see `tasks.log_compaction_tasks`).
+A compaction streams the base file by row group; the merged log records of the slice are in memory, as in reads. Code
+shared with log compactions is here, too (see `tasks.log_compaction_tasks`).
 
 Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md, "Commit metadata".
 """
@@ -81,9 +80,8 @@ class CompactionTask:
     """One operation of the plan.  base_name: None for a group without base file.  log_names: file names, in merge
     order.
 
-    written: bytes of the logs by path, as recorded in their commits.  source: the bootstrap source file of a
-    metadata-only base
-    file.
+    written: bytes of the logs by path, as recorded in their commits. source: the bootstrap source file of a
+    metadata-only base file.
     """
 
     partition: str

@@ -1,9 +1,8 @@
 """Dictionary encoding of text columns with few values, preserved from one base file to the next.
 
-Parquet stores such a column as its distinct values and a number per row.  Read as an Arrow dictionary it stays encoded:
-no text
-is built for each row, replacing rows moves numbers, and the writer stores the dictionary instead of hashing every row
-again.  Rows with some columns in this form are called coded; all other code sees plain text.
+Parquet stores such a column as its distinct values and a number per row. Read as an Arrow dictionary it stays encoded:
+no text is built for each row, replacing rows moves numbers, and the writer stores the dictionary instead of hashing
+every row again. Rows with some columns in this form are called coded; all other code sees plain text.
 
     coded_columns   which columns of a file benefit
     coded_schema    the layout with these columns as dictionaries

@@ -6,8 +6,7 @@
     3. Of two live writes the older one continues.  The younger one raises WriteConflict and is rolled back.
 
 Both marker layouts are read. A file group is identified by its partition and whole file id; in a table with a bucket
-index
-by the bucket number, since two writes may both create its file group.
+index by the bucket number, since two writes may both create its file group.
 
 Early detection is best effort.  An older write may mark a file group after the younger one has checked; then the
 conflict check under the lock decides, as it does without early detection.

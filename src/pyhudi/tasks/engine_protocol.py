@@ -1,8 +1,7 @@
 """Engine interface of operations: prepare incoming rows, look up their keys in the table, and run writing tasks.
 
 Operations use these protocols only; the embedded engine implements them with threads on Arrow tables, the Spark engine
-with
-DataFrames.
+with DataFrames.
 
     engine.prepare(data, request)  -> Incoming    columns cast, keys and partition paths added, duplicates combined
     incoming.tag(request)          -> Tagged      each row knows the file group that holds its key, if any
@@ -172,9 +171,8 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class BulkPlan:
-    """Plan of the tasks of a bulk insert.  sort: none, within each partition path, or over the whole input by partition
-    path and
-    key.
+    """Plan of the tasks of a bulk insert. sort: none, within each partition path, or over the whole input by partition
+    path and key.
     """
 
     spec: WriterSpec
@@ -249,9 +247,8 @@ class Engine(Protocol):
         ...
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
-        """Run independent tasks, results in order.  function and tasks are picklable.  The first error stops the others
-        and is
-        raised.
+        """Run independent tasks, results in order. function and tasks are picklable. The first error stops the others
+        and is raised.
         """
         ...
 

@@ -8,15 +8,12 @@ again.
                      the record index
 
 Footers do not record NaN, so floating point columns are tracked during the write; footers omit bounds that are too
-long,
-and such a column is read back.  Ranges are recorded for all columns or for none: readers assume that a file with
+long, and such a column is read back. Ranges are recorded for all columns or for none: readers assume that a file with
 statistics of some columns holds nothing in the others.
 
 The side file is an Arrow IPC file with one record batch for each file group of the record index, KEY_CHANGES, so that
-the task
-that writes one file group reads one batch of each.  For a partitioned record index it is one batch: its groups depend
-on the
-partition of the table.  It is stored in the metadata table's folder for temporary files.
+the task that writes one file group reads one batch of each. For a partitioned record index it is one batch: its groups
+depend on the partition of the table. It is stored in the metadata table's folder for temporary files.
 
 Source: docs/formats/metadata-table.md.
 """
@@ -165,9 +162,8 @@ def open_side_file(storage: Storage, path: str) -> pa.NativeFile:
 class KeyShard:
     """The keys of side files that belong to one file group of an index.
 
-    number: of the file group.  count: None if side files are partitioned by the index's file groups; otherwise they
-    hold their keys
-    in one batch, which is partitioned among that many groups.
+    number: of the file group. count: None if side files are partitioned by the index's file groups; otherwise they hold
+    their keys in one batch, which is partitioned among that many groups.
     """
 
     number: int
@@ -194,10 +190,9 @@ def base_file_ranges(
 ) -> Ranges:
     """Return the range of every column in a base file.
 
-    schema: the table's, canonical.  nan_columns: which of them hold NaN; None when unknown, then floating point columns
-    are
-    read.  ids: column ids, to find the columns in an existing file.  Columns that the file lacks are
-    null throughout.  Raises as `open_base_file` if the file is read.
+    schema: the table's, canonical. nan_columns: which of them hold NaN; None when unknown, then floating point columns
+    are read. ids: column ids, to find the columns in an existing file. Columns that the file lacks are null throughout.
+    Raises as `open_base_file` if the file is read.
     """
     name_of_file = parse_base_file(file_name(path))
     instant_time = name_of_file.instant_time if name_of_file is not None else ""

@@ -1,8 +1,8 @@
 """Names of the columns that PyHudi adds to rows internally, and tables as record batches.
 
 Each of them, here and in the engines, contains a character that is invalid in the name of a table's column
-(`check_name`), so
-they cannot collide with a user's column: a leading `#`, or a null character if only Arrow in this process sees it.
+(`check_name`), so they cannot collide with a user's column: a leading `#`, or a null character if only Arrow in this
+process sees it.
 """
 
 from __future__ import annotations

@@ -55,8 +55,7 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     """Prepare one batch of the caller's rows.  first_row, task_partition: for auto-generated keys.
 
     Raises InvalidRequest for a null or empty key, for a null value in a required ordering field, and for values that do
-    not fit
-    the table's columns.
+    not fit the table's columns.
     """
     if request.keys_only:
         return _key_rows(request, batch)
@@ -79,8 +78,7 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
 
 def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
     """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the
-    latter
-    alone.
+    latter alone.
 
     given: the rows' columns as the caller had them.  For example, a float that became a double has another text than
     the float.
@@ -196,12 +194,10 @@ def resolve_moves(
 
     Raises Unsupported for partial updates, whose rows lack columns for an insert.
 
-    moved_away: the pairs whose stored row is in another partition.  A record whose stored version wins is unchanged and
-    its
-    incoming row is dropped; an incoming delete that wins deletes at the old location.  Under an update mode, a payload
-    class or a
-    merger, the merged record moves to the partition that its columns determine; one that stays is updated in
-    place.  read: reads stored rows.  Returns the rows to write and their pairs.
+    moved_away: the pairs whose stored row is in another partition. A record whose stored version wins is unchanged and
+    its incoming row is dropped; an incoming delete that wins deletes at the old location. Under an update mode, a
+    payload class or a merger, the merged record moves to the partition that its columns determine; one that stays is
+    updated in place. read: reads stored rows. Returns the rows to write and their pairs.
     """
     if request.spec.partial is not None:
         row = int(pairs_row[moved_away][0])

@@ -13,9 +13,8 @@ It writes, in this order (see `records.log_merge.rewrite`):
                    are stored with another ordering value than their own, once more with that
     delete block   other deleted keys, with their ordering values
 
-so that readers get the same result as before it.  If there were partial updates, one data block is marked as partial
-even when
-no record is, because a reader resolves deletes differently then; if necessary, an empty one.
+so that readers get the same result as before it. If there were partial updates, one data block is marked as partial
+even when no record is, because a reader resolves deletes differently then; if necessary, an empty one.
 
 Source: docs/formats/writing.md, "Compaction"; docs/formats/log-file.md; docs/decisions/0005-log-compactions.md.
 """

@@ -67,8 +67,7 @@ def write_log_files(
     """Write blocks, at least one, to a log file, after its marker, and return the statistics.
 
     limit_bytes: a file of that size receives no further block, and the next block begins the file's next version; None:
-    one file
-    receives them all.
+    one file receives them all.
     """
     markers, statuses = Markers(storage, spec.written_by or first.instant_time, in_lists=spec.marker_lists), []
     remaining, name = iter(blocks), first

@@ -160,9 +160,8 @@ def scan_logs(storage: Storage, logs: Sequence[LogFile], request: LogScanRequest
     """Return the merged records of a slice's logs.
 
     base_instant: that of the slice's base file, to merge by record positions if all blocks store positions in that
-    file; None to
-    merge by key, which is required to filter by key.
-    Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
+    file; None to merge by key, which is required to filter by key. Raises CorruptData naming file and offset,
+    Unsupported for blocks that are not read.
     """
     blocks, corrupt, rollbacks = find_blocks(storage, logs, request.validity, only_marked=request.rule.custom_merge)
     positions = None if base_instant is None else _positions(storage, blocks, base_instant)
@@ -218,9 +217,8 @@ def find_blocks(
     """Return the valid blocks in merge order, the number of skipped torn blocks and the number of rollback blocks.
 
     Raises CorruptData naming a damaged file that a completed instant wrote (see `format.log.log_corruption`).
-    skip_compacted: exclude blocks that a log compaction merged into another one (see `choose_blocks`).  only_marked: as
-    in
-    `without_compacted`.
+    skip_compacted: exclude blocks that a log compaction merged into another one (see `choose_blocks`). only_marked: as
+    in `without_compacted`.
     """
     ordered = sorted(logs, key=lambda file: file.name.sort_key)
     files = [(log, read_log(storage, log, validity)) for log in ordered]
@@ -270,10 +268,9 @@ def choose_blocks(
     """As `find_blocks`, for block headers already read.  files: path and blocks of each log file, in merge order.
 
     skip_compacted: the blocks that a log compaction merged are excluded, and its own blocks take the position of the
-    newest of
-    those.  So a write that was requested before the log compaction and completed after it still follows the merged
-    blocks;
-    without such a write, the result equals that of reading all blocks.  only_marked: as in `without_compacted`.
+    newest of those. So a write that was requested before the log compaction and completed after it still follows the
+    merged blocks; without such a write, the result equals that of reading all blocks. only_marked: as in
+    `without_compacted`.
     """
     kept: list[ValidBlock] = []
     corrupt = rollbacks = 0

@@ -1,10 +1,8 @@
 """Progress reporting: a progress bar on a terminal, and no output otherwise.
 
-Code that runs many tasks opens a stage and reports its progress; a reporter shows it.  The default reporter draws a bar
-on standard
-error once a stage has lasted a second, if that is a terminal and PYHUDI_PROGRESS is not `off`; it removes the bar when
-the
-stage ends.  `set_reporter` replaces it, or disables reporting.
+Code that runs many tasks opens a stage and reports its progress; a reporter shows it. The default reporter draws a bar
+on standard error once a stage has lasted a second, if that is a terminal and PYHUDI_PROGRESS is not `off`; it removes
+the bar when the stage ends. `set_reporter` replaces it, or disables reporting.
 """
 
 from __future__ import annotations

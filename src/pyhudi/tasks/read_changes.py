@@ -6,9 +6,8 @@
     after     the record after the change; null for `d`
     completion_time   of the commit; for queries that select the column
 
-Images are JSON strings (records/json_strings.py), or structs of the table's data columns if a query requests them.
-(The reader
-of Apache Hudi mixes three text formats, some with meta columns, and has the text `null` for some absent images.)
+Images are JSON strings (records/json_strings.py), or structs of the table's data columns if a query requests them. (The
+reader of Apache Hudi mixes three text formats, some with meta columns, and has the text `null` for some absent images.)
 
 Memory: one row group, and the changed rows of one file group; for change logs that lack images, some blocks at a time.
 

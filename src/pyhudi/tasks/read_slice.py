@@ -1,11 +1,10 @@
 """Read file slices into Arrow.
 
-For a slice without log files only the base file's requested columns are read, row groups are pruned by statistics,
-and the filter is applied to the remaining rows.  A slice with log files is merged: the logs are reduced
-to one record for each key, the base file is streamed by row group, and log records without a base row come last; the
-filter is
-applied after merging, except that entries and rows of keys that it excludes are dropped before.  Missing columns of a
-file are null; columns whose type was widened since are cast.
+For a slice without log files only the base file's requested columns are read, row groups are pruned by statistics, and
+the filter is applied to the remaining rows. A slice with log files is merged: the logs are reduced to one record for
+each key, the base file is streamed by row group, and log records without a base row come last; the filter is applied
+after merging, except that entries and rows of keys that it excludes are dropped before. Missing columns of a file are
+null; columns whose type was widened since are cast.
 
 Memory: the merged log records of one slice in the requested columns, and one row group.
 
@@ -207,10 +206,8 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
 
 
 def read_live_keys(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Array]:
-    """Yield the record keys of a slice's rows, an array for each table of `run_read`.  spec: its output holds the keys,
-    or
-    the
-    key fields if meta fields are not populated.
+    """Yield the record keys of a slice's rows, an array for each table of `run_read`. spec: its output holds the keys,
+    or the key fields if meta fields are not populated.
     """
     for rows in run_read(spec, slice_):
         if spec.populate_meta_fields:
@@ -224,9 +221,8 @@ def merge_slice(
 ) -> tuple[LogScan, Iterator[SlicePart]]:
     """Scan the logs at once and return their records, and an iterator over the slice's rows that merges lazily.
 
-    needed: the columns of the rows, including those that merging needs (see `merge_columns`).  only: the requested
-    record keys,
-    None for all; of a table that stores keys.
+    needed: the columns of the rows, including those that merging needs (see `merge_columns`). only: the requested
+    record keys, None for all; of a table that stores keys.
     """
     by_position = slice_.base is not None and spec.use_positions and only is None
     base_instant = slice_.base.name.instant_time if slice_.base is not None and by_position else None

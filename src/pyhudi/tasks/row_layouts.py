@@ -1,8 +1,7 @@
 """Convert between the layout of incoming rows and the layout of base files.
 
 Incoming rows have the columns `_hoodie_record_key`, `_hoodie_partition_path`, the table's data columns in order, and
-last, when
-there are deletes without a row, `#delete` (boolean, true for such a delete, whose data columns are null).
+last, when there are deletes without a row, `#delete` (boolean, true for such a delete, whose data columns are null).
 
 Source: docs/formats/base-file.md.
 """
@@ -35,10 +34,8 @@ def stored_rows(
     task_partition: int,
     first_row: int,
 ) -> pa.Table:
-    """Convert incoming rows to the stored layout, with this commit's meta columns.  first_row: number of rows stamped
-    by
-    the task
-    so far.
+    """Convert incoming rows to the stored layout, with this commit's meta columns. first_row: number of rows stamped by
+    the task so far.
     """
     count = incoming.num_rows
     schema = spec.stored_schema

@@ -54,10 +54,8 @@ def candidate_rows(file: OpenFile, group: int, condition: Expr, schema: pa.Schem
 
 
 def matching_rows(column_values: pa.Table, condition: RowFilter) -> RowNumbers:
-    """Return the positions of the rows for which a filter is true, in order.  column_values: its columns; a single
-    column
-    may be
-    coded.
+    """Return the positions of the rows for which a filter is true, in order. column_values: its columns; a single
+    column may be coded.
     """
     if column_values.num_columns == 1 and pa.types.is_dictionary(column_values.schema.field(0).type):
         return _of_codes(column_values, condition)

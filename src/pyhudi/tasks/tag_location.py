@@ -146,9 +146,8 @@ class LookupByKeyColumns:
 class LookupByKeyFilters:
     """Check key filters first, and key ranges too with `prune_by_ranges`.
 
-    from_metadata: ranges come from the candidates, not from footers.  filters: the Bloom filters of the metadata table;
-    None for
-    those of footers.
+    from_metadata: ranges come from the candidates, not from footers. filters: the Bloom filters of the metadata table;
+    None for those of footers.
     """
 
     prune_by_ranges: bool = True
@@ -280,9 +279,8 @@ def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -
 
 
 def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
-    """Return each pair of a row and a file once, in order of the rows, then of the files.  Both are numbers from 0,
-    below
-    2**31.
+    """Return each pair of a row and a file once, in order of the rows, then of the files. Both are numbers from 0,
+    below 2**31.
     """
     pairs = np.unique((rows << 32) | files)
     return pairs >> 32, pairs & 0xFFFFFFFF
@@ -290,9 +288,7 @@ def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
 
 def read_keys(storage: Storage, path: str, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
     """Return the record keys of a base file in row order: the stored ones, or computed from the key fields if meta
-    columns
-    are
-    empty.
+    columns are empty.
     """
     with open_base_file(storage, path) as file:
         return _keys_in(file, spec, populate_meta_fields=populate_meta_fields)

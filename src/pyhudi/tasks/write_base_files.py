@@ -1,12 +1,10 @@
 """Tasks that write base files: new file groups from incoming rows, and new versions of file groups by merging incoming
-rows into
-the old one.
+rows into the old one.
 
 Incoming rows have the layout that `stored_rows` describes; `merge_rows` merges them with old rows.
 
-A merge streams the old file by row group.  In memory are one row group, and the incoming rows of this one file group;
-spilled
-rows stay on disk, memory-mapped, and only their keys are in memory.
+A merge streams the old file by row group. In memory are one row group, and the incoming rows of this one file group;
+spilled rows stay on disk, memory-mapped, and only their keys are in memory.
 
 Source: docs/formats/writing.md, "Files of a write"; docs/formats/timeline.md, "Commit metadata".
 """
@@ -127,8 +125,7 @@ class NewFile:
 
 def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: RecordMergeRule) -> WriteStatus:
     """Write the next version of a file group: its rows, each merged with the incoming row of its key; then the incoming
-    rows
-    without a stored row.
+    rows without a stored row.
 
     incoming: the incoming layout.  Of several rows of one key the last one is used, unless `match_keys` is False.
     """

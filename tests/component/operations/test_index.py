@@ -198,7 +198,11 @@ def test_rebuilding_mends(table: Table, tmp_path: Path, name: str | None) -> Non
         (("column_stats", "note"), {"function": "year"}, "requires a column of dates"),
         (("column_stats", "absent"), {"function": "upper"}, "absent"),
         (("column_stats", "note"), {"function": "upper", "name": "a b"}, "is invalid"),
-        (("column_stats", "note"), {"function": "upper", "function_options": {"format": "x"}}, "function upper has the options none"),
+        (
+            ("column_stats", "note"),
+            {"function": "upper", "function_options": {"format": "x"}},
+            "function upper has the options none",
+        ),
     ],
 )
 def test_requests_that_are_wrong(tmp_path: Path, arguments: tuple[Any, ...], options: dict[str, Any], message: str) -> None:

@@ -7,9 +7,9 @@
     5. the bootstrap index, in two HFiles; then, if the source files are unchanged since step 1, both instants complete
     6. the metadata table, from the existing files
 
-Nothing is committed before step 5, and a crash leaves a pending instant whose rollback removes base files and index.  A
-crash
-between the two completions leaves a table with some of the partitions: the next call rolls that back and starts again.
+Nothing is committed before step 5, and a crash leaves a pending instant whose rollback removes base files and index. A
+crash between the two completions leaves a table with some of the partitions: the next call rolls that back and starts
+again.
 
 Source: docs/formats/writing.md, "Bootstrap".
 """

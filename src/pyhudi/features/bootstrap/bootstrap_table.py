@@ -51,11 +51,9 @@ def bootstrap(
     """Create a table over the Parquet files below a folder, or, with `hoodie.table.base.file.format=ORC`, the ORC
     files.
 
-    The files are not changed.  By default they also keep holding their rows: the table has small files with keys, and
-    joins
-    both.  The first change of a file group rewrites it completely.  If another process changes a source file later,
-    reading it
-    raises an error.  After a crash, repeat the same call.
+    The files are not changed. By default they also keep holding their rows: the table has small files with keys, and
+    joins both. The first change of a file group rewrites it completely. If another process changes a source file later,
+    reading it raises an error. After a crash, repeat the same call.
 
     Args:
         source: The folder.  The folders below it are the table's partitions.

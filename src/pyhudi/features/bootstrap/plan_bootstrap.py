@@ -74,9 +74,8 @@ _TRANSLATOR = Option(
 class BootstrapRules:
     """Which mode a partition of the source gets, and its name in the table.
 
-    mode: of all partitions; with None, partitions that `regex` matches completely get `regex_mode`.  decodes:
-    percent-encoding of
-    folder names is undone.
+    mode: of all partitions; with None, partitions that `regex` matches completely get `regex_mode`. decodes:
+    percent-encoding of folder names is undone.
     """
 
     mode: Annotated[BootstrapMode | None, SELECTOR]
@@ -86,9 +85,8 @@ class BootstrapRules:
 
     @classmethod
     def of(cls, options: Options) -> BootstrapRules:
-        """Build from checked options.  Raises Unsupported for user-defined classes, InvalidRequest for an invalid
-        regular
-        expression.
+        """Build from checked options. Raises Unsupported for user-defined classes, InvalidRequest for an invalid
+        regular expression.
         """
         mode = _known(options, SELECTOR, _SELECTORS, _PACKAGE + "selector.")
         decodes = _known(options, _TRANSLATOR, _TRANSLATORS, _PACKAGE + "translator.")
@@ -137,9 +135,7 @@ def is_hive_style(fields: Iterable[str], partitions: Iterable[str]) -> bool:
 
 def typed_partition_columns(keys: KeySpec, partitions: Iterable[str], observed_values: Iterable[str]) -> pa.Schema:
     """Return the partition columns that no file of the source holds, with types inferred from paths: whole numbers if
-    all
-    values
-    are written as such, text otherwise.
+    all values are written as such, text otherwise.
 
     observed_values: columns of the files.  Raises InvalidRequest for a path that does not fit the partition fields.
     """

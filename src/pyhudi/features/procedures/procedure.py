@@ -1,8 +1,8 @@
 """Definition of a procedure, and validation of its arguments.
 
 A procedure has the name, the arguments and the columns of Hudi's `CALL` statement. Every procedure on a table takes
-`path` in
-place of `table`, also where Hudi only accepts tables of the catalog. An unknown argument is rejected; Hudi ignores it.
+`path` in place of `table`, also where Hudi only accepts tables of the catalog. An unknown argument is rejected; Hudi
+ignores it.
 """
 
 from __future__ import annotations

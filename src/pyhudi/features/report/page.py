@@ -1,15 +1,12 @@
 """The report: one self-contained HTML page on the health of a table.
 
 The page includes its style and one small script (sorting tables by column); without the script all content is visible.
-A content
-security policy blocks everything else, so a name in the table's data cannot inject code. Headings, captions and scopes
-are set
-for screen readers; wide tables scroll in a region that is focusable by keyboard; colours follow the light or dark
-setting.
+A content security policy blocks everything else, so a name in the table's data cannot inject code. Headings, captions
+and scopes are set for screen readers; wide tables scroll in a region that is focusable by keyboard; colours follow the
+light or dark setting.
 
 A section that cannot be computed, because the table is damaged, shows the error; the others are unaffected. Long tables
-are
-truncated, with the command that prints all rows. Times are instant times, in the table's time zone.
+are truncated, with the command that prints all rows. Times are instant times, in the table's time zone.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@
 
 Each method draws on the axes passed, or on new ones, and returns them for display in a notebook or for further changes:
 `t.plot.sizes().figure.savefig("sizes.png")`. Text and background follow matplotlib's style sheet. `pyhudi report` shows
-the
-same charts on a page, without matplotlib.
+the same charts on a page, without matplotlib.
 """
 
 from __future__ import annotations
