@@ -295,7 +295,7 @@ class _ArrowFiles:
             return None
         if spec.ids is not None and spec.ids.origins(task.base.name.instant_time) is not None:
             return None
-        partition_expression = _said_by_path(spec, task.partition)
+        partition_expression = _path_guarantees(spec, task.partition)
         return _FORMAT.make_fragment(task.base.path, filesystem=self.system, partition_expression=partition_expression)
 
     def refusing(self, task: Any) -> Any:
@@ -315,7 +315,7 @@ class _ArrowFiles:
             file_schema = fragment.physical_schema
         except (HudiError, pa.ArrowInvalid, UnicodeDecodeError, OSError):
             return None
-        return fragment if all(self._is_as_asked(file_schema, name) for name in columns) else None
+        return fragment if all(self._has_table_column(file_schema, name) for name in columns) else None
 
     def read(
         self, fragments: Sequence[Any], columns: Columns, filter: pc.Expression | None, options: Mapping[str, Any]
@@ -335,7 +335,7 @@ class _ArrowFiles:
                 f"one of {len(fragments)} base files ({paths}, ...) cannot be read: {error}; run `Table.validate()` to find it"
             ).with_path(self._storage.uri) from error
 
-    def _is_as_asked(self, file_schema: pa.Schema, name: str) -> bool:
+    def _has_table_column(self, file_schema: pa.Schema, name: str) -> bool:
         assert self._spec is not None, "only files that Arrow can read are checked"
         place = file_schema.get_field_index(name)
         if place >= 0:
@@ -348,7 +348,7 @@ def _gives_stored_rows(spec: ReadSpec) -> bool:
     return spec.condition is None and not spec.values_from_path and all(column_default(f) is None for f in spec.output)
 
 
-def _said_by_path(spec: ReadSpec, partition: str) -> pc.Expression:
+def _path_guarantees(spec: ReadSpec, partition: str) -> pc.Expression:
     """Expression that holds for all rows of a partition: values of columns that only the path stores."""
     path_values = partition_path_values(spec, partition, spec.output)
     guarantees = [

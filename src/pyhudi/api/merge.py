@@ -52,7 +52,7 @@ class Merge:
         self._options = options
         self._source: Any = source if is_spark_value(source) else arrow_reader(source).read_all()
         self._aliases = target_alias, source_alias
-        self._on: Any = on if isinstance(on, str) or is_spark_value(on) else tuple(on)  # type: ignore[arg-type]  # so it is told
+        self._on: Any = on if isinstance(on, str) or is_spark_value(on) else tuple(on)  # type: ignore[arg-type]  # narrowed by is_spark_value
         if isinstance(self._on, (str, tuple)) and not self._on:
             raise InvalidRequest("on= is empty: pass the columns by which rows match")
         self._clauses: tuple[Clause, ...] = ()

@@ -77,10 +77,10 @@ class StreamSink:
         self._write_settings = WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
         self._settings = SinkSettings.of(self._options)
         self._table: Table | None = None
-        self._beside: BackgroundServices | None = None
+        self._background: BackgroundServices | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_table": None, "_beside": None}
+        return {**self.__dict__, "_table": None, "_background": None}
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write one micro-batch, unless it is committed. Raises the error of the last retry."""
@@ -89,7 +89,7 @@ class StreamSink:
 
     def close(self) -> None:
         """Stop the background thread after all scheduled plans are executed. Raises the error that ended it earlier."""
-        background, self._beside = self._beside, None
+        background, self._background = self._background, None
         if background is not None:
             background.stop()
 
@@ -98,9 +98,9 @@ class StreamSink:
         operation = self._operation
         if operation is None:
             operation = WriteOperation.BULK_INSERT if table.config.keys.generates_keys else WriteOperation.UPSERT
-        background = self._beside
+        background = self._background
         if background is None and not self._settings.skips_compaction:
-            background = self._beside = table.background_services(_SERVICES, plan=False, spark=batch.sparkSession)
+            background = self._background = table.background_services(_SERVICES, plan=False, spark=batch.sparkSession)
         table.write_batch(batch, operation, StreamBatch(self._identifier(batch), number), options=self._services(table))
 
     def _services(self, table: Table) -> dict[str, object]:

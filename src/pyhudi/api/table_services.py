@@ -298,7 +298,7 @@ class TableServices(OpenedTable):
             options: `hoodie.*` options of this call.
 
         Raises:
-            InvalidRequest: A name in `kinds` is unknown.
+            InvalidRequest: An unknown name is passed.
         """
         known = [kind.value for kind in RepairKind]
         chosen = known if kinds is None else list(kinds)

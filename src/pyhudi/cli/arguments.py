@@ -32,7 +32,8 @@ def open_table(uri: str, storage: list[str] | None = None) -> Table:
 
 def open_for_call(uri: str, storage: list[str] | None, options: list[str] | None) -> tuple[Table, dict[str, str]]:
     """Open the table of a command, and parse the options, which are passed with the call and validated there."""
-    return open_table(uri, storage), parse_pairs(options)
+    parsed = parse_pairs(options)
+    return open_table(uri, storage), parsed
 
 
 def parse_pairs(pairs: list[str] | None) -> dict[str, str]:

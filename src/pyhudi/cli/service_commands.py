@@ -117,7 +117,7 @@ def serve(
     names = [name.strip() for name in services.split(",")] if services else None
     stop = threading.Event()
 
-    def told(signum: int, frame: object) -> None:
+    def on_signal(signum: int, frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
@@ -129,7 +129,7 @@ def serve(
         if once:
             stop.set()
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         opened.serve(stop, names, pause_seconds=pause, plan=plan, options=given, on_run=tell)
     finally:

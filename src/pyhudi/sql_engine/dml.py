@@ -166,8 +166,8 @@ class _StatementMerge:
         if any(clause.rows is S.MergeRows.OF_TARGET for clause in statement.clauses):
             return self.query
         tree, schema = read_spark(statement.on.body.text, expression=True), self.query.schema
-        asked = row_predicate(tree, alias, schema, has_single_table=False, is_plain=is_exact_in_duckdb)
-        found = _narrowed(self.query, asked)
+        predicate = row_predicate(tree, alias, schema, has_single_table=False, is_plain=is_exact_in_duckdb)
+        found = _narrowed(self.query, predicate)
         equated = equality_columns(tree, alias, statement.source_alias or "source")
         named = {name.casefold(): name for name in self.source_columns}
         held = self.database.schema(f"SELECT * FROM {_SOURCE}")

@@ -20,7 +20,7 @@ def read_statement(text: str, *, embedded: bool) -> Statement:
         from pyhudi.sql_engine.parser import parse
 
         if embedded:
-            import duckdb  # noqa: F401 - told of here, before anything is done
+            import duckdb  # noqa: F401 - checked before the statement is parsed
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"sqlglot", "duckdb"}:
             raise

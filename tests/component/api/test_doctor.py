@@ -162,7 +162,7 @@ def test_the_wrong_interpreter_and_java_are_named(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     found = {one.check: one for one in diagnose().found}
-    assert "there is no such program" in found["workers"].finding and sys.executable in found["workers"].remedy
+    assert "does not exist" in found["workers"].finding and sys.executable in found["workers"].remedy
     assert "has no bin/java" in found["java"].finding
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").touch()

@@ -64,7 +64,7 @@ def test_loading_says_what_may_change(uri: str, tmp_path: Path) -> None:
     for wrong in (["load", uri, tmp_path / "rows.parquet", file], ["load", uri, file, "--operation", "delete"]):
         with pytest.raises(InvalidRequest):
             call(*wrong)
-    with pytest.raises(InvalidRequest, match="does not end with"):
+    with pytest.raises(InvalidRequest, match="has an unknown format"):
         call("export", uri, tmp_path / "out.xlsx")
 
 

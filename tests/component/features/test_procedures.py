@@ -31,7 +31,7 @@ def test_a_call(path: str) -> None:
     [
         ("show_comits", {}, "did you mean show_commits"),
         ("show_commits", {"limt": 1}, "did you mean limit"),
-        ("show_commits", {"limit": "many"}, "whole number"),
+        ("show_commits", {"limit": "many"}, "must be an integer"),
         ("show_commit_files", {}, "requires the argument 'instant_time'"),
         ("run_compaction", {"op": "nonsense"}, "scheduleAndExecute"),
         ("run_compaction", {"op": "run", "options": "nonsense"}, "not key=value"),
@@ -62,7 +62,7 @@ def test_what_is_not_carried_out_is_refused(path: str, name: str, arguments: dic
 
 
 def test_tables(path: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="needs the path"):
+    with pytest.raises(InvalidRequest, match="requires path="):
         procedures.call("show_commits")
     with pytest.raises(InvalidRequest, match="needs a Spark session"):
         procedures.call("show_commits", table="t")

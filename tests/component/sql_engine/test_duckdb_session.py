@@ -114,7 +114,7 @@ def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -
     sql(f"CREATE TABLE again USING hudi LOCATION '{trips.uri}'")
     assert sql("SELECT count(*) AS n FROM AGAIN") == [{"n": 2}]
     assert sql("DROP TABLE again") == [] and sql("DROP TABLE IF EXISTS again") == []
-    with pytest.raises(hp.InvalidRequest, match=r"no table again in the catalog \(it has trips\)"):
+    with pytest.raises(hp.InvalidRequest, match=r"table again is not in the catalog \(it has trips\)"):
         sql("SELECT * FROM again")
     assert hp.Table.exists(trips.uri)
     with pytest.raises(hp.InvalidRequest, match="its columns are unknown"):

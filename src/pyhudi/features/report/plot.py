@@ -86,7 +86,7 @@ class Plots:
         used = [lane for lane in LANES if any(span.lane == lane for span in found)]
         last = max((span.start_ms if span.end_ms is None else span.end_ms for span in found), default=0)
         first = min((span.start_ms for span in found), default=0)
-        least = max(1, (last - first) // 200)  # narrower than that nobody sees a mark
+        least = max(1, (last - first) // 200)  # minimum visible width of a mark
         for span in found:
             width = max(least, (last if span.end_ms is None else span.end_ms) - span.start_ms)
             colour = _COLOURS[span.lane]
