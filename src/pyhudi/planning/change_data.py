@@ -377,7 +377,7 @@ def _whole(log: LogFile, size_bytes: int) -> LogFile:
     """A log file with the size that the commit records: readers could not detect one truncated between blocks."""
     if log.size_bytes != size_bytes:
         raise CorruptData(
-            "a log file has another size than its commit says", expected=size_bytes, found=log.size_bytes
+            "the size of a log file differs from the size in its commit", expected=size_bytes, found=log.size_bytes
         ).with_path(log.path)
     return log
 

@@ -64,7 +64,7 @@ class HashingNode:
     def file_id(self) -> str:
         """The file id of the node's group."""
         if self.prefix is None:
-            raise InvalidRequest(f"node {self.value} goes, and has no file group")
+            raise InvalidRequest(f"node {self.value} is removed by the resize, and has no file group")
         return format_file_id(self.prefix, 0)
 
 
@@ -84,11 +84,11 @@ class HashingRing:
     def __post_init__(self) -> None:
         values = [node.value for node in self.nodes]
         if not values or any(low >= high for low, high in pairwise(values)):
-            raise CorruptData(f"a ring's nodes stand at {values}, and have to rise")
+            raise CorruptData(f"consistent hashing metadata has nodes at {values}, which must be ascending")
         if not 0 <= values[0] <= values[-1] <= MAX_HASH:
-            raise CorruptData(f"a ring's nodes stand at {values}, and have to lie within 0 and {MAX_HASH}")
+            raise CorruptData(f"consistent hashing metadata has nodes at {values}, which must be from 0 to {MAX_HASH}")
         if any(node.prefix is None or node.tag is not NodeTag.NORMAL for node in self.nodes):
-            raise CorruptData("a ring holds a node that goes or comes")
+            raise CorruptData("consistent hashing metadata holds a node of a pending resize")
 
     @property
     def file_ids(self) -> tuple[str, ...]:
@@ -136,17 +136,17 @@ class HashingRing:
                 nodes=tuple(_node(entry) for entry in _typed(document["nodes"], list)),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptData(f"the ring of a partition lacks a field, or has another kind there: {error!r}") from error
+            raise CorruptData(f"consistent hashing metadata lacks a field, or has one of another type: {error!r}") from error
 
 
 def first_ring(partition: str, count: int) -> HashingRing:
     """The ring with which a partition begins.  count: its nodes, at least 1."""
     if not 1 <= count <= MAX_HASH:
-        raise InvalidRequest(f"a ring has at least one node, not {count}")
+        raise InvalidRequest(f"a partition with consistent hashing has at least one node, not {count}")
     step = -(-MAX_HASH // count)
     ends = [min(step * number, MAX_HASH) for number in range(1, count + 1)]
     if len(set(ends)) < count:
-        raise InvalidRequest(f"a ring cannot have {count} nodes")
+        raise InvalidRequest(f"a partition with consistent hashing cannot have {count} nodes")
     nodes = []
     start = 0
     for end in ends:
@@ -167,9 +167,9 @@ def decode_nodes(text: str) -> tuple[HashingNode, ...]:
     try:
         nodes = tuple(_node(entry) for entry in _typed(found, list))
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptData(f"a node in the plan of a resize lacks a field, or has another kind there: {error!r}") from error
+        raise CorruptData(f"a node in the plan of a resize lacks a field, or has one of another type: {error!r}") from error
     if any((node.prefix is None) != (node.tag is NodeTag.DELETE) or node.tag is NodeTag.NORMAL for node in nodes):
-        raise CorruptData(f"nodes in the plan of a resize neither come nor go: {text[:200]}")
+        raise CorruptData(f"nodes in the plan of a resize are neither added nor removed: {text[:200]}")
     return nodes
 
 

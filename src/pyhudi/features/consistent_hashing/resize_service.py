@@ -56,7 +56,8 @@ def choose_resizes(snapshot: Snapshot, partitions: Iterable[str], rules: ResizeR
         ring = load_ring(context, snapshot.timeline, partition, file_id_prefixes(s.file_id for s in slices if s.base is not None))
         if ring is None:
             raise TableState(
-                f"partition {partition!r} of {context.storage.uri} has file groups and no ring: it was written by another index, "
+                f"partition {partition!r} of {context.storage.uri} has file groups and no consistent hashing "
+                "metadata: it was written by another index, "
                 "and cannot be resized"
             )
         check_ring_groups_exist(context, ring, snapshot.slicing.replaced)
@@ -78,8 +79,8 @@ def resized_rings(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Map
         ring = load_ring(context, snapshot.timeline, partition, file_id_prefixes(s.file_id for s in slices if s.base is not None))
         if ring is None or {change.sequence for change in changes[partition]} != {ring.sequence}:
             raise PlanSuperseded(
-                f"clustering {instant} of {context.storage.uri} resizes another ring of partition {partition!r} than the one "
-                "that counts by now",
+                f"clustering {instant} of {context.storage.uri} was planned on outdated consistent hashing metadata of "
+                f"partition {partition!r}; plan it again",
                 instants=(instant,),
             )
         rings[partition] = ring.changed(instant, (node for change in changes[partition] for node in change.nodes))
@@ -91,8 +92,8 @@ def check_is_resize(context: TableContext, has_rings: Iterable[str], work: Clust
     plain = {group.partition for group in work.groups if group.change is None}.intersection(has_rings)
     if plain:
         raise TableState(
-            f"clustering {instant} of {context.storage.uri} would take records out of the nodes of the ring of partition "
-            f"{min(plain)!r} (consistent hashing), where no write would find them; drop it with "
+            f"clustering {instant} of {context.storage.uri} would move records out of the consistent hashing nodes of partition "
+            f"{min(plain)!r}, where no write would find them; drop it with "
             f"unschedule_clustering({instant!r})"
         )
 

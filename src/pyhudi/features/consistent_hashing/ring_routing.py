@@ -109,6 +109,7 @@ def check_ring_groups(slices: Iterable[FileSlice], layout: ConsistentHashingLayo
         if layout.bucket_from_file_id(slice_.partition, slice_.file_id) is None:
             place = slice_.partition or "the table"
             raise TableState(
-                f"file group {slice_.file_id} in {place} belongs to no node of the ring there: another index has written it, or "
-                "the ring is damaged; validate() tells more"
+                f"file group {slice_.file_id} in {place} belongs to no node of the consistent hashing metadata: "
+                "another index has written it, or "
+                "the metadata is damaged; run validate() for details"
             )

@@ -56,7 +56,8 @@ def load_ring(
     lost = sorted(set(marked) - set(rings))
     if lost:
         raise TableState(
-            f"{context.storage.absolute(mark_path(partition, lost[-1]))} says that a ring counts, and the ring is gone"
+            f"{context.storage.absolute(mark_path(partition, lost[-1]))} marks consistent hashing metadata as "
+            "committed, but its file is missing"
         )
     pending = {instant.request_time for instant in timeline.pending()}
     # An instant that is being rolled back is pending again, and its mark may still be there.
@@ -74,7 +75,7 @@ def load_ring(
             if marks:
                 _mark(context, partition, instant)
     if counting is None:
-        raise TableState(f"none of the rings in {context.storage.absolute(ring_folder(partition))} counts")
+        raise TableState(f"no consistent hashing metadata in {context.storage.absolute(ring_folder(partition))} is committed")
     return counting
 
 
@@ -110,8 +111,9 @@ def check_ring_groups_exist(context: TableContext, ring: HashingRing, replaced: 
     by = [time for file_id in ring.file_ids if (time := replaced.get((ring.partition, file_id)))]
     if by:
         raise TableState(
-            f"replacecommit {max(by)} has replaced file groups of partition {ring.partition!r} of {context.storage.uri} and left "
-            "its ring as it was, so that rows written there would not be seen; overwrite it, which gives it a new ring"
+            f"replacecommit {max(by)} has replaced file groups of partition {ring.partition!r} of "
+            f"{context.storage.uri} without updating "
+            "its consistent hashing metadata, so rows written there would be invisible; overwrite the partition to rebuild it"
         )
 
 
@@ -138,7 +140,7 @@ def _read(context: TableContext, partition: str, instant: str) -> HashingRing:
     path = ring_path(partition, instant)
     data = context.storage.read(path)
     if data is None:
-        raise TableState(f"{context.storage.absolute(path)} is gone; another process has rolled its instant back")
+        raise TableState(f"{context.storage.absolute(path)} is missing: another process has rolled its instant back")
     try:
         ring = HashingRing.decode(data)
     except CorruptData as error:

@@ -64,7 +64,7 @@ class ConsistentHashingWrite:
         ]
         if gone:
             raise WriteConflict(
-                f"clustering {gone[0]} of {context.storage.uri} was dropped meanwhile, for which this write has copied rows; "
+                f"clustering {gone[0]} of {context.storage.uri} was dropped concurrently, for which this write has copied rows; "
                 "plan the write again",
                 instants=tuple(gone),
             )
@@ -75,8 +75,8 @@ class ConsistentHashingWrite:
             present = load_ring(context, current_timeline, partition, file_id_prefixes(ring.file_ids))
             if present is None or present.instant not in {ring.instant, *self.double_written_resizes}:
                 raise WriteConflict(
-                    f"partition {partition!r} of {context.storage.uri} was given other file groups meanwhile (ring "
-                    f"{present.instant if present else 'gone'} in place of {ring.instant}); plan the write again"
+                    f"partition {partition!r} of {context.storage.uri} got other file groups concurrently (hashing metadata "
+                    f"{present.instant if present else 'missing'} instead of {ring.instant}); plan the write again"
                 )
 
 

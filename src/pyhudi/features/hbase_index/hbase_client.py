@@ -130,7 +130,7 @@ class HbaseTable:
             ]
             left = self._ask(self._client.deleteMultiple, self._name, deletes)
             if left:
-                raise StorageUnavailable(f"{self._where}: {len(left)} deletions of {len(deletes)} were not carried out")
+                raise StorageUnavailable(f"{self._where}: {len(left)} of {len(deletes)} deletions failed")
             _pause(self._settings.put_pause_ms)
 
     def _table_name(self) -> Any:
@@ -147,7 +147,7 @@ class HbaseTable:
         try:
             return call(*arguments)
         except (TException, OSError) as error:
-            raise StorageUnavailable(f"{self._where} does not answer: {getattr(error, 'message', None) or error!r}") from error
+            raise StorageUnavailable(f"{self._where} does not respond: {getattr(error, 'message', None) or error!r}") from error
 
 
 @contextmanager

@@ -38,9 +38,9 @@ def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_me
         return
     uri, version = context.storage.uri, context.config.version
     if not version.has_hbase_index:
-        raise Unsupported(f"{INDEX_TYPE}=HBASE: {uri} has version {int(version)}, for which Hudi has no such index any more")
+        raise Unsupported(f"{INDEX_TYPE}=HBASE: {uri} has version {int(version)}, for which Hudi has no HBase index")
     if not has_metadata:
-        raise Unsupported(f"{INDEX_TYPE}=HBASE needs the metadata table of {uri}, beside which it gathers keys")
+        raise Unsupported(f"{INDEX_TYPE}=HBASE needs the metadata table of {uri}, which it needs to collect keys")
     with open_hbase(settings) as table:
         table.check()
 

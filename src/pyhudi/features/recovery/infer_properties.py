@@ -134,7 +134,7 @@ class _Inference:
         """Files tell it.  Raises InvalidRequest where something else was given."""
         other = self.arguments.get(key)
         if other is not None and other.strip().lower() != value.lower():
-            raise InvalidRequest(f"{key}={other} was given, and files say {value} ({source})")
+            raise InvalidRequest(f"{key}={other} contradicts the files, which have {value} ({source})")
         self.values[key] = value
         self.sources[key] = source
 
@@ -200,7 +200,7 @@ def _tell_version(inference: _Inference, evidence: TableFacts) -> TableVersion |
     layout = version.layout
     if evidence.has_timeline_folder not in (None, layout.has_timeline_folder):
         there = TIMELINE_FOLDER if evidence.has_timeline_folder else META_FOLDER
-        raise InvalidRequest(f"{_VERSION}={text} was given, and the instants lie in {there}: those of that version do not")
+        raise InvalidRequest(f"{_VERSION}={text} contradicts the instants in {there}, which that version does not use")
     inference.set("hoodie.timeline.layout.version", str(int(layout)), "the version")
     if layout.has_timeline_folder:
         for key, name in (("hoodie.timeline.path", TIMELINE_NAME), *dict.fromkeys(_HISTORY_KEYS, HISTORY_NAME).items()):

@@ -88,11 +88,11 @@ def restore_properties(
     told = infer(evidence, user_options)
     if told.required_input:
         lines = "".join(f"\n  {key}: {why}" for key, why in told.required_input.items())
-        raise InvalidRequest(f"files of {storage.uri} do not tell all properties; give these too:{lines}")
+        raise InvalidRequest(f"files of {storage.uri} do not determine all properties; set these too:{lines}")
     try:
         config = new_table_config(told.values)
     except CorruptData as error:
-        raise InvalidRequest(f"what was given makes no table: {error}") from error
+        raise InvalidRequest(f"the given properties are invalid: {error}") from error
     _check_rows(storage, engine, evidence, config)
     if not dry_run:
         _store(storage, env, options, config)
@@ -104,7 +104,7 @@ def _check_gone(storage: Storage, env: Environment) -> None:
         load_table_config(storage, env)
     except (TableNotFound, CorruptData):
         return
-    raise TableExists(f"{PROPERTIES_FILE} of {storage.uri}, or its backup, is whole: open it with Table(uri)")
+    raise TableExists(f"{PROPERTIES_FILE} of {storage.uri}, or its backup, is intact: open it with Table(uri)")
 
 
 def _look(storage: Storage, engine: Engine) -> TableFacts:
@@ -202,7 +202,7 @@ def _check_rows(storage: Storage, engine: Engine, evidence: TableFacts, config: 
     for fact in engine.map(run_keys, tasks):
         if fact.mismatch is not None:
             raise InvalidRequest(
-                f"the properties do not fit the rows of {fact.path}: {fact.mismatch}; give the key fields, the partition fields "
+                f"the properties do not fit the rows of {fact.path}: {fact.mismatch}; set the key fields, the partition fields "
                 "and "
                 "the key generator that the table had"
             )
