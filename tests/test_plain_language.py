@@ -60,11 +60,8 @@ NOT_YET: tuple[str, ...] = (
     "metadata_table",
     "operations",
     "options",
-    "planning",
     "records",
     "sql_engine",
-    "table",
-    "tasks",
 )
 NOT_YET_PAGES = frozenset({"CONTRIBUTING.md", "docs/reference/options.md"})
 """Pages that are revised with the code: the second one is generated from the declarations of options."""

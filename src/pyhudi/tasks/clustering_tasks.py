@@ -80,9 +80,10 @@ class ClusterTask:
 class ResizeTask:
     """Rewrite the slices of some nodes into the nodes that replace them.
 
+    Rows are routed by the consistent hashing metadata after the resize.
+
     Attributes:
         rewrite: Its output prefixes are those of the new nodes.
-        ring: Consistent hashing metadata after the resize.
         hash_fields: As in `ConsistentHashingSettings`.
     """
 
