@@ -131,9 +131,8 @@ def run_prepare_hbase(change: HbaseChange) -> int:
 
 def run_finish_hbase(change: HbaseChange) -> int:
     """After the commit: reduce entries that `run_prepare_hbase` marked to the mark, unless they were put since.
-    Returns
-    the number
-    of keys.
+
+    The result is the number of keys.
     """
     count = 0
     with open_hbase(change.index) as table:

@@ -128,7 +128,9 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """Attributes:
+    """Inferred properties, and the input that is still required.
+
+    Attributes:
     values: All properties.
     sources: Property -> its evidence.
     required_input: Property -> why files do not determine it, and possible values.
