@@ -388,6 +388,6 @@ def _in(partition: str, name: str) -> str:
 
 def _gone(instant_time: str, path: str) -> TableState:
     return TableState(
-        f"the changes of instant {instant_time} cannot be told any more: {path} was cleaned or is missing; begin after that "
+        f"the changes of instant {instant_time} are unavailable: {path} was cleaned or is missing; begin after that "
         f"instant, or retain more ({COMMITS_RETAINED})"
     )
