@@ -55,11 +55,11 @@ NOT_YET: tuple[str, ...] = (
     ".",
     "engines",
     "features",
-    "planning",
+    "metadata_table",
+    "operations",
+    "options",
     "records",
-    "storage",
-    "table",
-    "tasks",
+    "sql_engine",
 )
 NOT_YET_PAGES = frozenset({"CONTRIBUTING.md", "docs/reference/options.md"})
 """Pages that are revised with the code: the second one is generated from the declarations of options."""

@@ -478,7 +478,7 @@ def test_a_scan_outlives_a_clean_or_says_what_to_do(tmp_path: Path, kind: str) -
         dry_run=False, options={"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1}
     )
     assert before - {str(path) for path in (tmp_path / "t" / "sf").glob("*")}, "nothing was cleaned"
-    remedy = "is gone: where a clean removed it since this query began, run the query again"
+    remedy = "is missing: if a clean removed it since this query began, run the query again"
     for read in (
         scan.to_arrow,
         lambda: scan.to_reader().read_all(),

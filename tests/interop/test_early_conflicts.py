@@ -175,7 +175,7 @@ def test_ours_stops_at_markers_of_the_real_one(
     storage.put(heartbeat_path(other.request_time), b"")
     before = data_files(pair.path)
     watched = FaultyStorage(storage)
-    with pytest.raises(WriteConflict, match="is older, under way, and writes it") as caught:
+    with pytest.raises(WriteConflict, match="is pending and writes it") as caught:
         upsert(pair, watched, make(range(20), 3))
     assert caught.value.in_progress == (other.request_time,)
     assert data_files(pair.path) == before

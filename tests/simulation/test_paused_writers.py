@@ -355,7 +355,7 @@ def test_a_reader_at_every_step(kind: str, has_metadata_table: bool) -> None:
         try:
             found = pa.concat_tables([query.schema.empty_table(), *(part for s in query.tasks for part in query.reader(s))])
         except TableState as error:
-            assert "is gone" in str(error)
+            assert "is missing" in str(error)
             continue
         complete += 1
         pairs = sorted(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))

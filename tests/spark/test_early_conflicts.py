@@ -46,7 +46,7 @@ def test_a_task_stops_at_the_marker_of_an_older_write(spark: SparkSession, tmp_p
     # The driver has looked by now; its tasks look again.
     Markers(storage, older).create(f"{stored.split('_')[0]}_9-9-9_{older}.parquet", MarkerType.MERGE)
     before = {path.name for path in (tmp_path / "t").iterdir()}
-    with pytest.raises(WriteConflict, match="stops before it writes file group") as caught:
+    with pytest.raises(WriteConflict, match="failed before it wrote file group") as caught:
         write.finish()
     assert caught.value.in_progress == (older,)
     assert {path.name for path in (tmp_path / "t").iterdir()} == before

@@ -206,7 +206,7 @@ def test_a_task_that_ends_when_its_write_is_over_removes_its_files(spark: SparkS
         "hoodie.datasource.write.operation": "bulk_insert",
         "hoodie.write.num.retries.on.conflict.failures": "0",
     }
-    with pytest.raises(WriteConflict, match="while a task of it wrote"):
+    with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
         hs.write(frame.mapInArrow(over, frame.schema), str(tmp_path / "t"), mode="append", options=options)
     assert sorted(tmp_path.glob("t/*/*.parquet")) == before
 

@@ -110,7 +110,9 @@ class ArchivalBounds:
 
 @dataclass(frozen=True, slots=True)
 class ArchivalPlan:
-    """Attributes:
+    """Which instants to archive.
+
+    Attributes:
     instants: Completed instants that leave, by request time.
     start: Request time of the first write that stays, '' when nothing leaves.
     reason: Why nothing leaves, '' when something does.

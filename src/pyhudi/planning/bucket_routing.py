@@ -121,13 +121,14 @@ class BucketLayout:
         """
         if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
             raise InvalidRequest(
-                f"option {COUNT_RULES}={self.rules}: the table keeps {stored.expressions!r}; give the same, or leave the option "
-                "out"
+                f"option {COUNT_RULES}={self.rules}: the table stores {stored.expressions!r}; set the same rules, or "
+                "omit the option"
             )
         if self.is_explicit and self.count != stored.default:
             raise InvalidRequest(
-                f"option {BUCKET_COUNT}={self.count}: the table keeps {stored.default} for the partitions that none of its rules "
-                f"names ({stored.expressions}); give the same, or leave the option out"
+                f"option {BUCKET_COUNT}={self.count}: the table stores {stored.default} for the partitions that match "
+                "none of its rules "
+                f"({stored.expressions}); set the same count, or omit the option"
             )
         return replace(self, count=stored.default, rules=stored.expressions)
 
@@ -229,8 +230,8 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
         if bucket >= count:
             said = f"{BUCKET_COUNT}={count}" if layout.rules is None else f"{COUNT_RULES}={layout.rules}"
             raise TableState(
-                f"file group {slice_.file_id} in {place} is bucket {bucket}, and {said} has no such bucket; every write has to "
-                "give the number with which the table was begun"
+                f"file group {slice_.file_id} in {place} is bucket {bucket}, and {said} has no such bucket; use the bucket "
+                "count that the table was created with"
             )
         other = found.setdefault((slice_.partition, bucket), slice_)
         if other is not slice_:

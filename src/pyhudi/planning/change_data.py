@@ -375,7 +375,7 @@ def _whole(log: LogFile, size_bytes: int) -> LogFile:
     """A log file with the size that the commit records: readers could not detect one truncated between blocks."""
     if log.size_bytes != size_bytes:
         raise CorruptData(
-            "a log file has another size than its commit says", expected=size_bytes, found=log.size_bytes
+            "the size of a log file differs from the size in its commit", expected=size_bytes, found=log.size_bytes
         ).with_path(log.path)
     return log
 
@@ -386,6 +386,6 @@ def _in(partition: str, name: str) -> str:
 
 def _gone(instant_time: str, path: str) -> TableState:
     return TableState(
-        f"the changes of instant {instant_time} cannot be told any more: {path} was cleaned or is missing; begin after that "
+        f"the changes of instant {instant_time} are unavailable: {path} was cleaned or is missing; begin after that "
         f"instant, or retain more ({COMMITS_RETAINED})"
     )

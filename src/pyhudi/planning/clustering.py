@@ -334,7 +334,9 @@ def _registered_runs(partition: str, slices: Sequence[FileSlice], settings: Clus
     runs = [list(group) for group in grouping(partition, tuple(slices)) if group]
     taken = [slice_.file_id for run in runs for slice_ in run]
     if len(set(taken)) < len(taken) or not set(taken) <= {slice_.file_id for slice_ in slices}:
-        raise InvalidRequest(f"clustering strategy {settings.grouping} returned slices twice, or others than it was given")
+        raise InvalidRequest(
+            f"clustering strategy {settings.grouping} returned duplicate slices, or slices that were not offered"
+        )
     return runs
 
 

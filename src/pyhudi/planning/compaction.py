@@ -81,8 +81,8 @@ class Strategy(StrEnum):
                 return name.strip()
             known = ", ".join(cls)
             raise InvalidRequest(
-                f"{STRATEGIES}={name} is not a strategy of Hudi's, which are {known}, nor one that "
-                "pyhudi.register_compaction_strategy was called with"
+                f"{STRATEGIES}={name} is not a strategy of Hudi ({known}), and none was registered by "
+                "pyhudi.register_compaction_strategy under that name"
             ) from None
 
 
@@ -111,7 +111,7 @@ def _by_registered(name: str, operations: Operations) -> Operations:
         raise InvalidRequest(f"compaction strategy {name} is not registered in this process")
     taken = tuple(strategy(operations))
     if len(set(map(id, taken))) < len(taken) or not set(map(id, taken)) <= set(map(id, operations)):
-        raise InvalidRequest(f"compaction strategy {name} returned operations twice, or others than it was given")
+        raise InvalidRequest(f"compaction strategy {name} returned duplicate operations, or operations that were not offered")
     return taken
 
 
@@ -456,7 +456,9 @@ def partition_day(partition: str) -> date:
     try:
         return datetime.strptime(text, "%Y/%m/%d").date()
     except ValueError:
-        raise InvalidRequest(f"partition {partition!r} is not a day (yyyy/MM/dd), as the compaction strategy asks for") from None
+        raise InvalidRequest(
+            f"partition {partition!r} is not a day (yyyy/MM/dd), which the compaction strategy requires"
+        ) from None
 
 
 def _today(time: str) -> date:

@@ -74,7 +74,7 @@ def check_not_request_time(
         for instant in completed:
             if time is not None and instant.request_time == time:
                 raise InvalidRequest(
-                    f"{time} is the instant of a write, the time at which it was requested; incremental queries go by completion "
+                    f"{time} is the instant of a write, the time at which it was requested; incremental queries use completion "
                     f"times, and that write completed at {instant.completion_time} (`completion_time` of its result)"
                 )
 
@@ -88,7 +88,8 @@ def _zoned(text: str) -> re.Match[str] | None:
 def _digits(instant_argument: date | datetime, zone: tzinfo) -> str:
     if not isinstance(instant_argument, date):
         raise InvalidRequest(
-            f"{instant_argument!r} is not a moment: give a datetime, a date, ISO text with a zone, an instant or a completion "
+            f"{instant_argument!r} is not a point in time: use a datetime, a date, ISO text with a zone, an instant "
+            "or a completion "
             "time"
         )
     if not isinstance(instant_argument, datetime):

@@ -113,7 +113,7 @@ def _look_up(context: TableContext, keys: list[bytes]) -> dict[bytes, SourceFile
     missing = [key.decode() for key in keys if key not in sources]
     if missing:
         raise CorruptData(
-            "the bootstrap index does not say where the rows of a file group are",
+            "the bootstrap index lacks the source file of a file group",
             expected=missing[0],
             found=f"{count} files",
         ).with_path(context.storage.absolute(BOOTSTRAP_FILE_IDS_FOLDER))

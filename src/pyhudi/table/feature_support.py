@@ -36,7 +36,7 @@ def check_omission(config: TableConfig) -> None:
         return
     setting = f"{OMIT_COLUMNS}=true"
     if not config.populate_meta_fields:
-        raise Unsupported(f"{setting} in a table without meta columns: nothing in its files would say which record a row is")
+        raise Unsupported(f"{setting} in a table without meta columns: its files would not identify the record of a row")
     both = sorted({*config.omitted_columns}.intersection(name.split(".")[0] for name in config.ordering_fields))
     if both:
         raise Unsupported(f"{setting} in a table that orders records by {both[0]}, a partition column: files have to hold it")
@@ -48,9 +48,9 @@ def check_commit_open(metadata: CommitMetadata) -> None:
     """
     if metadata.extra_metadata.get(LATEST_SCHEMA_KEY):
         raise Unsupported(
-            f"the table evolved on read (hoodie.schema.on.read.enable): a commit carries {LATEST_SCHEMA_KEY}, and its columns go "
-            "by ids, not by names; such a table is read while it has its history in .hoodie/.schema, and not written: write it "
-            "anew with Apache Hudi"
+            f"the table uses schema on read (hoodie.schema.on.read.enable): a commit stores {LATEST_SCHEMA_KEY}, and columns are "
+            "resolved by ids, not by names; such a table is readable while its history exists in .hoodie/.schema, and not "
+            "writable: rewrite it with Apache Hudi"
         )
 
 

@@ -64,7 +64,7 @@ def check_size(storage: Storage, path: str, is_present: int, written: Mapping[st
     expected = written.get(path, is_present)
     if is_present < expected:
         raise CorruptData(
-            "a log file is shorter than its commit says",
+            "a log file is shorter than its commit records",
             expected=expected,
             found=is_present,
             path=storage.absolute(path),

@@ -36,13 +36,13 @@ def load_counts(context: TableContext, timeline: Timeline) -> BucketCounts | Non
     counting = [instant for instant in stored if instant not in pending]
     if not counting:
         raise TableState(
-            f"{context.storage.absolute(counts_path(stored[0]))} gives partitions bucket counts of their own, and its instant is "
+            f"{context.storage.absolute(counts_path(stored[0]))} defines bucket counts of partitions, and its instant is "
             "still pending; let it complete, or roll it back"
         )
     path = counts_path(counting[-1])
     data = context.storage.read(path)
     if data is None:
-        raise TableState(f"{context.storage.absolute(path)} is gone; another process has rolled its instant back")
+        raise TableState(f"{context.storage.absolute(path)} is missing: another process has rolled its instant back")
     try:
         return BucketCounts.decode(data)
     except CorruptData as error:

@@ -229,7 +229,9 @@ def _read_histories(context: TableContext) -> dict[str, bytes]:
         contents = {info.name: data for info in files if (data := storage.read(info.path)) is not None}
         if len(contents) == len(files):
             return contents
-    raise TableState(f"histories of columns below {storage.absolute(SCHEMA_FOLDER)} are deleted while they are read; try again")
+    raise TableState(
+        f"histories of columns below {storage.absolute(SCHEMA_FOLDER)} were deleted repeatedly while they were read; try again"
+    )
 
 
 def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[str, bytes]) -> Mapping[int, VersionedSchema]:
@@ -300,8 +302,8 @@ def _over_time(
         is_change = by_names and metadata.operation is Operation.ALTER_SCHEMA
         if text and is_change and not is_successor(before, _decoded(store, instant, text)):
             raise Unsupported(
-                f"instant {instant.request_time} of {store.storage.uri} changed the columns after a write by names, and the real "
-                "Hudi has numbered them anew then: which column of its older files is which cannot be told; write it anew with "
+                f"instant {instant.request_time} of {store.storage.uri} changed the columns after a write by names, and Apache "
+                "Hudi has reassigned the column ids: columns of older files cannot be identified; rewrite the table with "
                 "Apache Hudi"
             )
         by_names = not text

@@ -203,7 +203,7 @@ class Snapshot:
         loss = find_stale_reason(self.context.timeline, self.timeline, as_of)
         if loss is not None:
             raise SnapshotOutdated(
-                f"the state of {self.context.storage.uri} that was loaded is no longer whole: {loss.reason}; load it again",
+                f"the snapshot of {self.context.storage.uri} is stale: {loss.reason}; load it again",
                 instants=loss.instants,
             )
 

@@ -315,7 +315,7 @@ def _config_of(data: bytes) -> TableConfig:
     layout = parse_timeline_layout(values[_LAYOUT])
     if layout is not config.version.layout:
         raise CorruptData(
-            f"hoodie.properties says {_LAYOUT}={int(layout)}, and a table of version {int(config.version)} has another",
+            f"hoodie.properties has {_LAYOUT}={int(layout)}, but a table of version {int(config.version)} has another layout",
             expected=int(config.version.layout),
             found=int(layout),
         )

@@ -78,9 +78,10 @@ _TIME_UNIT = 10**9
 class DoubleWriteTargets:
     """File groups of the new nodes of a pending resize, which have no files except logs of its instant.
 
+    They are routed by the partition's consistent hashing metadata after the resize.
+
     Attributes:
         instant_time: Of the resize.
-        ring: The partition's consistent hashing metadata after it.
         hash_fields: As in `ConsistentHashingSettings`.
         versions: file id -> the next version of such a log, if it is not the first, so that logs merge in write order.
     """

@@ -22,15 +22,13 @@ from pyhudi.storage.base import Storage
 from pyhudi.table.footer_cache import FooterCache
 from pyhudi.tasks.dictionary_columns import coded_columns
 
-# Files that a query counts and that are not there any more: the error that says what to do.
-
 
 def missing_file_error(storage: Storage, path: str) -> TableState:
     """Return the error for a missing file."""
     return TableState(
-        f"{storage.absolute(path)} is gone: where a clean removed it since this query began, run the query again, and let cleans "
-        "keep what queries take that long (hoodie.clean.commits.retained, or a savepoint); else `Table.validate()` says what is "
-        "missing, and a rollback or a restore goes back to files that are there"
+        f"{storage.absolute(path)} is missing: if a clean removed it since this query began, run the query again, and retain "
+        "more commits (hoodie.clean.commits.retained, or a savepoint); else `Table.validate()` lists what is missing, and a "
+        "rollback or a restore returns to a state whose files exist"
     )
 
 

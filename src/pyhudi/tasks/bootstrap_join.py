@@ -81,11 +81,11 @@ def joined_rows(
             yield from heads
             return
         if source is None:
-            raise Internal(f"nobody has looked up which file outside of the table has the rows of {storage.absolute(path)}")
+            raise Internal(f"the bootstrap source file was not looked up for {storage.absolute(path)}")
         with open_source(columns.storage, source) as opened:
             if opened.metadata.num_rows != file.metadata.num_rows:
                 raise CorruptData(
-                    f"row by row a base file belongs to {source.uri}, which has not as many rows",
+                    f"the row counts of a base file and its bootstrap source {source.uri} differ",
                     expected=file.metadata.num_rows,
                     found=opened.metadata.num_rows,
                 ).with_path(storage.absolute(path))
@@ -119,7 +119,7 @@ def check_source_unchanged(table: StorageSpec, source: SourceFile) -> None:
     """
     info = open_storage(StorageSpec(parent_folder(source.uri), table.options)).stat(file_name(source.uri))
     if info is None:
-        raise TableState(f"{source.uri} is gone, and it holds rows of the table, which was bootstrapped over it: put it back")
+        raise TableState(f"{source.uri} is missing: it holds rows of a table that was bootstrapped over it; restore the file")
     if (info.size_bytes, info.modified_ms) != (source.size_bytes, source.modified_ms):
         raise CorruptData(
             "a file that the table was bootstrapped over has changed since",
@@ -141,7 +141,7 @@ def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Sche
         while count < table.num_rows:
             more = next(coming, None)
             if more is None:
-                raise Internal("two files with as many rows ran out of step")
+                raise Internal("batches of a base file and its bootstrap source are misaligned")
             held.append(more)
             count += more.num_rows
         if not held:
@@ -178,7 +178,7 @@ def _told(columns: JoinedColumns, needed: pa.Schema, is_present: Collection[str]
     lost = [name for name in partition_columns(columns.keys) if name in needed.names and name not in {*told, *is_present}]
     if lost:
         raise Unsupported(
-            f"{source.uri} has not the partition column {lost[0]!r}, and the path of the partition is made by a rule for times, "
-            "which does not give its values back"
+            f"{source.uri} lacks the partition column {lost[0]!r}, and the partition path is built by a timestamp key generator, "
+            "from which its values cannot be restored"
         )
     return values_from_path(columns.keys, columns.partition, needed, names)

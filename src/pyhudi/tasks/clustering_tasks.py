@@ -77,9 +77,10 @@ class ClusterTask:
 class ResizeTask:
     """Rewrite the slices of some nodes into the nodes that replace them.
 
+    Rows are routed by the consistent hashing metadata after the resize.
+
     Attributes:
         rewrite: Its output prefixes are those of the new nodes.
-        ring: Consistent hashing metadata after the resize.
         hash_fields: As in `ConsistentHashingSettings`.
     """
 
@@ -137,7 +138,7 @@ def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
             key = stored_keys(rewrite.spec, rows.slice(int(lost[0]), 1))[0].as_py()
             raise TableState(
                 f"record {key!r} of file group {rewrite.slices[0].file_id} in {rewrite.partition or 'the table'} belongs to none "
-                f"of the nodes that take its place; {HASH_FIELDS} has to name the fields with which the table was begun"
+                f"of the nodes that replace it; set {HASH_FIELDS} to the fields that the table was created with"
             )
         in_order = np.arange(rows.num_rows, dtype=np.int64) if order is None else order
         statuses: list[WriteStatus] = []

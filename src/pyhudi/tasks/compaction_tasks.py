@@ -204,9 +204,7 @@ def slice_from_task(storage: Storage, task: CompactionTask) -> FileSlice:
 def _size_bytes(storage: Storage, path: str) -> int:
     info = storage.stat(path)
     if info is None:
-        raise TableState(
-            f"{storage.absolute(path)} is part of the compaction's plan, and it is gone; drop the plan by unscheduling it"
-        )
+        raise TableState(f"{storage.absolute(path)} is part of the compaction plan, but is missing; unschedule the compaction")
     return info.size_bytes
 
 

@@ -56,9 +56,9 @@ class EarlyConflicts:
                 met = next((file_id for file_id in file_ids if self._name(file_id) in taken), None)
                 if met is not None and is_alive_for_task(storage, self.own_instant, other, self.heartbeats):
                     raise WriteConflict(
-                        f"write {self.own_instant} of {storage.uri} stops before it writes file group {met} of partition "
+                        f"write {self.own_instant} of {storage.uri} failed before it wrote file group {met} of partition "
                         f"{partition!r}: "
-                        f"write {other} is older, under way, and writes it; run the write again when that one has ended",
+                        f"the older write {other} is pending and writes it; repeat the write after that one has ended",
                         instants=(other, self.own_instant),
                         in_progress=(other,),
                     )

@@ -152,7 +152,7 @@ def open_side_file(storage: Storage, path: str) -> pa.NativeFile:
     except TableState as error:
         instant_time = file_name(parent_folder(path))
         raise WriteConflict(
-            f"instant {instant_time} was rolled back while it was under way: its side file {storage.absolute(path)} is missing; "
+            f"instant {instant_time} was rolled back while it was pending: its side file {storage.absolute(path)} is missing; "
             "write again",
             instants=(instant_time,),
         ) from error
@@ -197,7 +197,7 @@ def base_file_ranges(
     name_of_file = parse_base_file(file_name(path))
     instant_time = name_of_file.instant_time if name_of_file is not None else ""
     if instant_time == METADATA_BOOTSTRAP_INSTANT_TIME:
-        raise Internal(f"nobody has looked up which file outside of the table has the rows of {storage.absolute(path)}")
+        raise Internal(f"the bootstrap source file was not looked up for {storage.absolute(path)}")
     heads = {name.split(".")[0] for name in columns}
     elsewhere = frozenset[str]() if ids is None else ids.relocated(instant_time, heads)
     places = None if ids is None or not elsewhere else ids.positions(instant_time)

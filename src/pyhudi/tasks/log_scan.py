@@ -183,7 +183,7 @@ def scan_logs(storage: Storage, logs: Sequence[LogFile], request: LogScanRequest
             count += read
         else:
             return LogScan(merger.finish(), len(blocks), corrupt, rollbacks, count)
-    raise Internal("a log scan by key came to no end")
+    raise Internal("a log scan by key did not terminate")
 
 
 def _positions(storage: Storage, blocks: Sequence[ValidBlock], base_instant: str) -> list[Positions] | None:
@@ -283,7 +283,7 @@ def choose_blocks(
                 target = decode_command(block).target_instant_time
                 kept = [found for found in kept if found.block.instant_time != target]
             elif block.kind is BlockType.CDC:
-                raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")
+                raise Unsupported(f"a change data block is stored in a data log at byte {block.offset}")
             elif validity.counts(block.instant_time):
                 kept.append(ValidBlock(path, block))
     kept = deduplicate_attempts(kept, lambda found: found.block)

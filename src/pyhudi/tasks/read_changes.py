@@ -199,8 +199,8 @@ def _rewritten(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iter
     """The rows of the new base file that this commit wrote, and the rows of the old one that are not there any more."""
     if not spec.reader.populate_meta_fields:
         raise Unsupported(
-            f"the change log of {source.file_id} at {source.instant_time} is missing, and without meta columns changed rows are "
-            f"not told from others"
+            f"the change log of {source.file_id} at {source.instant_time} is missing, and without meta columns changed rows "
+            f"cannot be identified"
         )
     fresh: list[pa.Table] = []
     keys: list[pa.Array] = []
@@ -264,7 +264,7 @@ def _log_rows(storage: Storage, source: ChangeSource, log: LogFile) -> Iterator[
         if isinstance(block, CorruptBlock):
             raise CorruptData("a change log is torn: a block of it cannot be read", offset=block.offset).with_path(where)
         if block.kind is not BlockType.CDC:
-            raise CorruptData("a change log holds another kind of block", offset=block.offset, found=block.kind.name).with_path(
+            raise CorruptData("a change log holds a block of another type", offset=block.offset, found=block.kind.name).with_path(
                 where
             )
         if block.instant_time != source.instant_time:
@@ -307,7 +307,8 @@ def _looked_up(
         return None
     if slice_ is None:
         raise TableState(
-            f"the change log of {source.file_id} at {source.instant_time} lacks images, and the base file that has them is gone"
+            f"the change log of {source.file_id} at {source.instant_time} lacks images, and the base file that holds "
+            "them is missing"
         )
     searched = _KeyReader([keys.filter(lookup_keys)])
     found = (rows.filter(searched.contains(_keys(spec, rows))) for rows in _rows(spec, slice_))

@@ -374,8 +374,8 @@ def _joined_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
     path = _base_path(slice_)
     if spec.ids is not None:
         raise Unsupported(
-            f"the rows of {storage.absolute(path)} lie outside of the table, which was bootstrapped without them "
-            "(METADATA_ONLY), and its columns go by ids; such tables are read where columns go by names"
+            f"the rows of {storage.absolute(path)} are stored outside of the table, which was bootstrapped "
+            "as METADATA_ONLY, and its columns have ids; such tables are readable only without schema on read"
         )
     usable = path_valued_columns(spec.keys)
     always = {*spec.path_columns, *(usable if spec.values_from_path else ())}
@@ -404,7 +404,7 @@ class _BaseFile:
             return cls(opened, None, frozenset(), present, constants)
         name = parse_base_file(file_name(path))
         if name is None:
-            raise Internal(f"{path} is read as a base file, and has the name of none")
+            raise Internal(f"{path} is read as a base file, but does not have the name of one")
         origins = spec.ids.origins(name.instant_time)
         return cls(opened, origins, spec.ids.moved(name.instant_time), present, constants)
 

@@ -240,7 +240,7 @@ def _in_logs(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
         if not place.logs:
             continue
         if task.log_reader is None:
-            raise Internal(f"file group {place.file_id} has logs to look into, and the task does not say how")
+            raise Internal(f"file group {place.file_id} has logs to look up keys in, but the task has no log reader")
         for stored in read_live_keys(task.log_reader, place.log_slice):
             for found, keys in zip(hits, key_sets, strict=True):
                 if len(keys) and len(stored):

@@ -43,7 +43,7 @@ def remove_if_write_ended(storage: Storage, instant_time: str, token: WriteToken
         raise
     if _remove_if_over(storage, instant_time, token):
         raise WriteConflict(
-            f"instant {instant_time} of {storage.uri} was taken back while a task of it wrote; write again",
+            f"instant {instant_time} of {storage.uri} was rolled back while one of its tasks was writing; write again",
             instants=(instant_time,),
         )
 

@@ -460,7 +460,7 @@ WRONG: dict[str, Wrong] = {
         lambda s: None,
         {"options": {"hoodie.datasource.write.hive_style_partitioning": False}},
         InvalidRequest,
-        "would be there twice",
+        "would be duplicated",
     ),
     "without meta columns": (lambda s: None, {"options": {"hoodie.populate.meta.fields": False}}, Unsupported, "meta columns"),
     "a selector of a user": (lambda s: None, {"options": {SELECTOR: "org.example.Mine"}}, Unsupported, "classes of users"),
@@ -490,7 +490,7 @@ def test_what_cannot_be_a_table_leaves_none(tmp_path: Path, what: str) -> None:
 def test_source_and_table_lie_apart(tmp_path: Path) -> None:
     source = source_at(tmp_path / "source")
     for target in (source / "t", tmp_path, source):
-        with pytest.raises(InvalidRequest, match="lie apart"):
+        with pytest.raises(InvalidRequest, match="must not contain each other"):
             hp.bootstrap(source, target, record_key="id", partition_by="p", options=SMALL)
     with pytest.raises(InvalidRequest, match="no PARQUET files with rows"):
         hp.bootstrap(tmp_path / "none", tmp_path / "t", record_key="id", options=SMALL)

@@ -111,9 +111,9 @@ def test_what_options_say_otherwise_is_refused(uri: str) -> None:
     table.upsert(rows(1), options=BY_RULES)
     before = table.timeline().completed_writes()
     for wrong in ({"hoodie.bucket.index.num.buckets": 4}, {"hoodie.bucket.index.partition.expressions": "p,4"}):
-        with pytest.raises(InvalidRequest, match="the table keeps"):
+        with pytest.raises(InvalidRequest, match="the table stores"):
             table.upsert(rows(1, ts=2), options=wrong)
-        with pytest.raises(InvalidRequest, match="the table keeps"):
+        with pytest.raises(InvalidRequest, match="the table stores"):
             table.scan(filter="id = 'k1'", options={**BUCKET, **wrong}).to_arrow()
     with pytest.raises(InvalidRequest, match=r"requires hoodie\.index\.bucket\.engine=SIMPLE"):
         table.upsert(rows(1), options={**BY_RULES, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"})

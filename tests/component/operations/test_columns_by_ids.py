@@ -153,7 +153,7 @@ def test_a_change_after_a_write_by_names(tmp_path: Path) -> None:
     changes = [time for time in times(table) if _is_change(table, time)]
     rewritten(path, times(table)[times(table).index(changes[-1]) - 1], lambda extra: {SCHEMA_KEY: extra[SCHEMA_KEY]})
     rewritten(path, changes[-1], anew)
-    with pytest.raises(Unsupported, match="numbered them anew"):
+    with pytest.raises(Unsupported, match="reassigned the column ids"):
         table.scan()
 
 

@@ -134,7 +134,7 @@ def test_a_task_that_still_writes_when_the_write_is_taken_back(
     def ends(*_: object) -> None:
         monkeypatch.undo()
         files_of(begun, rows("b"), 3)
-        with pytest.raises(WriteConflict, match="while a task of it wrote"):
+        with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
             late.__exit__(None, None, None)
 
     if in_time:
@@ -154,7 +154,7 @@ def test_an_attempt_that_ends_after_the_commit_removes_what_it_wrote(table: Tabl
     late.__enter__()
     begun.complete(ENGINE, attempt(begun, rows("b"), 0))
     files_of(begun, rows("b"), 3)
-    with pytest.raises(WriteConflict, match="while a task of it wrote"):
+    with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
         late.__exit__(None, None, None)
     assert base_files(table) == before + 1 and left(table) == [] and names(table) == ["a", "b"]
 

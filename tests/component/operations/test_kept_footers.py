@@ -119,7 +119,7 @@ def test_a_file_that_is_gone_is_noticed(tmp_path: Path) -> None:
     assert of_key(reader, "k999") == []
     base_file(table).unlink()
     for key in ("k999", "k003"):
-        with pytest.raises(TableState, match="is gone"):
+        with pytest.raises(TableState, match="is missing"):
             of_key(reader, key)
 
 

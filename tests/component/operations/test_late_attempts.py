@@ -91,7 +91,7 @@ class Late:
 
     def is_removed(self) -> None:
         self.writes()
-        with pytest.raises(WriteConflict, match="while a task of it wrote"):
+        with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
             self.ends()
 
 
@@ -207,7 +207,7 @@ def test_what_runs_on_workers_ends_so(table: Table, monkeypatch: pytest.MonkeyPa
     for module in (worker_tasks, driver_batch):
         monkeypatch.setattr(module, "task_token", lambda: LATE)
     if way == "task":
-        with pytest.raises(WriteConflict, match="while a task of it wrote"):
+        with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
             driver_batch._each(WriteGroup(writer, lambda _: LATE), [group])
     else:
         job = worker_tasks.WriteGroups(writer, group.rows.schema, {0: group.target}, None, 1 << 30)
@@ -215,6 +215,6 @@ def test_what_runs_on_workers_ends_so(table: Table, monkeypatch: pytest.MonkeyPa
         def batches() -> Iterator[pa.RecordBatch]:
             yield from group.rows.append_column(worker_tasks.GROUP, pa.array([0] * 2, pa.int32())).to_batches()
 
-        with pytest.raises(WriteConflict, match="while a task of it wrote"):
+        with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
             list(worker_tasks.AttemptGuard(job, writer.spec)(batches()))
     settled(table, before, "a")

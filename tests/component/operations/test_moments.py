@@ -90,7 +90,7 @@ def test_ranges_that_do_not_begin_are_refused() -> None:
     for bounds in ({}, {"start": "earliest", "after": one.completion_time}):
         with pytest.raises(InvalidRequest, match=r"either start=.* or after="):
             told(table, **bounds)
-    with pytest.raises(InvalidRequest, match="not a moment"):
+    with pytest.raises(InvalidRequest, match="not a point in time"):
         told(table, after=5)
     with pytest.raises(InvalidRequest, match="in digits"):
         told(table, after="yesterday")

@@ -96,7 +96,7 @@ KEPT: dict[str, Kept] = {
             {"C": "delete_where v <= 10", "B": "delete_where v <= 10; delete a7"},
             ["C 1: open_input a/F_W_T.parquet 2: B"],
         ),
-        "is gone: where a clean removed it",
+        "is missing: if a clean removed it",
     ),
     "an insert that drops what is there, beside a delete": Kept(
         Schedule(

@@ -618,7 +618,7 @@ def _is_documented(done: _Done, all_done: list[_Done]) -> bool:
         return True
     if isinstance(error, InstantNotFound):
         return done.text in ("rollback", "restore", "savepoint")
-    if isinstance(error, TableState) and done.text.startswith("scan") and "is gone: where a clean removed it" in str(error):
+    if isinstance(error, TableState) and done.text.startswith("scan") and "is missing: if a clean removed it" in str(error):
         return True
     if isinstance(error, StorageUnavailable | TableState):
         return (_BYGONES if done.text in ("travel", "restore", "savepoint") else _MEETINGS).search(str(error)) is not None

@@ -114,5 +114,5 @@ def test_what_the_table_keeps_comes_before_options() -> None:
         assert said.from_table_counts(stored).bucket_count("p") == 3
         assert said.from_table_counts(stored).bucket_count("q") == 2
     for wrong in (BucketLayout(3), BucketLayout(2, rules="p,4")):
-        with pytest.raises(InvalidRequest, match="the table keeps"):
+        with pytest.raises(InvalidRequest, match="the table stores"):
             wrong.from_table_counts(stored)

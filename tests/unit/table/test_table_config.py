@@ -156,7 +156,7 @@ def test_properties_without_a_checksum_count_where_nothing_better_is_there() -> 
 def test_a_layout_that_is_not_the_versions(version: str, layout: str) -> None:
     """Its instants would be looked for in another folder than they lie in."""
     values = {**MINIMAL, "hoodie.table.version": version, "hoodie.timeline.layout.version": layout}
-    with pytest.raises(CorruptData, match=rf"layout\.version={layout}, and a table of version {version} has another"):
+    with pytest.raises(CorruptData, match=rf"layout\.version={layout}, but a table of version {version} has another"):
         load_table_config(storage_with(main=values))
     with pytest.raises(Unsupported, match="newest known layout is"):
         load_table_config(storage_with(main={**MINIMAL, "hoodie.timeline.layout.version": "3"}))

@@ -102,7 +102,7 @@ def test_a_base_file_whose_rows_are_all_deleted_is_followed_by_an_empty_one() ->
 def test_a_file_of_the_plan_that_is_gone_is_told(task) -> None:  # type: ignore[no-untyped-def]
     slice_ = Slice([("a", 1, 1)]).log(1, data(1, ("a", 2, 2)))
     slice_.storage.delete([f"p/{slice_.logs[0]}"])
-    with pytest.raises(TableState, match="it is gone"):
+    with pytest.raises(TableState, match="but is missing"):
         task(slice_.spec, slice_.task())
 
 

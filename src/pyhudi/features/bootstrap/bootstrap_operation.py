@@ -225,7 +225,7 @@ def _check_apart(table: Storage, source: Storage) -> None:
     ours, theirs = (f"{storage.uri.rstrip('/')}/" for storage in (table, source))
     if ours.startswith(theirs) or theirs.startswith(ours):
         raise InvalidRequest(
-            f"the table at {table.uri} and the files at {source.uri} have to lie apart: neither within the other"
+            f"the table at {table.uri} and the files at {source.uri} must not contain each other: choose another target"
         )
 
 
@@ -239,7 +239,9 @@ def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
 
 def _check_possible(table: TableSettings, source: Storage) -> None:
     if table.keys.generates_keys:
-        raise InvalidRequest(f"a table over {source.uri} needs a record key: name the columns that its records go by")
+        raise InvalidRequest(
+            f"a table over {source.uri} needs a record key: set record_key to the columns that identify a record"
+        )
     for wrong, what in ((not table.populate_meta_fields, "without meta columns"),):
         if wrong:
             raise Unsupported(f"a table over files outside of it {what} is not made")
@@ -261,7 +263,7 @@ def _schema(files: Sequence[_SourceEntry], table: TableSettings) -> pa.Schema:
             typed = with_zones(file.source_info.schema, None, ZonelessTimestamps.REFUSE)
             schema = evolve(schema, typed, SchemaMode.WIDEN, null_for_missing=True)
         except InvalidRequest as error:
-            raise InvalidRequest(f"{file.source.uri} cannot be taken into the table: {error}") from error
+            raise InvalidRequest(f"{file.source.uri} cannot be bootstrapped: {error}") from error
     assert schema is not None and held is not None, "there are files"
     told = typed_partition_columns(table.keys, {file.partition for file in files}, held)
     schema = pa.schema([field.with_nullable(True) for field in schema])
@@ -287,7 +289,7 @@ def _remove_earlier(target: BootstrapTarget, plan: _BootstrapPlan, settings: Boo
     rollback_failed_writes(context, settings.commit)
     timeline = context.timeline.load()
     if timeline.pending_writes():
-        raise TableState(f"another process is making the table at {target.storage.uri} just now")
+        raise TableState(f"another process is creating the table at {target.storage.uri}")
     done = timeline.completed_writes()
     times = {_TIMES[mode] for mode in plan.modes}
     if {instant.request_time for instant in done} >= times or any(instant.request_time not in times for instant in done):
@@ -297,7 +299,7 @@ def _remove_earlier(target: BootstrapTarget, plan: _BootstrapPlan, settings: Boo
     if not discard_new_table(context, settings.commit.lock_wait_ms):
         if timeline.pending(Action.RESTORE):
             raise TableState(
-                f"another writer began to take back a bootstrap of {target.storage.uri} that died, by a restore which did not "
+                f"another writer began to roll back a failed bootstrap of {target.storage.uri}, by a restore that did not "
                 "finish: delete that folder, which holds no rows, and call again"
             )
         raise exists

@@ -129,7 +129,7 @@ def _keyed_rows(spec: WriterSpec, task: BootstrapTask, needed: pa.Schema) -> Ite
         try:
             keys, paths = record_keys(spec.keys, batch), partition_paths(spec.keys, batch)
         except InvalidRequest as error:
-            raise InvalidRequest(f"{task.source.uri} cannot be taken into the table: {error}") from error
+            raise InvalidRequest(f"{task.source.uri} cannot be bootstrapped: {error}") from error
         _check_rows(task, batch, paths)
         columns = {RECORD_KEY: keys, PARTITION_PATH: paths, **{name: rows.column(name) for name in rows.column_names}}
         yield pa.table(columns)
@@ -139,8 +139,8 @@ def _check_rows(task: BootstrapTask, batch: pa.RecordBatch, paths: pa.StringArra
     elsewhere = paths.filter(pc.not_equal(paths, task.partition))
     if len(elsewhere):
         raise InvalidRequest(
-            f"{task.source.uri} lies in partition {task.partition!r}, and a write of its rows would go to "
-            f"{elsewhere[0].as_py()!r}, so that the records would be there twice; say how paths are made, with "
+            f"{task.source.uri} is in partition {task.partition!r}, but a write of its rows would go to "
+            f"{elsewhere[0].as_py()!r}, so that the records would be duplicated; configure partition paths with "
             "hoodie.datasource.write.hive_style_partitioning and hoodie.datasource.write.partitionpath.urlencode"
         )
     for name in task.required:

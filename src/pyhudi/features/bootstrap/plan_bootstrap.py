@@ -143,7 +143,7 @@ def typed_partition_columns(keys: KeySpec, partitions: Iterable[str], observed_v
     strange = [name for name in names if name not in path_valued_columns(keys) or "." in name]
     if strange:
         raise InvalidRequest(
-            f"partition field {strange[0]!r} is no column of the source's files, and their folders do not tell it"
+            f"partition field {strange[0]!r} is no column of the source files, and their folders do not contain it"
         )
     texts: dict[str, list[str]] = {name: [] for name in names}
     for path in partitions:

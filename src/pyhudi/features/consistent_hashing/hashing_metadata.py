@@ -1,18 +1,22 @@
-"""Rings of a consistent hashing index: which file group of a partition takes the hash of a record key.
+"""Consistent hashing metadata: which file group of a partition takes the hash of a record key.
 
-    node     a place on the ring, 1 to 2^31 - 1, and the prefix of the file id that takes the hashes up to it
-    ring     the nodes of one partition by rising place; hashes beyond the last node go to the first
-    files    below `RING_FOLDER`, in a folder named as the partition:
-             <instant>.hashing_meta   a ring as JSON, in Jackson's spacing; the first one's instant is fourteen zeros
-             <instant>.commit         empty: that ring counts
+    node       a hash value, 1 to 2^31 - 1, and the prefix of the file id that takes the hashes up to it
+    metadata   the nodes of one partition in ascending order; hashes beyond the last node go to the first
+    files      below `RING_FOLDER`, in a folder named as the partition:
+               <instant>.hashing_meta   metadata as JSON, in Jackson's spacing; the first one's instant is fourteen
+                                        zeros
+               <instant>.commit         empty: that metadata is committed
 
-While a resize is pending, writes put the rows of its nodes into logs of two file groups: `.<old>_<own instant>.log.1_<token>`,
-and for the node that comes `.<new>_<instant of the resize>.log.<n>_<token>`, whose blocks bear the write's instant.  Readers see
+While a resize is pending, writes put the rows of its nodes into logs of two file groups: `.<old>_<own
+instant>.log.1_<token>`,
+and for the new node `.<new>_<instant of the resize>.log.<n>_<token>`, whose blocks hold the write's instant.  Readers
+see
 the second one from the completion of the resize on, when the first is replaced.
 
-The first ring follows from the partition's path and the number of its nodes alone, so that writers who begin a partition at the
-same moment make the same one.  A resize makes the next ring; which of several counts is for
-`features.consistent_hashing.ring_store` to say.
+The initial metadata depends only on the partition's path and the number of its nodes, so that writers who create a
+partition
+concurrently create the same one.  A resize stores new metadata; `features.consistent_hashing.ring_store` decides which
+is valid.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -33,10 +37,10 @@ from pyhudi.format.names import format_file_id, parse_log_file
 from pyhudi.format.paths import RING_FOLDER, file_name, join_path
 
 MAX_HASH = (1 << 31) - 1
-"""The greatest hash, and where the last node of a first ring stands."""
+"""The largest hash, and the value of the last initial node."""
 
 FIRST_INSTANT = "00000000000000"
-"""Instant of the ring with which a partition begins."""
+"""Instant of the initial metadata of a partition."""
 
 RING_SUFFIX = ".hashing_meta"
 MARK_SUFFIX = ".commit"
@@ -45,7 +49,7 @@ _FILE = re.compile(r"([0-9]{14}|[0-9]{17})(\.hashing_meta|\.commit)")
 
 
 class NodeTag(StrEnum):
-    """What becomes of a node: NORMAL in a ring, the others in the plan of a resize."""
+    """State of a node: NORMAL in stored metadata, the others in the plan of a resize."""
 
     NORMAL = "NORMAL"
     REPLACE = "REPLACE"
@@ -54,7 +58,7 @@ class NodeTag(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HashingNode:
-    """A node.  prefix: of the file id of its group; None for one that goes."""
+    """A node.  prefix: of the file id of its group; None for one that a resize removes."""
 
     value: int
     prefix: str | None
@@ -64,15 +68,15 @@ class HashingNode:
     def file_id(self) -> str:
         """The file id of the node's group."""
         if self.prefix is None:
-            raise InvalidRequest(f"node {self.value} goes, and has no file group")
+            raise InvalidRequest(f"node {self.value} is removed by the resize, and has no file group")
         return format_file_id(self.prefix, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class HashingRing:
-    """The nodes of a partition, by rising place, and the instant that made them.
+    """Consistent hashing metadata of a partition: nodes in ascending order, and the instant that created it.
 
-    first_count: how many nodes the first ring had; resizes leave that number as it is.  sequence: 0, and one more by each resize.
+    first_count: initial number of nodes, unchanged by resizes.  sequence: 0, incremented by each resize.
     """
 
     partition: str
@@ -84,11 +88,11 @@ class HashingRing:
     def __post_init__(self) -> None:
         values = [node.value for node in self.nodes]
         if not values or any(low >= high for low, high in pairwise(values)):
-            raise CorruptData(f"a ring's nodes stand at {values}, and have to rise")
+            raise CorruptData(f"consistent hashing metadata has nodes at {values}, which must be ascending")
         if not 0 <= values[0] <= values[-1] <= MAX_HASH:
-            raise CorruptData(f"a ring's nodes stand at {values}, and have to lie within 0 and {MAX_HASH}")
+            raise CorruptData(f"consistent hashing metadata has nodes at {values}, which must be from 0 to {MAX_HASH}")
         if any(node.prefix is None or node.tag is not NodeTag.NORMAL for node in self.nodes):
-            raise CorruptData("a ring holds a node that goes or comes")
+            raise CorruptData("consistent hashing metadata holds a node of a pending resize")
 
     @property
     def file_ids(self) -> tuple[str, ...]:
@@ -96,7 +100,7 @@ class HashingRing:
         return tuple(node.file_id for node in self.nodes)
 
     def changed(self, instant: str, children: Iterable[HashingNode]) -> HashingRing:
-        """The ring after a resize.  children: those that come, also in place of others, and those that go."""
+        """Return the metadata after a resize.  children: added, replaced and removed nodes."""
         nodes = {node.value: node for node in self.nodes}
         for child in children:
             if child.tag is NodeTag.DELETE:
@@ -107,7 +111,7 @@ class HashingRing:
         return replace(self, instant=instant, sequence=self.sequence + 1, nodes=ordered)
 
     def encode(self) -> bytes:
-        """As JSON, byte by byte as the real Hudi writes it."""
+        """Encode as JSON, byte by byte as Hudi does."""
         document = {
             "version": 0,
             "partitionPath": self.partition,
@@ -119,13 +123,13 @@ class HashingRing:
         return jackson_text(document).encode()
 
     def former_value(self, value: int) -> int:
-        """Where the node before that of a value stands; that of the last for the first, and its own in a ring of one."""
+        """Return the value of the preceding node; that of the last for the first, and its own for a single node."""
         values = [node.value for node in self.nodes]
         return values[values.index(value) - 1]
 
     @classmethod
     def decode(cls, data: bytes) -> HashingRing:
-        """Raises CorruptData for what is no ring."""
+        """Decode JSON.  Raises CorruptData for invalid metadata."""
         document = parse_json(data, "the ring of a partition is")
         try:
             return cls(
@@ -136,17 +140,17 @@ class HashingRing:
                 nodes=tuple(_node(entry) for entry in _typed(document["nodes"], list)),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptData(f"the ring of a partition lacks a field, or has another kind there: {error!r}") from error
+            raise CorruptData(f"consistent hashing metadata lacks a field, or has one of another type: {error!r}") from error
 
 
 def first_ring(partition: str, count: int) -> HashingRing:
-    """The ring with which a partition begins.  count: its nodes, at least 1."""
+    """Return the initial metadata of a partition.  count: its nodes, at least 1."""
     if not 1 <= count <= MAX_HASH:
-        raise InvalidRequest(f"a ring has at least one node, not {count}")
+        raise InvalidRequest(f"a partition with consistent hashing has at least one node, not {count}")
     step = -(-MAX_HASH // count)
     ends = [min(step * number, MAX_HASH) for number in range(1, count + 1)]
     if len(set(ends)) < count:
-        raise InvalidRequest(f"a ring cannot have {count} nodes")
+        raise InvalidRequest(f"a partition with consistent hashing cannot have {count} nodes")
     nodes = []
     start = 0
     for end in ends:
@@ -157,47 +161,47 @@ def first_ring(partition: str, count: int) -> HashingRing:
 
 
 def encode_nodes(nodes: Iterable[HashingNode]) -> str:
-    """Nodes that come and go, as the plan of a resize holds them."""
+    """Encode added and removed nodes for the plan of a resize."""
     return jackson_text([_document(node) for node in nodes])
 
 
 def decode_nodes(text: str) -> tuple[HashingNode, ...]:
-    """Raises CorruptData for what are no nodes that come and go."""
+    """Decode the nodes in the plan of a resize.  Raises CorruptData for invalid ones."""
     found = parse_json(text.encode(), "the nodes in the plan of a resize are")
     try:
         nodes = tuple(_node(entry) for entry in _typed(found, list))
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptData(f"a node in the plan of a resize lacks a field, or has another kind there: {error!r}") from error
+        raise CorruptData(f"a node in the plan of a resize lacks a field, or has one of another type: {error!r}") from error
     if any((node.prefix is None) != (node.tag is NodeTag.DELETE) or node.tag is NodeTag.NORMAL for node in nodes):
-        raise CorruptData(f"nodes in the plan of a resize neither come nor go: {text[:200]}")
+        raise CorruptData(f"nodes in the plan of a resize are neither added nor removed: {text[:200]}")
     return nodes
 
 
 def is_copy(path: str, instant_time: str) -> bool:
-    """Whether a log file that a write made, from table version 8 on, is the second one of its rows, which a pending resize is to
-    uncover: its name bears the resize's instant.
+    """Whether a log file that a write created, from table version 8 on, is a duplicate for a pending resize:
+    its name holds the resize's instant.
     """
     name = parse_log_file(file_name(path))
     return name is not None and name.instant_time != instant_time
 
 
 def ring_folder(partition: str) -> str:
-    """Where the rings of a partition lie."""
+    """Return the folder of a partition's consistent hashing metadata."""
     return join_path(RING_FOLDER, partition)
 
 
 def ring_path(partition: str, instant: str) -> str:
-    """The ring that an instant made."""
+    """Return the path of the metadata that an instant created."""
     return f"{ring_folder(partition)}/{instant}{RING_SUFFIX}"
 
 
 def mark_path(partition: str, instant: str) -> str:
-    """The mark that the ring of an instant counts."""
+    """Return the path of the marker that the metadata of an instant is committed."""
     return f"{ring_folder(partition)}/{instant}{MARK_SUFFIX}"
 
 
 def parse_ring_file(path: str) -> tuple[str, str] | None:
-    """Instant and suffix of a file in a ring folder; None for what is neither ring nor mark."""
+    """Return instant and suffix of a file in a metadata folder; None for any other file."""
     match = _FILE.fullmatch(file_name(path))
     return None if match is None else (match[1], match[2])
 

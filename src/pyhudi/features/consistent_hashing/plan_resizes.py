@@ -1,14 +1,17 @@
-"""Resizes of rings: which nodes of a partition split, which are merged, and which get a file group of their own anew.
+"""Plan resizes of consistent hashing buckets: which nodes of a partition split, which merge, and which get a new file
+group.
 
-    1. split   a node whose slice is larger than the split limit, half-way between the node before it and itself, while the ring
-               has fewer nodes than it may have
-    2. merge   by rising place, from each slice within the merge limit on: its neighbours on the ring, before it and then after
-               it, while they and what was gathered before them are within the limit, down to the fewest nodes
-    3. sort    every other slice is rewritten as it is, into a file group of a new id
+    1. split   a node whose slice exceeds the split limit, half-way between the preceding node and itself, while the
+               number of
+               nodes is below the maximum
+    2. merge   in ascending order, each slice within the merge limit with its neighbours, first preceding, then
+               following ones,
+               while they and the merged total are within the limit, down to the minimum number of nodes
+    3. sort    every other slice is rewritten unchanged, into a file group of a new id
 
-Slices hold the rows of nodes; a node without one stays as it is, and none is merged beyond it.
+Slices hold the rows of nodes; a node without slice stays unchanged, and ends a merge.
 
-Pure: a ring, slices and rules in, groups of slices with the nodes that take their place out.
+Pure: metadata, slices and rules in, groups of slices with the nodes that replace them out.
 
 Source: docs/formats/writing.md, "Resizing consistent hashing buckets".
 """
@@ -41,7 +44,10 @@ _MERGE = Option(
 
 @dataclass(frozen=True, slots=True)
 class ResizeRules:
-    """When nodes split and merge.  split_bytes, merge_bytes: limits for slices; min_nodes, max_nodes: bounds of a ring's size."""
+    """When nodes split and merge.  split_bytes, merge_bytes: limits for slices; min_nodes, max_nodes: limits of the
+    number
+    of nodes.
+    """
 
     split_bytes: Annotated[int, _SPLIT, MAX_FILE_SIZE]
     merge_bytes: Annotated[int, _MERGE, MAX_FILE_SIZE]
@@ -60,7 +66,7 @@ class ResizeRules:
 
     @classmethod
     def of(cls, options: Options) -> ResizeRules:
-        """From checked options."""
+        """Build from checked options."""
         largest, count = options.integer(MAX_FILE_SIZE), options.integer(BUCKET_COUNT)
         fewest, most = (None if options.explicit(o) is None else options.integer(o) for o in (_FEWEST_NODES, _MOST_NODES))
         return cls(
@@ -73,20 +79,20 @@ class ResizeRules:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """What takes the place of some nodes.  nodes: those that come and go; sequence: of the ring that they belong to."""
+    """Replacement of some nodes.  nodes: added and removed ones; sequence: of the metadata that they belong to."""
 
     nodes: tuple[HashingNode, ...]
     sequence: int
 
     @property
     def new_nodes(self) -> tuple[HashingNode, ...]:
-        """The nodes that take rows."""
+        """The nodes that receive rows."""
         return tuple(node for node in self.nodes if node.prefix is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeGroup:
-    """Slices that are rewritten together, and what becomes of their nodes."""
+    """Slices that are rewritten together, and the change of their nodes."""
 
     slices: tuple[FileSlice, ...]
     change: NodeChange
@@ -95,7 +101,7 @@ class ResizeGroup:
 def plan_resize(
     ring: HashingRing, slices: Iterable[FileSlice], rules: ResizeRules, new_uuid: Callable[[], str]
 ) -> tuple[ResizeGroup, ...]:
-    """How the nodes of a partition change.  slices: those that may be rewritten, each of a node of the ring."""
+    """Plan how the nodes of a partition change.  slices: those that may be rewritten, each of a node of the metadata."""
     by_file_id = {node.file_id: node for node in ring.nodes}
     placed = sorted(((by_file_id[slice_.file_id].value, slice_) for slice_ in slices), key=lambda entry: entry[0])
     found: list[ResizeGroup] = []

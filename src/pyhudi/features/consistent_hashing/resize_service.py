@@ -1,10 +1,11 @@
-"""Resizes of the rings of a consistent hashing index: clusterings that give nodes other places, and new file groups.
+"""Resize service of the consistent hashing index: clusterings that change nodes and create new file groups.
 
-    plan     no delta commit is under way; of partitions without a pending clustering, the nodes that split, merge or stay
-    run      rows go to the nodes that take the place of theirs; each partition's next ring is stored, and counts once the
+    plan     requires that no delta commit is pending; in partitions without a pending clustering, nodes split, merge or
+             stay
+    run      rows go to the nodes that replace theirs; each partition's new metadata is stored, and is valid once the
              replace commit has completed
 
-Two attempts at one plan store the same ring, for the plan names its nodes.
+Two attempts at one plan store the same metadata, because the plan names its nodes.
 
 Source: docs/formats/writing.md, "Resizing consistent hashing buckets".
 """
@@ -34,18 +35,18 @@ from pyhudi.table.table_context import TableContext
 
 
 def reason_not_to_resize(snapshot: Snapshot) -> NotDue | None:
-    """Why no resize can be planned now; None when one can.
+    """Return why no resize can be planned; None when one can.
 
-    Rows of a write that began before a plan would go to the file groups that the plan replaces, and nowhere else.
+    Rows of a write that began before the plan would go only to the file groups that the plan replaces.
     """
     writing = snapshot.timeline.pending(Action.DELTACOMMIT, Action.LOGCOMPACTION)
     return NotDue(f"{writing[0].action} {writing[0].request_time} is under way") if writing else None
 
 
 def choose_resizes(snapshot: Snapshot, partitions: Iterable[str], rules: ResizeRules) -> tuple[ClusterGroup, ...]:
-    """What becomes of the nodes of partitions, group by group.
+    """Return the node changes of partitions, group by group.
 
-    Raises TableState for a partition whose rows its ring does not lead to.
+    Raises TableState for a partition with file groups that its consistent hashing metadata lacks.
     """
     context = snapshot.context
     busy = snapshot.pending_clusterings
@@ -56,7 +57,8 @@ def choose_resizes(snapshot: Snapshot, partitions: Iterable[str], rules: ResizeR
         ring = load_ring(context, snapshot.timeline, partition, file_id_prefixes(s.file_id for s in slices if s.base is not None))
         if ring is None:
             raise TableState(
-                f"partition {partition!r} of {context.storage.uri} has file groups and no ring: it was written by another index, "
+                f"partition {partition!r} of {context.storage.uri} has file groups and no consistent hashing "
+                "metadata: it was written by another index, "
                 "and cannot be resized"
             )
         check_ring_groups_exist(context, ring, snapshot.slicing.replaced)
@@ -68,9 +70,9 @@ def choose_resizes(snapshot: Snapshot, partitions: Iterable[str], rules: ResizeR
 
 
 def resized_rings(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Mapping[str, HashingRing]:
-    """The rings of the partitions of a plan once it is carried out.
+    """Return the consistent hashing metadata of the partitions of a plan after its execution.
 
-    Raises PlanSuperseded where another ring counts than the one that the plan was made for.
+    Raises PlanSuperseded if the valid metadata is not the one that the plan was made for.
     """
     context, changes = snapshot.context, work.changes
     rings: dict[str, HashingRing] = {}
@@ -78,8 +80,8 @@ def resized_rings(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Map
         ring = load_ring(context, snapshot.timeline, partition, file_id_prefixes(s.file_id for s in slices if s.base is not None))
         if ring is None or {change.sequence for change in changes[partition]} != {ring.sequence}:
             raise PlanSuperseded(
-                f"clustering {instant} of {context.storage.uri} resizes another ring of partition {partition!r} than the one "
-                "that counts by now",
+                f"clustering {instant} of {context.storage.uri} was planned on outdated consistent hashing metadata of "
+                f"partition {partition!r}; plan it again",
                 instants=(instant,),
             )
         rings[partition] = ring.changed(instant, (node for change in changes[partition] for node in change.nodes))
@@ -87,20 +89,23 @@ def resized_rings(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Map
 
 
 def check_is_resize(context: TableContext, has_rings: Iterable[str], work: ClusteringWork, instant: str) -> None:
-    """Raises TableState for a plan that would take rows out of the nodes of rings.  has_rings: partitions with rings."""
+    """Raise TableState for a plan that would move rows out of their nodes.  has_rings: partitions with consistent
+    hashing
+    metadata.
+    """
     plain = {group.partition for group in work.groups if group.change is None}.intersection(has_rings)
     if plain:
         raise TableState(
-            f"clustering {instant} of {context.storage.uri} would take records out of the nodes of the ring of partition "
-            f"{min(plain)!r} (consistent hashing), where no write would find them; drop it with "
+            f"clustering {instant} of {context.storage.uri} would move records out of the consistent hashing nodes of partition "
+            f"{min(plain)!r}, where no write would find them; drop it with "
             f"unschedule_clustering({instant!r})"
         )
 
 
 def changes_ring(context: TableContext, instant: Instant) -> bool:
-    """Whether a pending clustering would take rows out of the nodes of rings that their keys name: it is no resize.
+    """Whether a pending clustering would move rows out of the nodes of their keys: it is no resize.
 
-    Nobody should carry it out, and writes to these file groups wait for it.
+    It must not be executed, and writes to these file groups wait for it.
     """
     groups = touched_file_groups(context, instant)
     changes = load_node_changes(context, instant.request_time)

@@ -1,7 +1,7 @@
-"""The consistent hashing bucket index: which node of a partition's ring takes a record key.
+"""Consistent hashing bucket index: route record keys to the nodes of their partitions.
 
-Cells are the pieces into which the nodes of all rings at hand together cut the hashes, so that the cell of a key is found without
-a look at its partition, and lies within one node of any ring.
+Cells are the hash intervals between the nodes of all loaded partitions together, so the cell of a key is independent
+of its partition, and belongs to one node of each partition.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -25,14 +25,14 @@ from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.table.file_slices import FileSlice
 
 MAX_NODES = 1_000_000
-"""More nodes than any ring needs; a ring is one document that every write reads."""
+"""Maximum number of nodes; the metadata is one document that every write reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHashingSettings:
-    """How the partitions of a consistent hashing index begin.
+    """Initial layout of partitions in a consistent hashing index.
 
-    first_count: nodes of a new partition's ring, at least 1; hash_fields: empty for all record key fields.
+    first_count: nodes of a new partition, at least 1; hash_fields: empty for all record key fields.
     """
 
     first_count: Annotated[int, BUCKET_COUNT]
@@ -44,13 +44,13 @@ class ConsistentHashingSettings:
 
     @classmethod
     def of(cls, options: Options) -> ConsistentHashingSettings:
-        """From checked options."""
+        """Build from checked options."""
         return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHashingLayout:
-    """The rings of partitions, as a `Placement`.  hash_fields: as of `ConsistentHashingSettings`."""
+    """Consistent hashing metadata of partitions, as a `Placement`.  hash_fields: as in `ConsistentHashingSettings`."""
 
     rings: Mapping[str, HashingRing]
     hash_fields: tuple[str, ...] = ()
@@ -71,25 +71,25 @@ class ConsistentHashingLayout:
 
     @property
     def cell_count(self) -> int:
-        """As of `Placement`."""
+        """As in `Placement`."""
         return len(self._bounds)
 
     def cells_for_keys(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray | None = None) -> npt.NDArray[np.int32]:
-        """As of `Placement`; the cells of all partitions are the same."""
+        """As in `Placement`; the cells of all partitions are the same."""
         hashes = consistent_hashes(texts, keys.record_fields, hashed_fields(keys, self.hash_fields))
         return np.searchsorted(self._bounds, hashes, side="left").astype(np.int32)
 
     def bucket_at(self, partition: str, cell: int) -> int | None:
-        """As of `Placement`: the number of a node."""
+        """As in `Placement`: the number of a node."""
         nodes = self._nodes.get(partition)
         return None if nodes is None else int(nodes[cell])
 
     def buckets_at(self, partition: str, cells: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """The numbers of the nodes in which cells of a partition that has a ring lie."""
+        """Return the numbers of the nodes of cells, in a partition with consistent hashing metadata."""
         return self._nodes[partition][cells]
 
     def bucket_from_file_id(self, partition: str, file_id: str) -> int | None:
-        """As of `Placement`."""
+        """As in `Placement`."""
         return self._buckets.get((partition, file_id))
 
     def node_file_id(self, partition: str, bucket: int) -> str:
@@ -104,11 +104,12 @@ def _places(ring: HashingRing) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[
 
 
 def check_ring_groups(slices: Iterable[FileSlice], layout: ConsistentHashingLayout) -> None:
-    """Raises TableState for file groups that no node has, whose keys no write would find."""
+    """Raise TableState for file groups without node, whose keys no write would find."""
     for slice_ in slices:
         if layout.bucket_from_file_id(slice_.partition, slice_.file_id) is None:
             place = slice_.partition or "the table"
             raise TableState(
-                f"file group {slice_.file_id} in {place} belongs to no node of the ring there: another index has written it, or "
-                "the ring is damaged; validate() tells more"
+                f"file group {slice_.file_id} in {place} belongs to no node of the consistent hashing metadata: "
+                "another index has written it, or "
+                "the metadata is damaged; run validate() for details"
             )

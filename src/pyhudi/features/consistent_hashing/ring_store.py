@@ -1,16 +1,20 @@
-"""Which ring of a partition counts, and the making of new ones.
+"""Load and store consistent hashing metadata, and decide which version of a partition is valid.
 
-    first     made by the first write of the partition, before its files; writers that race make the same one
-    next      `<instant>.hashing_meta`, stored before the instant completes; counts from its completion on
-    mark      `<instant>.commit`, made by the next writer that finds the instant completed, so that later loads need not ask
+    first     stored by the first write of the partition, before its files; concurrent writers store the same one
+    next      `<instant>.hashing_meta`, stored before the instant completes; valid from its completion on
+    marker    `<instant>.commit`, stored by the next writer that finds the instant completed, so later loads skip the
+              lookup
 
-Loading: the newest ring counts when it is the first one or has the newest mark; the mark of a pending instant is none.  Else the
-rings after the newest mark are looked at: one whose instant is completed counts, one whose instant is pending does not, and one
-whose instant is unknown counts when a base file of the partition has one of its file ids.  The newest that counts is the
-partition's.
+Loading: the newest metadata is valid when it is the first one or has the newest marker; the marker of a pending instant
+is
+ignored.  Otherwise the versions after the newest marker are checked: one whose instant is completed is valid, one whose
+instant is
+pending is not, and one whose instant is unknown is valid when a base file of the partition has one of its file ids.
+The newest
+valid version is used.
 
-Whoever replaces the file groups of a partition gives it a ring of new file ids: a group that was replaced shows nothing any more,
-so that no row may go to its file id again.  Rollbacks and restores remove the rings that their instants made.
+A write that replaces the file groups of a partition stores metadata with new file ids: a replaced group is invisible,
+so no row may go to its file id again.  Rollbacks and restores remove the metadata of their instants.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -42,11 +46,15 @@ from pyhudi.table.timeline.active_timeline import Timeline
 def load_ring(
     context: TableContext, timeline: Timeline, partition: str, is_present: Collection[str], *, marks: bool = False
 ) -> HashingRing | None:
-    """The ring of a partition; None when it has none yet.
+    """Load the consistent hashing metadata of a partition; None when it has none yet.
 
-    timeline: by which rings count.  is_present: prefixes of the file ids of the base files that the partition has.  marks: make
-    the marks that are missing, as writers do.
-    Raises TableState for a mark without its ring and where rings lie and none counts, CorruptData for one that is damaged.
+    timeline: decides which metadata is valid.  is_present: prefixes of the file ids of the partition's base files.
+    marks: create
+    missing markers, as writers do.
+
+    Raises:
+        TableState: A marker without its metadata, or metadata of which none is valid.
+        CorruptData: A file is damaged.
     """
     found = [parsed for info in context.storage.list(ring_folder(partition)).files if (parsed := parse_ring_file(info.path))]
     rings = sorted(instant for instant, suffix in found if suffix == RING_SUFFIX)
@@ -56,7 +64,8 @@ def load_ring(
     lost = sorted(set(marked) - set(rings))
     if lost:
         raise TableState(
-            f"{context.storage.absolute(mark_path(partition, lost[-1]))} says that a ring counts, and the ring is gone"
+            f"{context.storage.absolute(mark_path(partition, lost[-1]))} marks consistent hashing metadata as "
+            "committed, but its file is missing"
         )
     pending = {instant.request_time for instant in timeline.pending()}
     # An instant that is being rolled back is pending again, and its mark may still be there.
@@ -74,14 +83,14 @@ def load_ring(
             if marks:
                 _mark(context, partition, instant)
     if counting is None:
-        raise TableState(f"none of the rings in {context.storage.absolute(ring_folder(partition))} counts")
+        raise TableState(f"no consistent hashing metadata in {context.storage.absolute(ring_folder(partition))} is committed")
     return counting
 
 
 def load_or_create_ring(
     context: TableContext, timeline: Timeline, partition: str, is_present: Collection[str], first_count: int
 ) -> HashingRing:
-    """The ring of a partition for a write; the first one is made where there is none.  first_count: its nodes."""
+    """Load the consistent hashing metadata of a partition for a write, or store the first one.  first_count: its nodes."""
     ring = load_ring(context, timeline, partition, is_present, marks=True)
     if ring is not None:
         return ring
@@ -93,36 +102,39 @@ def load_or_create_ring(
 
 
 def renewed(ring: HashingRing, instant: str, new_uuid: Callable[[], str]) -> HashingRing:
-    """A ring with the places of another, and new file groups."""
+    """Return metadata with the same nodes and new file groups."""
     return ring.changed(instant, tuple(HashingNode(node.value, new_uuid(), NodeTag.REPLACE) for node in ring.nodes))
 
 
 def store_ring(context: TableContext, ring: HashingRing) -> None:
-    """Put a ring that its instant made in its place; what an attempt that died left there is replaced."""
+    """Store the metadata of an instant; the file of a failed attempt is replaced."""
     context.storage.put(ring_path(ring.partition, ring.instant), ring.encode())
 
 
 def check_ring_groups_exist(context: TableContext, ring: HashingRing, replaced: Mapping[tuple[str, str], str]) -> None:
-    """Raises TableState for a ring whose file groups were replaced, as the real Hudi's overwrites leave them.
+    """Raise TableState if file groups of the metadata were replaced, as by Hudi's overwrites.
 
     replaced: (partition, file id) of replaced file groups -> the instant that replaced them.
     """
     by = [time for file_id in ring.file_ids if (time := replaced.get((ring.partition, file_id)))]
     if by:
         raise TableState(
-            f"replacecommit {max(by)} has replaced file groups of partition {ring.partition!r} of {context.storage.uri} and left "
-            "its ring as it was, so that rows written there would not be seen; overwrite it, which gives it a new ring"
+            f"replacecommit {max(by)} has replaced file groups of partition {ring.partition!r} of "
+            f"{context.storage.uri} without updating "
+            "its consistent hashing metadata, so rows written there would be invisible; overwrite the partition to rebuild it"
         )
 
 
 def partitions_with_consistent_hashing(context: TableContext) -> frozenset[str]:
-    """The partitions that have rings."""
+    """Return the partitions that have consistent hashing metadata."""
     folders = (parent_folder(info.path) for info in context.storage.walk(RING_FOLDER) if parse_ring_file(info.path))
     return frozenset(folder.removeprefix(RING_FOLDER).removeprefix("/") for folder in folders)
 
 
 def remove_rings(context: TableContext, instants: Collection[str]) -> None:
-    """Remove what instants that are being undone made: marks first, as a mark without a ring stops every writer."""
+    """Remove the files of instants that are rolled back: markers first, as a marker without metadata stops every
+    writer.
+    """
     found = ((info.path, parse_ring_file(info.path)) for info in context.storage.walk(RING_FOLDER))
     own = [path for path, parsed in found if parsed is not None and parsed[0] in instants]
     for suffix in (MARK_SUFFIX, RING_SUFFIX):
@@ -130,7 +142,7 @@ def remove_rings(context: TableContext, instants: Collection[str]) -> None:
 
 
 def file_id_prefixes(file_ids: Iterable[str]) -> frozenset[str]:
-    """What file ids begin with, before the number of their file."""
+    """Return the prefixes of file ids, before the number of their file."""
     return frozenset(file_id.rpartition("-")[0] for file_id in file_ids)
 
 
@@ -138,7 +150,7 @@ def _read(context: TableContext, partition: str, instant: str) -> HashingRing:
     path = ring_path(partition, instant)
     data = context.storage.read(path)
     if data is None:
-        raise TableState(f"{context.storage.absolute(path)} is gone; another process has rolled its instant back")
+        raise TableState(f"{context.storage.absolute(path)} is missing: another process has rolled its instant back")
     try:
         ring = HashingRing.decode(data)
     except CorruptData as error:

@@ -1,10 +1,11 @@
-"""Do the rings of a consistent hashing index fit the file groups of their partitions?  A part of `validate`.
+"""Validate consistent hashing metadata against the file groups of its partitions.  A part of `validate`.
 
-    damage       a ring that cannot be read, nodes that do not rise, a mark without its ring, rings of which none counts
-    lost groups  a file group that no node of the ring has: writes do not find its keys, and write them a second time
-    lost nodes   a node whose file group was replaced: what is written there is not seen
+    damage       unreadable metadata, nodes that are not ascending, a marker without metadata, metadata of which none is
+                 valid
+    lost groups  a file group without node: writes do not find its keys, and write them a second time
+    lost nodes   a node whose file group was replaced: rows written there are invisible
 
-A node without files is in order: no key has come to it yet.
+A node without files is valid: no key was written to it yet.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -23,7 +24,7 @@ from pyhudi.table.table_context import TableContext
 
 
 def check_consistent_hashing(context: TableContext, snapshot: Snapshot, slices: Sequence[FileSlice]) -> IndexFindings:
-    """Nothing is looked at in a table without rings.  slices: the present ones."""
+    """Check all partitions; a table without consistent hashing metadata passes.  slices: the current ones."""
     findings = IndexFindings()
     ringed = sorted(partitions_with_consistent_hashing(context))
     for partition in ringed:
@@ -51,4 +52,4 @@ def check_consistent_hashing(context: TableContext, snapshot: Snapshot, slices: 
 
 
 REWRITE = "rings: overwrite the partition, which gives it a ring of new file groups"
-"""The remedy for nodes whose groups were replaced by a writer that left the ring as it was."""
+"""The remedy for nodes whose groups were replaced by a writer that did not update the metadata."""

@@ -1,7 +1,9 @@
-"""The rings that a write goes by, those that it makes, and whether they still count when it completes.
+"""Consistent hashing metadata of one write: what it reads and stores, and whether that is still valid when it
+completes.
 
-A write that makes a file group for a node, or a new ring, has read which ring counts.  Another write that gave the partition a
-new ring meanwhile may have touched none of the same file groups, so this is looked at again under the lock.
+A write that creates a file group for a node, or new metadata, depends on the valid metadata.  Another write that
+concurrently
+stored new metadata for the partition may have none of the same file groups, so this is checked again under the lock.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -35,10 +37,14 @@ from pyhudi.tasks.append_log import DoubleWriteTargets
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHashingWrite:
-    """layout: where rows go.  valid_rings: the rings that counted when the write was planned.  replaced_groups: the file groups
-    of the nodes that new rings take the place of, also of those that have no files.
+    """Routing of one write.
 
-    copies: (partition, file id) of the file groups whose rows go to those of a pending resize as well, and to which.
+    Attributes:
+        layout: Where rows go.
+        valid_rings: The metadata that was valid when the write was planned.
+        replaced_groups: The file groups of replaced nodes, including those without files.
+        copies: (partition, file id) of file groups -> file groups of a pending resize to which their rows are also
+            written.
     """
 
     layout: ConsistentHashingLayout
@@ -48,11 +54,11 @@ class ConsistentHashingWrite:
 
     @property
     def double_written_resizes(self) -> frozenset[str]:
-        """The resizes for which the write copies rows: they may complete beside it."""
+        """The resizes for which the write duplicates rows: they may complete concurrently."""
         return frozenset(copies.instant_time for copies in self.copies.values())
 
     def check_rings_unchanged(self, context: TableContext, planned: Timeline, current_timeline: Timeline) -> None:
-        """Raises WriteConflict where another ring counts by now, and where a resize was dropped for which rows were copied.
+        """Raise WriteConflict if other metadata became valid, or a resize was dropped for which rows were duplicated.
 
         planned: the timeline that the write was planned on.
         """
@@ -64,7 +70,7 @@ class ConsistentHashingWrite:
         ]
         if gone:
             raise WriteConflict(
-                f"clustering {gone[0]} of {context.storage.uri} was dropped meanwhile, for which this write has copied rows; "
+                f"clustering {gone[0]} of {context.storage.uri} was dropped concurrently, for which this write has copied rows; "
                 "plan the write again",
                 instants=tuple(gone),
             )
@@ -75,8 +81,8 @@ class ConsistentHashingWrite:
             present = load_ring(context, current_timeline, partition, file_id_prefixes(ring.file_ids))
             if present is None or present.instant not in {ring.instant, *self.double_written_resizes}:
                 raise WriteConflict(
-                    f"partition {partition!r} of {context.storage.uri} was given other file groups meanwhile (ring "
-                    f"{present.instant if present else 'gone'} in place of {ring.instant}); plan the write again"
+                    f"partition {partition!r} of {context.storage.uri} got other file groups concurrently (hashing metadata "
+                    f"{present.instant if present else 'missing'} instead of {ring.instant}); plan the write again"
                 )
 
 
@@ -88,10 +94,12 @@ def load_rings_for_write(
     *,
     create_missing: bool,
 ) -> ConsistentHashingWrite:
-    """The rings of partitions.  slices: present ones, by partition.  create_missing: partitions without a ring get their first
-    one.
+    """Load the consistent hashing metadata of partitions.  slices: current ones, by partition.  create_missing: store
+    the
+    first
+    metadata of partitions without any.
 
-    Raises TableState for a ring whose file groups were replaced, as the real Hudi's overwrites leave them.
+    Raises TableState if file groups of the metadata were replaced, as by Hudi's overwrites.
     """
     counted: dict[str, HashingRing] = {}
     timeline = snapshot.timeline
@@ -109,7 +117,7 @@ def load_rings_for_write(
 def with_copies(
     rings: ConsistentHashingWrite, context: TableContext, snapshot: Snapshot, groups: Iterable[FileGroupId]
 ) -> ConsistentHashingWrite:
-    """The same for a write beside pending resizes: what it changes of the nodes that go is for those that come, too.
+    """Add double writes for pending resizes: changes of removed nodes are also written to the new ones.
 
     groups: those that the write changes.
     """
@@ -135,9 +143,10 @@ def with_copies(
 def replace_rings(
     context: TableContext, snapshot: Snapshot, partitions: Iterable[str], instant: str, settings: ConsistentHashingSettings | None
 ) -> ConsistentHashingWrite:
-    """Rings of new file groups for partitions whose groups make way, stored; they count once the instant has completed.
+    """Store metadata with new file groups for partitions whose groups are replaced; valid once the instant has
+    completed.
 
-    settings: how partitions begin that have no ring; None leaves these without one.
+    settings: the initial layout of partitions without metadata; None leaves these without one.
     """
     counted: dict[str, HashingRing] = {}
     made: dict[str, HashingRing] = {}

@@ -1,20 +1,21 @@
-"""The table of HBase in which index HBASE keeps where records stand, over HBase's second Thrift interface.
+"""Client of the HBase table in which index HBASE stores record locations, over HBase's second Thrift interface.
 
-A row is a record key, in UTF-8.  Its cells stand in the column family `_s`, all of them text:
+A row is a record key, in UTF-8.  Its cells are in the column family `_s`, all of them text:
 
-    commit_ts        instant of the write that brought the record to where it is
+    commit_ts        instant of the write that brought the record to its location
     file_name        id of the file group
     partition_path   its partition
-    deleting         ours alone: instant of a write that deletes the record, or "" (see `features.hbase_index.hbase_tasks`);
-                     where it stands
-                     alone, the record is gone since that write
+    deleting         PyHudi only: instant of a write that deletes the record, or "" (see
+                     `features.hbase_index.hbase_tasks`);
+                     if it is the only cell, the record is deleted since that write
 
-The first three are those of the real Hudi's index.  HBase gives every put the time of its region server, all cells of one put the
-same.  Rows pass through Thrift one object each, which is the price of this index with any client of HBase.
+The first three are those of Apache Hudi's index.  HBase gives every put the time of its region server, all cells of one
+put the
+same.  Rows pass through Thrift one object each, which limits the throughput of any client.
 
 Source: docs/formats/writing.md, "Indexes used for writing".
 
-What this does not do: it makes no tables, and knows neither Kerberos nor TLS.
+Limits: the client creates no tables, and does not support Kerberos or TLS.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _ROWS_OF_SCAN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the index says of a key.  commit, file_id, partition: "" where `deleting` stands alone.  deleting: "" for none;
+    """Index entry of a key.  commit, file_id, partition: "" if `deleting` is the only cell.  deleting: "" for none;
     deleting_ms: when that was put, by the server's clock.
     """
 
@@ -56,7 +57,7 @@ class Entry:
 
 
 class HbaseTable:
-    """A connection to the table of an index.  For one thread; use `open_hbase`."""
+    """A connection to the table of an index.  Not thread-safe; use `open_hbase`."""
 
     def __init__(self, settings: HbaseSettings, client: Any) -> None:
         self._settings = settings
@@ -65,7 +66,7 @@ class HbaseTable:
         self._m = _messages()
 
     def check(self) -> None:
-        """Raises InvalidRequest where there is no such table."""
+        """Raise InvalidRequest if the table does not exist."""
         if not self._ask(self._client.tableExists, self._table_name()):
             raise InvalidRequest(
                 f"{TABLE}={self._settings.table}: HBase has no such table; make it first, `create '{self._settings.table}', "
@@ -73,7 +74,7 @@ class HbaseTable:
             )
 
     def get(self, keys: Sequence[str]) -> Iterator[Entry | None]:
-        """The entry of each key, in order; None where there is none."""
+        """Return the entry of each key, in order; None for a key without one."""
         for batch in _batches(keys, self._settings.get_batch_size):
             columns = [self._m.TColumn(FAMILY, name) for name in (COMMIT, FILE, PARTITION, DELETING)]
             gets = [self._m.TGet(key.encode(), columns) for key in batch]
@@ -82,7 +83,7 @@ class HbaseTable:
             _pause(self._settings.get_pause_ms)
 
     def put(self, rows: Iterable[tuple[str, Mapping[bytes, str]]]) -> None:
-        """Write cells: of each key, values by column.  Those of one key appear together."""
+        """Write cells: of each key, values by column.  Those of one key appear atomically."""
         for batch in _batches(rows, self._settings.put_batch_size):
             puts = [
                 self._m.TPut(key.encode(), [self._m.TColumnValue(FAMILY, name, value.encode()) for name, value in cells.items()])
@@ -92,17 +93,19 @@ class HbaseTable:
             _pause(self._settings.put_pause_ms)
 
     def delete_locations(self, rows: Iterable[tuple[str, int]]) -> None:
-        """Remove where keys stand, but not `deleting`, as far as it was put at a time or before: ms of the server's clock."""
+        """Delete the locations of keys, but not `deleting`, if put at or before a time: ms of the server's clock."""
         self._delete(
             rows, self._m.TDeleteType.DELETE_COLUMNS, [self._m.TColumn(FAMILY, name) for name in (COMMIT, FILE, PARTITION)]
         )
 
     def delete_written(self, rows: Iterable[tuple[str, int]]) -> None:
-        """Remove the cells of keys that were put at a time; where HBase keeps what stood there before, that comes back."""
+        """Delete the cells of keys that were put at a time; if HBase retains earlier versions, those reappear."""
         self._delete(rows, self._m.TDeleteType.DELETE_FAMILY_VERSION, [self._m.TColumn(FAMILY)])
 
     def changed_since(self, time_ms: int) -> Iterator[tuple[str, Mapping[bytes, tuple[str, int]]]]:
-        """The keys whose cells were put at a time or later, each with the newest value of such cells and its time."""
+        """Return the keys whose cells were put at a time or later, each with the newest value of such cells and its
+        time.
+        """
         scan = self._m.TScan(
             columns=[self._m.TColumn(FAMILY)],
             caching=_ROWS_OF_SCAN,
@@ -130,7 +133,7 @@ class HbaseTable:
             ]
             left = self._ask(self._client.deleteMultiple, self._name, deletes)
             if left:
-                raise StorageUnavailable(f"{self._where}: {len(left)} deletions of {len(deletes)} were not carried out")
+                raise StorageUnavailable(f"{self._where}: {len(left)} of {len(deletes)} deletions failed")
             _pause(self._settings.put_pause_ms)
 
     def _table_name(self) -> Any:
@@ -147,15 +150,16 @@ class HbaseTable:
         try:
             return call(*arguments)
         except (TException, OSError) as error:
-            raise StorageUnavailable(f"{self._where} does not answer: {getattr(error, 'message', None) or error!r}") from error
+            raise StorageUnavailable(f"{self._where} does not respond: {getattr(error, 'message', None) or error!r}") from error
 
 
 @contextmanager
 def open_hbase(settings: HbaseSettings) -> Iterator[HbaseTable]:
-    """A connection to the first server that answers, until the block ends.
+    """Open a connection to the first server that responds, until the block ends.
 
-    Raises InvalidRequest where an option is missing or thriftpy2 is not installed, StorageUnavailable where no server answers;
-    what is asked of the table raises StorageUnavailable too.
+    Raises:
+        InvalidRequest: An option is missing or thriftpy2 is not installed.
+        StorageUnavailable: No server responds; also raised by requests inside the block.
     """
     addresses = settings.addresses
     client = connect_to_first(

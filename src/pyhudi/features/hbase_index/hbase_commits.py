@@ -1,6 +1,7 @@
-"""Index HBASE beside the actions of a table: what lookups believe, what a commit tells it, and what a rollback takes out again.
+"""Keep index HBASE consistent with the actions of a table: valid entries for lookups, updates by commits, and
+rollbacks.
 
-What its entries mean is in `features.hbase_index.hbase_tasks`.
+`features.hbase_index.hbase_tasks` describes its entries.
 
 Source: docs/decisions/0019-index-hbase.md.
 """
@@ -29,18 +30,22 @@ _CLOCKS_DIFFER_MS = 600_000
 
 
 def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_metadata: bool) -> None:
-    """Whether a table may be written under index HBASE, before anything is written.
+    """Check that a table may be written under index HBASE, before anything is written.
 
-    has_metadata: it has a metadata table, or will have.  Raises Unsupported where it may not, InvalidRequest where HBase has no
-    such table or an option is missing, StorageUnavailable where it does not answer.
+    has_metadata: it has a metadata table, or will have.
+
+    Raises:
+        Unsupported: The table may not use the index.
+        InvalidRequest: HBase has no such table or an option is missing.
+        StorageUnavailable: HBase does not respond.
     """
     if settings is None:
         return
     uri, version = context.storage.uri, context.config.version
     if not version.has_hbase_index:
-        raise Unsupported(f"{INDEX_TYPE}=HBASE: {uri} has version {int(version)}, for which Hudi has no such index any more")
+        raise Unsupported(f"{INDEX_TYPE}=HBASE: {uri} has version {int(version)}, for which Hudi has no HBase index")
     if not has_metadata:
-        raise Unsupported(f"{INDEX_TYPE}=HBASE needs the metadata table of {uri}, beside which it gathers keys")
+        raise Unsupported(f"{INDEX_TYPE}=HBASE needs the metadata table of {uri}, which it needs to collect keys")
     with open_hbase(settings) as table:
         table.check()
 
@@ -49,10 +54,10 @@ def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_me
 def update_hbase_index(
     context: TableContext, engine: Engine, settings: HbaseSettings | None, statuses: Sequence[WriteStatus], instant_time: str
 ) -> Iterator[None]:
-    """Around the commit of what tasks wrote: tell the index before it, and remove what was deleted after it.
+    """Wrap the commit of written files: update the index before it, and remove deleted keys after it.
 
-    Raises StorageUnavailable where HBase does not answer before the commit.  Once that stands, nothing fails any more: what
-    could not be removed is marked, and not believed.
+    Raises StorageUnavailable if HBase does not respond before the commit.  After the commit nothing fails: entries that
+    could not be removed are marked, and ignored by lookups.
     """
     if settings is None:
         yield
@@ -68,7 +73,7 @@ def update_hbase_index(
 
 
 def sync_rollback(context: TableContext, settings: CommitSettings, rolled_back: Iterable[str]) -> None:
-    """Take out of index HBASE what writes told it that are rolled back, where the settings ask for it.  May be repeated."""
+    """Remove the entries of rolled back writes from index HBASE, if the settings require it.  Idempotent."""
     index = settings.hbase
     if index is None or not index.rollback_sync:
         return

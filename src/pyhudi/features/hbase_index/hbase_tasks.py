@@ -1,17 +1,23 @@
-"""Index HBASE: which of its entries are believed, and the tasks that keep it up beside a commit.
+"""Index HBASE: which of its entries are valid, and the tasks that update it with a commit.
 
-An entry says in which file group a record stands, and which write brought it there.  It is believed when that write counts, when
-the table has that file group, and when no later write has begun to delete the record.  One that says alone which write deleted
-the record is believed when that write counts.  Of any other the key is looked for in the files: the entry may hide an older one
-that was right (a write that moved the record died, or was undone), its file group may have been clustered by somebody who did not
-say so here, or a write died between its commit and the end of a deletion.  The real Hudi takes such a key for new, and inserts it
+An entry records the file group of a record, and the write that brought it there.  It is valid when that write is
+committed, when
+the table has that file group, and when no later write has begun to delete the record.  An entry that holds only the
+deleting write
+is valid when that write is committed.  Keys of invalid entries are looked up in the files: the entry may hide an older
+valid
+one (a write that moved the record failed, or was rolled back), its file group may have been clustered by a writer
+without
+this index, or a write failed between its commit and the end of a deletion.  Apache Hudi treats such a key as new, and
+inserts it
 a second time, or fails.
 
-    before a commit     keys that come to a file group are put, `deleting` empty; keys that leave are marked `deleting`
-    after it            of entries that are marked still, and that no write has put since, the mark alone stays
-    a rollback          with `hoodie.index.hbase.rollback.sync` takes both out again; else they stay, and are not believed
+    before a commit     keys added to a file group are put, `deleting` empty; removed keys are marked `deleting`
+    after it            entries that are still marked, and that no write has put since, are reduced to the mark
+    a rollback          with `hoodie.index.hbase.rollback.sync` removes both; otherwise they remain, and are invalid
 
-So whoever dies anywhere leaves entries that are right or not believed.  Keys come from the side files of `tasks.file_stats`.
+So a failure at any point leaves entries that are correct or invalid.  Keys come from the side files of
+`tasks.file_stats`.
 
 Source: docs/formats/writing.md, "Indexes used for writing"; docs/decisions/0019-index-hbase.md.
 """
@@ -45,11 +51,11 @@ LOOKUP_SCHEMA = pa.schema(
         pa.field("file_id", pa.string()),
     ]
 )
-"""What the index says of the keys that it has; partition and file_id are null where an entry is not believed."""
+"""Index entries of known keys; partition and file_id are null if an entry is invalid."""
 
 
 def lookup_in_hbase(lookup: LookupInHbaseIndex, keys: pa.StringArray) -> Iterator[pa.RecordBatch]:
-    """What the index says of distinct keys, in batches of SAID.  Errors as of `open_hbase`."""
+    """Look up distinct keys in the index, in batches of LOOKUP_SCHEMA.  Raises as `open_hbase`."""
     known: dict[str, bool] = {}
 
     def counts(instant_time: str) -> bool:
@@ -83,7 +89,8 @@ def lookup_in_hbase(lookup: LookupInHbaseIndex, keys: pa.StringArray) -> Iterato
 def find_in_hbase(
     lookup: LookupInHbaseIndex, keys: pa.StringArray, groups: Mapping[tuple[str, str], int]
 ) -> tuple[Ints, Ints, Ints]:
-    """Where keys stand: pairs of a key (its index) and a group (its number); then the indices of keys to be looked for in files.
+    """Locate keys: pairs of a key (its index) and a group (its number); then the indices of keys to be looked up in
+    files.
 
     keys: distinct, no nulls.  groups: the numbers of those that the table has.
     """
@@ -99,7 +106,7 @@ def find_in_hbase(
 
 @dataclass(frozen=True, slots=True)
 class HbaseChange:
-    """What one data file changes of the index.  keys: its side file; partition, file_id: of the data file."""
+    """Index changes of one data file.  keys: its side file; partition, file_id: of the data file."""
 
     storage: StorageSpec
     index: HbaseSettings
@@ -110,7 +117,7 @@ class HbaseChange:
 
 
 def run_prepare_hbase(change: HbaseChange) -> int:
-    """Before the commit: put the keys that came, mark those that left.  Returns how many there were."""
+    """Before the commit: put added keys, mark removed ones.  Returns the number of keys."""
     count = 0
     came = {COMMIT: change.instant_time, FILE: change.file_id, PARTITION: change.partition, DELETING: ""}
     left = {DELETING: change.instant_time}
@@ -123,8 +130,9 @@ def run_prepare_hbase(change: HbaseChange) -> int:
 
 
 def run_finish_hbase(change: HbaseChange) -> int:
-    """After the commit: leave the mark alone of what `run_prepare_hbase` marked, where nothing was put since.  Returns how many
-    keys.
+    """After the commit: reduce entries that `run_prepare_hbase` marked to the mark, unless they were put since.
+
+    The result is the number of keys.
     """
     count = 0
     with open_hbase(change.index) as table:
@@ -142,11 +150,12 @@ def run_finish_hbase(change: HbaseChange) -> int:
 
 
 def roll_back_hbase(index: HbaseSettings, instant_time: str, since_ms: int) -> int:
-    """Take out what a write told the index that is rolled back: its puts and its marks.  Returns how many keys there were.
+    """Remove the puts and marks of a rolled back write from the index.  Returns the number of keys.
 
-    since_ms: when the write began, by the clocks of the region servers, or earlier: the table is scanned for what was put since.
-    Where HBase keeps several versions of a cell, what stood there before comes back.  Where it does not, nobody knows whether the
-    key was new: it keeps a mark of a write that does not count, which is not believed.
+    since_ms: when the write began, by the clocks of the region servers, or earlier: the table is scanned for later
+    puts.
+    If HBase retains several versions of a cell, the previous one reappears.  Otherwise it is unknown whether the
+    key was new: it keeps a mark of an uncommitted write, which is invalid.
     """
     count = 0
     with open_hbase(index) as table:

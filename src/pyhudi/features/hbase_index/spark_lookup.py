@@ -1,6 +1,6 @@
-"""Asking index HBASE where the keys of a DataFrame stand: `features.hbase_index.hbase_tasks`, in tasks on the cluster.
+"""Look up the keys of a DataFrame in index HBASE: `features.hbase_index.hbase_tasks`, in tasks on the cluster.
 
-Keys of which the index knows nothing for sure are looked for in key columns, as those of any other lookup (`lookup`).
+Keys without a valid entry are looked up in key columns, as in any other lookup (`lookup`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _QUESTIONS_A_CORE = 2
 def lookup_hbase_on_driver(
     session: SparkSession, keys: KeyTable, request: TagRequest, lookup: LookupInHbaseIndex
 ) -> tuple[Ints, Ints]:
-    """Pairs of a key (its number in the key table) and a place (its number in the request) that holds it."""
+    """Return pairs of a key (its number in the key table) and a candidate (its number in the request) that holds it."""
     distinct = pc.unique(keys.keys)
     groups = {(place.partition, place.file_id): number for number, place in enumerate(request.candidates)}
     wanted = max(1, min(len(distinct) // lookup.index.get_batch_size, _QUESTIONS_A_CORE * parallelism(session)))
@@ -63,7 +63,9 @@ def lookup_hbase_distributed(
     lookup: LookupInHbaseIndex,
     persisted: Callable[[DataFrame], DataFrame],
 ) -> DataFrame:
-    """Hits of all keys of the rows, as `lookup_distributed` of global keys.  persisted: holds what was computed until the write
+    """Return hits of all keys of the rows, as `lookup_distributed` of global keys.  persisted: holds computed data
+    until
+    the write
     ends.
     """
     asked = rows.select(RECORD_KEY).distinct()

@@ -1,6 +1,7 @@
-"""Tasks that find out from the rows of a base file how its table names records and partitions, or check what is said of that.
+"""Tasks that infer from the rows of a base file how its table names records and partitions, or verify a given
+specification.
 
-Rows are read a row group at a time; of columns that have been ruled out nothing is read any more.
+Rows are read a row group at a time; excluded columns are not read again.
 
 Source: docs/formats/record-keys.md; docs/formats/timeline.md, "Inferring properties from files".
 """
@@ -34,7 +35,7 @@ from pyhudi.tasks.incoming_layout import as_batch
 
 @dataclass(frozen=True, slots=True)
 class KeysTask:
-    """Look at one base file.  path: relative to the table; spec: to be checked, None to find one."""
+    """Inspect one base file.  path: relative to the table; spec: to be verified, None to infer one."""
 
     storage: StorageSpec
     path: str
@@ -42,7 +43,7 @@ class KeysTask:
 
 
 def run_keys(task: KeysTask) -> KeyFacts:
-    """Find out, or check; see `KeyFacts`."""
+    """Infer or verify; see `KeyFacts`."""
     try:
         with open_base_file(open_storage(task.storage), task.path) as file:
             return _found(task, file) if task.spec is None else _checked(task, task.spec, file)

@@ -1,15 +1,19 @@
-"""The properties of a table that its files tell of, where hoodie.properties is gone and so is its backup.
+"""Infer hoodie.properties from data files when both the file and its backup are missing.
 
-    name              the metadata table's own name; or the schemas in files, where they spell it as it is
-    version           the metadata table's; without one nothing tells 8 from 9
-    type              logs of records, and delta commits, are of merge on read; commits that no compaction made of copy on write
-    record key        the column that is the key in every row of every file, where there is one alone; composite keys name theirs
-    partition fields  the columns that make the folders, level by level, where there is one alone for each; `field=value` names it
+    name              the metadata table's own name; or the schemas in files, if they spell it unchanged
+    version           the metadata table's; without one 8 and 9 are indistinguishable
+    type              logs of records, and delta commits, imply merge on read; commits other than compactions copy on
+                      write
+    record key        the column that equals the key in every row of every file, if it is unique; composite keys name
+                      theirs
+    partition fields  the columns that form the folders, level by level, if unique for each; `field=value` names it
     URL encoding      a value that would be written in two ways
-    meta columns, format of base files, change data, left out columns, metadata table, definitions of indexes: what is there
+    meta columns, format of base files, change data, omitted columns, metadata table, definitions of indexes: as they
+        exist
 
-What files do not tell has to be given, and what is given must not contradict what they tell: `infer` gives both the properties
-and what is asked for.  Features of which files show no trace are off, and `assumed_off` names them.
+Properties that files do not determine have to be given, and given ones must not contradict the files: `infer` returns
+both the
+properties and the required input.  Features without a trace in files are off, and listed in `assumed_off`.
 
 Pure: facts in, properties out.  Source: docs/formats/timeline.md, "Inferring properties from files".
 """
@@ -68,12 +72,17 @@ _HISTORY_KEYS = ("hoodie.timeline.history.path", "hoodie.archivelog.folder")
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """What the rows of a base file say.
+    """Facts about the rows of a base file.
 
-    columns: by dotted name, without meta columns. has_meta: whether the meta columns are there. key_columns: columns
-    whose text is the record key in every row; composite: the fields of which the keys are composed, () where they are
-    not. constant: the text of columns that hold one value, as it stands in a path. schema_name: of its Avro schema, ''
-    without one. mismatch: how a row contradicts the spec that was to be checked. damage: why the file cannot be read.
+    Attributes:
+        columns: By dotted name, without meta columns.
+        has_meta: Whether the meta columns exist.
+        key_columns: Columns whose text is the record key in every row.
+        composite: The fields of composite keys, () for other keys.
+        constant: The text of columns that hold one value, as in a path.
+        schema_name: Of its Avro schema, '' without one.
+        mismatch: How a row contradicts the spec that was verified.
+        damage: Why the file cannot be read.
     """
 
     path: str
@@ -90,12 +99,18 @@ class KeyFacts:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What is known of a table's files.
+    """Facts about a table's files.
 
-    metadata: the properties of its metadata table, {} without one; indexes: the partitions of that which are complete.
-    schema_names: the names in the Avro schemas of its files.  has_timeline_folder: None where there is no instant at all.
-    types: the table types that the names of files and instants tell, mostly one.  formats: of base files.  folders: those with
-    data files.  cdc: the mode of change data, None without such files.  facts: of base files.
+    Attributes:
+        metadata: The properties of its metadata table, {} without one.
+        indexes: The complete partitions of the metadata table.
+        schema_names: The names in the Avro schemas of its files.
+        has_timeline_folder: None if there is no instant at all.
+        types: The table types implied by the names of files and instants, mostly one.
+        formats: Of base files.
+        folders: Those with data files.
+        cdc: The supplemental logging mode, None without such files.
+        facts: Of base files.
     """
 
     metadata: Mapping[str, str]
@@ -113,8 +128,13 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """values: all properties.  sources: property -> what tells it.  required_input: property -> why files do not tell it, and
-    what may be given; assumed_off: what is off since no file shows it.
+    """Inferred properties, and the input that is still required.
+
+    Attributes:
+    values: All properties.
+    sources: Property -> its evidence.
+    required_input: Property -> why files do not determine it, and possible values.
+    assumed_off: Features that are off since no file shows them.
     """
 
     values: Mapping[str, str]
@@ -131,15 +151,15 @@ class _Inference:
     required_input: dict[str, str] = field(default_factory=dict)
 
     def set(self, key: str, value: str, source: str) -> None:
-        """Files tell it.  Raises InvalidRequest where something else was given."""
+        """Set a property from files.  Raises InvalidRequest if the caller gave another value."""
         other = self.arguments.get(key)
         if other is not None and other.strip().lower() != value.lower():
-            raise InvalidRequest(f"{key}={other} was given, and files say {value} ({source})")
+            raise InvalidRequest(f"{key}={other} contradicts the files, which have {value} ({source})")
         self.values[key] = value
         self.sources[key] = source
 
     def require_input(self, key: str, reason: str) -> str | None:
-        """Files do not tell it: what was given, None for nothing."""
+        """Return the given value of a property that files do not determine, None without one."""
         if key not in self.arguments:
             self.required_input[key] = reason
             return None
@@ -149,7 +169,7 @@ class _Inference:
 
 
 def infer(evidence: TableFacts, user_options: Mapping[str, str]) -> Inferred:
-    """What files tell, with what was given.  Raises InvalidRequest where the two contradict each other."""
+    """Infer the properties from files and given values.  Raises InvalidRequest if the two contradict each other."""
     telling = _Inference(user_options)
     _tell_name(telling, evidence)
     version = _tell_version(telling, evidence)
@@ -200,7 +220,7 @@ def _tell_version(inference: _Inference, evidence: TableFacts) -> TableVersion |
     layout = version.layout
     if evidence.has_timeline_folder not in (None, layout.has_timeline_folder):
         there = TIMELINE_FOLDER if evidence.has_timeline_folder else META_FOLDER
-        raise InvalidRequest(f"{_VERSION}={text} was given, and the instants lie in {there}: those of that version do not")
+        raise InvalidRequest(f"{_VERSION}={text} contradicts the instants in {there}, which that version does not use")
     inference.set("hoodie.timeline.layout.version", str(int(layout)), "the version")
     if layout.has_timeline_folder:
         for key, name in (("hoodie.timeline.path", TIMELINE_NAME), *dict.fromkeys(_HISTORY_KEYS, HISTORY_NAME).items()):
@@ -401,8 +421,10 @@ def _tell_merging(inference: _Inference, version: TableVersion) -> None:
 
 
 def table_types(names: Iterable[tuple[str, bool, bool]], *, deltas: bool, commits: bool) -> dict[TableType, str]:
-    """The types that files and instants tell.  names: (path, is a log, is of changes); deltas: whether there are delta commits;
-    commits: whether there are commits that no compaction made.
+    """Return the types that files and instants imply.  names: (path, is a log, is of changes); deltas: whether there
+    are
+    delta commits;
+    commits: whether there are commits other than compactions.
     """
     found: dict[TableType, str] = {}
     log = next((file_name(path) for path, is_log, is_cdc in names if is_log and not is_cdc), None)

@@ -1,20 +1,23 @@
-"""The timeline that data files tell of by their names, where nobody else does any more.
+"""Infer a timeline from the names and rows of data files.
 
-    instants      one for each request time in the names of files that can be read
-    actions       logs make a delta commit; of a merge-on-read table base files that hold rows of their own instant, or begin
-                  their file group, do too, and others are compactions; of a copy-on-write table each is a commit
-    replaced      a file group whose rows stand in one that was begun after its last file, by key and sequence number: a
+    instants      one for each request time in the names of readable files
+    actions       logs imply a delta commit; of a merge-on-read table so do base files that hold rows of their own
+                  instant, or are
+                  the first of their file group, and others are compactions; of a copy-on-write table each is a commit
+    replaced      a file group whose rows exist in one that began after its last file, by key and sequence number: a
                   clustering has copied them there.  The instant that began the later one becomes a replace commit
-    columns       of a table that goes by ids: the history of columns, which lies beside the timeline, has each schema with the
-                  instant that made it.  An instant carries the newest of its time where its files have these columns; one that
-                  wrote no file was a change of columns alone
-    completion    as the metadata table mirrored it; else when the last file of the instant was stored; else the moment after its
-                  request, where all files are younger than the last request, for then they were copied
+    columns       of a table with column ids: the schema history, stored next to the timeline, has each schema with the
+                  instant that created it.  An instant stores the newest of its time if its files have these columns;
+                                            one that
+                  wrote no file changed only the columns
+    completion    as recorded in the metadata table; else when the last file of the instant was stored; else one tick
+                  after its
+                  request, if all files are younger than the last request, because then they were copied
 
-What names and rows do not tell, and nothing can: file groups that an overwrite or the deletion of a partition replaced, whose
-rows stand nowhere else; which plans were pending; cleans, rollbacks and savepoints; and numbers of rows in logs.
+Not recoverable: file groups that an overwrite or the deletion of a partition replaced, whose
+rows exist nowhere else; which plans were pending; cleans, rollbacks and savepoints; and numbers of rows in logs.
 
-Pure: what is known of files in, a plan out.  Source: docs/formats/timeline.md, "Rebuilding a timeline".
+Pure: facts about files in, a plan out.  Source: docs/formats/timeline.md, "Rebuilding a timeline".
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ Group = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file that can be read.  The counts are of a base file: all rows, and those that its own instant wrote."""
+    """One readable data file.  The counts are of a base file: all rows, and those that its own instant wrote."""
 
     path: str
     partition: str
@@ -70,7 +73,7 @@ class DataFile:
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a log, one of changes among them."""
+        """Whether it is a log, including change logs."""
         return isinstance(self.name, LogFileName)
 
     @property
@@ -80,14 +83,14 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltInstant:
-    """A completed instant, and what its commit says."""
+    """A completed instant, and the content of its commit."""
 
     instant: Instant
     metadata: CommitMetadata
 
 
 def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, str], zone: tzinfo) -> dict[str, str]:
-    """Request time -> completion time.  stored_ms: when the last file of each instant was stored."""
+    """Map request time to completion time.  stored_ms: when the last file of each instant was stored."""
     stored = {time: format_instant_time(ms, zone) for time, ms in stored_ms.items()}
     # Where nobody copied the files, those of all but the last instants are older than the last request.
     copied = len(stored) > 1 and min(stored.values()) > max(stored)
@@ -100,7 +103,7 @@ def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredColumns:
-    """schemas: with ids, by version, of a table whose columns go by these; {} of another.  table_name: for schemas that no file
+    """schemas: with ids, by version, of a table with column ids; {} otherwise.  table_name: for schemas that no file
     has.
     """
 
@@ -112,8 +115,9 @@ class RecoveredColumns:
         return sorted({str(version) for version in self.schemas if version} & completions.keys() - set(written))
 
     def extra(self, time: str, text: str, operation: Operation, before: str) -> dict[str, str]:
-        """What the commit of an instant says of columns.  text: the schema of its files, '' where they have none; before: of the
-        instant before.
+        """Return the schema entries of an instant's commit.  text: the schema of its files, '' without one; before: of
+        the
+        previous instant.
         """
         version = max((version for version in self.schemas if version <= int(time)), default=0)
         if not version:
@@ -136,9 +140,9 @@ def plan_instants(
     *,
     is_cow: bool,
 ) -> tuple[RebuiltInstant, ...]:
-    """The instants that wrote these files, and those that changed columns alone, oldest first.
+    """Return the instants that wrote these files, and those that changed only columns, oldest first.
 
-    replaced: group -> the instant that took its place.
+    replaced: group -> the instant that replaced it.
     """
     groups: dict[Group, list[DataFile]] = {}
     for file in files:
@@ -207,10 +211,13 @@ def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, .
 
 
 def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping[Group, pa.Table]) -> dict[Group, str]:
-    """Groups of one partition whose rows another one has that was begun after their last file -> the instant that began it.
+    """Map groups of one partition, whose rows exist in a group that began after their last file, to the instant that
+    began
+    it.
 
-    spans: the first and the last instant of each group's files.  rows: what tells the rows of each group's newest base file
-    apart, in the same columns.
+    spans: the first and the last instant of each group's files.  rows: what identifies the rows of each group's newest
+    base file,
+    in the same columns.
     """
     order = sorted(rows, key=lambda group: spans[group])
     if len(order) < 2:

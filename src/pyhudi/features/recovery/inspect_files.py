@@ -1,4 +1,5 @@
-"""Tasks that look at data files nothing tells of any more: what is in a file, and which rows of it another file has too.
+"""Tasks that inspect data files without a timeline: the content of a file, and which of its rows another file holds
+too.
 
 Source: docs/formats/base-file.md; docs/formats/log-file.md.
 """
@@ -29,7 +30,7 @@ from pyhudi.tasks.log_scan import read_headers
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """Look at one data file.  path: relative to the table."""
+    """Inspect one data file.  path: relative to the table."""
 
     storage: StorageSpec
     path: str
@@ -39,10 +40,13 @@ class FileTask:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What a data file says.
+    """Facts about a data file.
 
-    rows: of a base file; 0 for a log.  rows_written_by_instant: those that the instant in its name wrote; all of them where rows
-    do not say. schema: Avro JSON of its data columns, '' where it does not tell all of them.  damage: why it cannot be read.
+    Attributes:
+        rows: Of a base file; 0 for a log.
+        rows_written_by_instant: Rows that the instant in its name wrote; all of them if rows do not record it.
+        schema: Avro JSON of its data columns, '' if it does not describe all of them.
+        damage: Why it cannot be read.
     """
 
     path: str
@@ -54,7 +58,7 @@ class FileFacts:
 
 
 def run_file(task: FileTask) -> FileFacts:
-    """Look at a base file's footer and commit times, or at the headers of a log's blocks."""
+    """Inspect a base file's footer and commit times, or the headers of a log's blocks."""
     storage = open_storage(task.storage)
     try:
         return _log_facts(storage, task) if parse_log_file(file_name(task.path)) else _base_facts(storage, task)
@@ -63,7 +67,7 @@ def run_file(task: FileTask) -> FileFacts:
 
 
 def run_identities(task: FileTask) -> pa.Table | None:
-    """The key and sequence number of each row of a base file, which no two rows that were written have in common; None for a file
+    """Return the key and sequence number of each row of a base file, unique for each written row; None for a file
     without meta columns.
     """
     with open_base_file(open_storage(task.storage), task.path) as file:

@@ -1,15 +1,19 @@
-"""The timeline made anew, where it was deleted: data files tell by their names which instants wrote them
+"""Rebuild a deleted timeline: the names of data files show which instants wrote them
 (`features.recovery.infer_timeline`).
 
-    1. look     every data file is opened; the metadata table's own timeline, where there is one, says which instants completed,
+    1. inspect  every data file is opened; the metadata table's own timeline, if there is one, shows which instants
+                completed,
                 and when
-    2. lock: the list of instants, with the indexes that there are, is stored beside the timeline; the metadata table is dropped
+    2. lock: the list of instants, with the existing indexes, is stored next to the timeline; the metadata table is
+    dropped
     3. each instant, newest first: its completed file, then those of its earlier states
-    4. the metadata table is built anew, with its indexes; the list goes; unlock
+    4. the metadata table is rebuilt with its indexes; the list is deleted; unlock
 
-Until the list is gone the work is not done, and a repair goes on with it.  The newest come first, and completed files before
-pending ones, so that a crash leaves nothing that a writer would take for failed and delete: what is older than the whole timeline
-counts as completed.
+While the list exists the rebuild is incomplete, and a repair continues it.  The newest instants come first, and
+completed files
+before pending ones, so that a crash leaves nothing that a writer would roll back as failed: everything older than the
+whole
+timeline counts as completed.
 
 Source: docs/formats/timeline.md, "Rebuilding a timeline".
 """
@@ -65,10 +69,12 @@ from pyhudi.tasks.engine_protocol import Engine
 
 @dataclass(frozen=True, slots=True)
 class TimelineRebuild:
-    """What would be made, and what nobody can know.
+    """The planned timeline, and what cannot be recovered.
 
-    completions: request time -> completion time; indexes: partitions of the metadata table that are built anew.  notes: sentences
-    in two parts, what is not known and what may be done about it, each with the path that it is about, '' for the table.
+    Attributes:
+        completions: Request time -> completion time.
+        indexes: Partitions of the metadata table that are rebuilt.
+        notes: What is unknown and the possible remedy, each with its path, '' for the table.
     """
 
     instants: tuple[RebuiltInstant, ...]
@@ -79,9 +85,9 @@ class TimelineRebuild:
 
 
 def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | None:
-    """The timeline that the files tell of; None where there is one, and where there are no files.
+    """Plan the timeline from data files; None if there is one, and if there are no files.
 
-    Raises Unsupported for a table of which more was lost than names of files tell.
+    Raises Unsupported for a table of which more was lost than file names show.
     """
     config, storage = context.config, context.storage
     if not config.version.layout.has_timeline_folder:
@@ -131,9 +137,9 @@ def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | Non
 def run_rebuild(
     context: TableContext, engine: Engine, rebuild: TimelineRebuild, commit: CommitSettings, metadata: MetadataSettings
 ) -> None:
-    """Make the timeline, and then the metadata table, under the table's lock.
+    """Create the timeline, and then the metadata table, under the table's lock.
 
-    Raises Unsupported, before anything is changed, for a table that is not written.
+    Raises Unsupported, before any change, for a table that PyHudi does not write.
     """
     check_writable(context)
     with context.locked(commit.lock_wait_ms) as held:

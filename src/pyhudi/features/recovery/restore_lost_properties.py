@@ -1,12 +1,12 @@
-"""hoodie.properties restored from what files say, where it is gone or damaged and has no backup.
+"""Restore a missing or damaged hoodie.properties without backup from data files.
 
-    look     names of files and instants, the metadata table, footers, and all rows of the base files, by tasks
-    tell     what they tell, and what has to be given (`features.recovery.infer_properties`)
-    check    the keys and folders that the properties make, against all rows
-    lock: the file is still gone or damaged: it is written, by way of its backup
+    inspect  names of files and instants, the metadata table, footers, and all rows of the base files, by tasks
+    infer    the properties, and those that have to be given (`features.recovery.infer_properties`)
+    verify   the keys and folders that the properties produce, against all rows
+    lock: the file is still missing or damaged: it is written, after its backup
 
-Nothing is taken for granted that files do not tell: it is given by the caller, or the whole is refused with a list of what to
-give.
+Nothing is assumed that files do not show: the caller sets it, or the call fails with a list of required
+properties.
 
 Source: docs/formats/timeline.md, "Inferring properties from files".
 """
@@ -78,21 +78,23 @@ _PLACES = (_TimelineLocation(TIMELINE_FOLDER, TimelineLayout.V2), _TimelineLocat
 def restore_properties(
     storage: Storage, env: Environment, engine: Engine, options: Options, user_options: Mapping[str, str], *, dry_run: bool
 ) -> RepairResult:
-    """Find the properties that files tell of and, unless `dry_run`, store them.
+    """Infer the properties from files and, unless `dry_run`, store them.
 
-    Raises TableExists where a table can be read as it is, TableNotFound where there are no files of one, InvalidRequest for what
-    was given and contradicts files, and for what has to be given, all of it in one message.
+    Raises:
+        TableExists: The table is readable as it is.
+        TableNotFound: There are no data files.
+        InvalidRequest: Given properties contradict files, or required ones are missing; one message lists all.
     """
     _check_gone(storage, env)
     evidence = _look(storage, engine)
     told = infer(evidence, user_options)
     if told.required_input:
         lines = "".join(f"\n  {key}: {why}" for key, why in told.required_input.items())
-        raise InvalidRequest(f"files of {storage.uri} do not tell all properties; give these too:{lines}")
+        raise InvalidRequest(f"files of {storage.uri} do not determine all properties; set these too:{lines}")
     try:
         config = new_table_config(told.values)
     except CorruptData as error:
-        raise InvalidRequest(f"what was given makes no table: {error}") from error
+        raise InvalidRequest(f"the given properties are invalid: {error}") from error
     _check_rows(storage, engine, evidence, config)
     if not dry_run:
         _store(storage, env, options, config)
@@ -104,7 +106,7 @@ def _check_gone(storage: Storage, env: Environment) -> None:
         load_table_config(storage, env)
     except (TableNotFound, CorruptData):
         return
-    raise TableExists(f"{PROPERTIES_FILE} of {storage.uri}, or its backup, is whole: open it with Table(uri)")
+    raise TableExists(f"{PROPERTIES_FILE} of {storage.uri}, or its backup, is intact: open it with Table(uri)")
 
 
 def _look(storage: Storage, engine: Engine) -> TableFacts:
@@ -202,7 +204,7 @@ def _check_rows(storage: Storage, engine: Engine, evidence: TableFacts, config: 
     for fact in engine.map(run_keys, tasks):
         if fact.mismatch is not None:
             raise InvalidRequest(
-                f"the properties do not fit the rows of {fact.path}: {fact.mismatch}; give the key fields, the partition fields "
+                f"the properties do not fit the rows of {fact.path}: {fact.mismatch}; set the key fields, the partition fields "
                 "and "
                 "the key generator that the table had"
             )

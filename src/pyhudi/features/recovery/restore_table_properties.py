@@ -1,4 +1,4 @@
-"""Making `hoodie.properties` anew from what files say: `pyhudi.restore_properties`."""
+"""Restore `hoodie.properties` from data files: `pyhudi.restore_properties`."""
 
 from __future__ import annotations
 
@@ -24,29 +24,32 @@ def restore_properties(
     options: Mapping[str, object] | None = None,
     environment: Environment | None = None,
 ) -> RepairResult:
-    """Restore `hoodie.properties` from what files say, where it is gone or damaged and has no backup; or say what that takes.
+    """Restore a missing or damaged `hoodie.properties` without backup from data files, or report what that requires.
 
-    Record key, partition fields, table type and more are told by base files, names, instants and the metadata table,
-    each only where nothing else fits. What they do not tell, the ordering field and the merge rule among them, has to be given,
-    and is checked against all rows as far as these show it. All base files are read. `Table.repair` and `Table.validate` go on
-    from there.
+    Record key, partition fields, table type and more are inferred from base files, names, instants and the metadata
+    table,
+    each only if it is unambiguous. Others, such as the ordering field and the merge rule, have to be given,
+    and are verified against all rows as far as possible. All base files are read. Continue with `Table.repair` and
+    `Table.validate`.
 
     Args:
-        uri: Where the table lies.
-        properties: Properties that files do not tell, by key, `hoodie.table.precombine.field` say; an empty text says that the
-            table has none.
+        uri: Location of the table.
+        properties: Properties that files do not determine, by key, e.g. `hoodie.table.precombine.field`; an empty text
+            means that
+            the table has none.
         dry_run: Change nothing.
         storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
         options: `hoodie.*` options of this call, such as those of the lock.
         environment: Clock, identifiers and sleep; those of this machine by default.
 
     Returns:
-        Each property, and what tells it.
+        Each property, and its evidence.
 
     Raises:
-        TableExists: The properties, or their backup, are whole.
+        TableExists: The properties, or their backup, are intact.
         TableNotFound: There are no data files.
-        InvalidRequest: Something has to be given, all of which is named with its reason; or what was given contradicts files.
+        InvalidRequest: Required properties are missing, all of which are listed with the reason; or given ones
+            contradict files.
     """
     storage, env = open_storage(uri, storage_options), environment or SystemEnvironment()
     parsed = parse_options(options)

@@ -116,7 +116,8 @@ class HistoryStore:
             if number is not None and found is not None:
                 return self._decode(number, found)
         raise TableState(
-            f"the manifests of the history at {self.storage.absolute(self.folder)} vanish as they are read; try again"
+            f"the manifests of the history at {self.storage.absolute(self.folder)} were deleted repeatedly while they "
+            "were read; try again"
         )
 
     def rows(
@@ -234,7 +235,9 @@ class HistoryStore:
             writer.close(history_footer())
         written = self.storage.stat(path)
         if written is None:
-            raise TableState(f"{self.storage.absolute(path)} was written and is gone; does another process clean the history?")
+            raise TableState(
+                f"{self.storage.absolute(path)} is missing after it was written; check whether another process cleans the history"
+            )
         return ManifestEntry(output, written.size_bytes)
 
     def store_manifest(self, manifest: Manifest, after: int) -> None:

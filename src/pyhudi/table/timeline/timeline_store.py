@@ -156,8 +156,7 @@ class TimelineStore:
     def _create(self, instant: Instant, content: bytes) -> Instant:
         if not self.storage.put_if_absent(self.path(instant), add_checksum_marker(content)):
             raise TableState(
-                f"instant file {self.storage.absolute(self.path(instant))} exists already: another process carries "
-                f"out this action"
+                f"instant file {self.storage.absolute(self.path(instant))} exists already: another process executes this action"
             )
         return instant
 
