@@ -48,7 +48,7 @@ class TestFaultyStorageWithoutFaults(StorageSuite):
         forget_memory(name)
 
 
-class TestLeasedStorageWithItsLease(StorageSuite):
+class TestFencedStorageWithItsLease(StorageSuite):
     @pytest.fixture
     def storage(self) -> Iterator[Storage]:
         name = uuid.uuid4().hex

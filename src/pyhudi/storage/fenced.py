@@ -36,7 +36,7 @@ class FencedStorage:
         self._lock = lock
 
     def __repr__(self) -> str:
-        return f"LeasedStorage({self._inner!r})"
+        return f"FencedStorage({self._inner!r})"
 
     @property
     def uri(self) -> str:

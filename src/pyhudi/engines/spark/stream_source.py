@@ -175,5 +175,5 @@ else:
         def latestOffset(self) -> dict[str, str]:  # type: ignore[override]
             """What has completed by now."""
             if BatchLimits.of(self._open()[1]).any:
-                raise Unsupported("limits of a batch (pyhudi.api.spark_streaming.max...) need PySpark 4.2 or newer")
+                raise Unsupported("limits of a batch (pyhudi.stream.max...) need PySpark 4.2 or newer")
             return self.reportLatestOffset()

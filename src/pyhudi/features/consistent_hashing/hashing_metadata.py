@@ -8,15 +8,12 @@
                <instant>.commit         empty: that metadata is committed
 
 While a resize is pending, writes put the rows of its nodes into logs of two file groups: `.<old>_<own
-instant>.log.1_<token>`,
-and for the new node `.<new>_<instant of the resize>.log.<n>_<token>`, whose blocks hold the write's instant.  Readers
-see
-the second one from the completion of the resize on, when the first is replaced.
+instant>.log.1_<token>`, and for the new node `.<new>_<instant of the resize>.log.<n>_<token>`, whose blocks hold the
+write's instant. Readers see the second one from the completion of the resize on, when the first is replaced.
 
 The initial metadata depends only on the partition's path and the number of its nodes, so that writers who create a
-partition
-concurrently create the same one.  A resize stores new metadata; `features.consistent_hashing.ring_store` decides which
-is valid.
+partition concurrently create the same one. A resize stores new metadata; `features.consistent_hashing.ring_store`
+decides which is valid.
 
 Source: docs/formats/writing.md, "Bucket index".
 """

@@ -44,9 +44,8 @@ _MERGE = Option(
 
 @dataclass(frozen=True, slots=True)
 class ResizeRules:
-    """When nodes split and merge.  split_bytes, merge_bytes: limits for slices; min_nodes, max_nodes: limits of the
-    number
-    of nodes.
+    """When nodes split and merge. split_bytes, merge_bytes: limits for slices; min_nodes, max_nodes: limits of the
+    number of nodes.
     """
 
     split_bytes: Annotated[int, _SPLIT, MAX_FILE_SIZE]

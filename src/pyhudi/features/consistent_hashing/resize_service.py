@@ -89,9 +89,8 @@ def resized_rings(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Map
 
 
 def check_is_resize(context: TableContext, has_rings: Iterable[str], work: ClusteringWork, instant: str) -> None:
-    """Raise TableState for a plan that would move rows out of their nodes.  has_rings: partitions with consistent
-    hashing
-    metadata.
+    """Raise TableState for a plan that would move rows out of their nodes. has_rings: partitions with consistent
+    hashing metadata.
     """
     plain = {group.partition for group in work.groups if group.change is None}.intersection(has_rings)
     if plain:

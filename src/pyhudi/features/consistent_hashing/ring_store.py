@@ -6,12 +6,9 @@
               lookup
 
 Loading: the newest metadata is valid when it is the first one or has the newest marker; the marker of a pending instant
-is
-ignored.  Otherwise the versions after the newest marker are checked: one whose instant is completed is valid, one whose
-instant is
-pending is not, and one whose instant is unknown is valid when a base file of the partition has one of its file ids.
-The newest
-valid version is used.
+is ignored. Otherwise the versions after the newest marker are checked: one whose instant is completed is valid, one
+whose instant is pending is not, and one whose instant is unknown is valid when a base file of the partition has one of
+its file ids. The newest valid version is used.
 
 A write that replaces the file groups of a partition stores metadata with new file ids: a replaced group is invisible,
 so no row may go to its file id again.  Rollbacks and restores remove the metadata of their instants.
@@ -48,9 +45,8 @@ def load_ring(
 ) -> HashingRing | None:
     """Load the consistent hashing metadata of a partition; None when it has none yet.
 
-    timeline: decides which metadata is valid.  is_present: prefixes of the file ids of the partition's base files.
-    marks: create
-    missing markers, as writers do.
+    timeline: decides which metadata is valid. is_present: prefixes of the file ids of the partition's base files.
+    marks: create missing markers, as writers do.
 
     Raises:
         TableState: A marker without its metadata, or metadata of which none is valid.

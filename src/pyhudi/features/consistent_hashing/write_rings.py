@@ -1,9 +1,9 @@
 """Consistent hashing metadata of one write: what it reads and stores, and whether that is still valid when it
 completes.
 
-A write that creates a file group for a node, or new metadata, depends on the valid metadata.  Another write that
-concurrently
-stored new metadata for the partition may have none of the same file groups, so this is checked again under the lock.
+A write that creates a file group for a node, or new metadata, depends on the valid metadata. Another write that
+concurrently stored new metadata for the partition may have none of the same file groups, so this is checked again under
+the lock.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -94,10 +94,8 @@ def load_rings_for_write(
     *,
     create_missing: bool,
 ) -> ConsistentHashingWrite:
-    """Load the consistent hashing metadata of partitions.  slices: current ones, by partition.  create_missing: store
-    the
-    first
-    metadata of partitions without any.
+    """Load the consistent hashing metadata of partitions. slices: current ones, by partition. create_missing: store the
+    first metadata of partitions without any.
 
     Raises TableState if file groups of the metadata were replaced, as by Hudi's overwrites.
     """

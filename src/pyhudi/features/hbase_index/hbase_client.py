@@ -9,9 +9,8 @@ A row is a record key, in UTF-8.  Its cells are in the column family `_s`, all o
                      `features.hbase_index.hbase_tasks`);
                      if it is the only cell, the record is deleted since that write
 
-The first three are those of Apache Hudi's index.  HBase gives every put the time of its region server, all cells of one
-put the
-same.  Rows pass through Thrift one object each, which limits the throughput of any client.
+The first three are those of Apache Hudi's index. HBase gives every put the time of its region server, all cells of one
+put the same. Rows pass through Thrift one object each, which limits the throughput of any client.
 
 Source: docs/formats/writing.md, "Indexes used for writing".
 

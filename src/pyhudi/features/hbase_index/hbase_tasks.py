@@ -1,16 +1,11 @@
 """Index HBASE: which of its entries are valid, and the tasks that update it with a commit.
 
-An entry records the file group of a record, and the write that brought it there.  It is valid when that write is
-committed, when
-the table has that file group, and when no later write has begun to delete the record.  An entry that holds only the
-deleting write
-is valid when that write is committed.  Keys of invalid entries are looked up in the files: the entry may hide an older
-valid
-one (a write that moved the record failed, or was rolled back), its file group may have been clustered by a writer
-without
-this index, or a write failed between its commit and the end of a deletion.  Apache Hudi treats such a key as new, and
-inserts it
-a second time, or fails.
+An entry records the file group of a record, and the write that brought it there. It is valid when that write is
+committed, when the table has that file group, and when no later write has begun to delete the record. An entry that
+holds only the deleting write is valid when that write is committed. Keys of invalid entries are looked up in the files:
+the entry may hide an older valid one (a write that moved the record failed, or was rolled back), its file group may
+have been clustered by a writer without this index, or a write failed between its commit and the end of a deletion.
+Apache Hudi treats such a key as new, and inserts it a second time, or fails.
 
     before a commit     keys added to a file group are put, `deleting` empty; removed keys are marked `deleting`
     after it            entries that are still marked, and that no write has put since, are reduced to the mark
@@ -153,8 +148,7 @@ def roll_back_hbase(index: HbaseSettings, instant_time: str, since_ms: int) -> i
     """Remove the puts and marks of a rolled back write from the index.  Returns the number of keys.
 
     since_ms: when the write began, by the clocks of the region servers, or earlier: the table is scanned for later
-    puts.
-    If HBase retains several versions of a cell, the previous one reappears.  Otherwise it is unknown whether the
+    puts. If HBase retains several versions of a cell, the previous one reappears. Otherwise it is unknown whether the
     key was new: it keeps a mark of an uncommitted write, which is invalid.
     """
     count = 0

@@ -63,10 +63,8 @@ def lookup_hbase_distributed(
     lookup: LookupInHbaseIndex,
     persisted: Callable[[DataFrame], DataFrame],
 ) -> DataFrame:
-    """Return hits of all keys of the rows, as `lookup_distributed` of global keys.  persisted: holds computed data
-    until
-    the write
-    ends.
+    """Return hits of all keys of the rows, as `lookup_distributed` of global keys. persisted: holds computed data until
+    the write ends.
     """
     asked = rows.select(RECORD_KEY).distinct()
     said = persisted(

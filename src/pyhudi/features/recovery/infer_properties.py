@@ -12,8 +12,7 @@
         exist
 
 Properties that files do not determine have to be given, and given ones must not contradict the files: `infer` returns
-both the
-properties and the required input.  Features without a trace in files are off, and listed in `assumed_off`.
+both the properties and the required input. Features without a trace in files are off, and listed in `assumed_off`.
 
 Pure: facts in, properties out.  Source: docs/formats/timeline.md, "Inferring properties from files".
 """
@@ -421,10 +420,8 @@ def _tell_merging(inference: _Inference, version: TableVersion) -> None:
 
 
 def table_types(names: Iterable[tuple[str, bool, bool]], *, deltas: bool, commits: bool) -> dict[TableType, str]:
-    """Return the types that files and instants imply.  names: (path, is a log, is of changes); deltas: whether there
-    are
-    delta commits;
-    commits: whether there are commits other than compactions.
+    """Return the types that files and instants imply. names: (path, is a log, is of changes); deltas: whether there are
+    delta commits; commits: whether there are commits other than compactions.
     """
     found: dict[TableType, str] = {}
     log = next((file_name(path) for path, is_log, is_cdc in names if is_log and not is_cdc), None)

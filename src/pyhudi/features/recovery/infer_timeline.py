@@ -2,17 +2,15 @@
 
     instants      one for each request time in the names of readable files
     actions       logs imply a delta commit; of a merge-on-read table so do base files that hold rows of their own
-                  instant, or are
-                  the first of their file group, and others are compactions; of a copy-on-write table each is a commit
+                  instant, or are the first of their file group, and others are compactions; of a copy-on-write table
+                  each is a commit
     replaced      a file group whose rows exist in one that began after its last file, by key and sequence number: a
                   clustering has copied them there.  The instant that began the later one becomes a replace commit
     columns       of a table with column ids: the schema history, stored next to the timeline, has each schema with the
                   instant that created it.  An instant stores the newest of its time if its files have these columns;
-                                            one that
-                  wrote no file changed only the columns
+                  one that wrote no file changed only the columns
     completion    as recorded in the metadata table; else when the last file of the instant was stored; else one tick
-                  after its
-                  request, if all files are younger than the last request, because then they were copied
+                  after its request, if all files are younger than the last request, because then they were copied
 
 Not recoverable: file groups that an overwrite or the deletion of a partition replaced, whose
 rows exist nowhere else; which plans were pending; cleans, rollbacks and savepoints; and numbers of rows in logs.
@@ -115,9 +113,8 @@ class RecoveredColumns:
         return sorted({str(version) for version in self.schemas if version} & completions.keys() - set(written))
 
     def extra(self, time: str, text: str, operation: Operation, before: str) -> dict[str, str]:
-        """Return the schema entries of an instant's commit.  text: the schema of its files, '' without one; before: of
-        the
-        previous instant.
+        """Return the schema entries of an instant's commit. text: the schema of its files, '' without one; before: of
+        the previous instant.
         """
         version = max((version for version in self.schemas if version <= int(time)), default=0)
         if not version:
@@ -212,12 +209,10 @@ def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, .
 
 def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping[Group, pa.Table]) -> dict[Group, str]:
     """Map groups of one partition, whose rows exist in a group that began after their last file, to the instant that
-    began
-    it.
+    began it.
 
-    spans: the first and the last instant of each group's files.  rows: what identifies the rows of each group's newest
-    base file,
-    in the same columns.
+    spans: the first and the last instant of each group's files. rows: what identifies the rows of each group's newest
+    base file, in the same columns.
     """
     order = sorted(rows, key=lambda group: spans[group])
     if len(order) < 2:

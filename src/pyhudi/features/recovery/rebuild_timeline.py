@@ -9,11 +9,9 @@
     3. each instant, newest first: its completed file, then those of its earlier states
     4. the metadata table is rebuilt with its indexes; the list is deleted; unlock
 
-While the list exists the rebuild is incomplete, and a repair continues it.  The newest instants come first, and
-completed files
-before pending ones, so that a crash leaves nothing that a writer would roll back as failed: everything older than the
-whole
-timeline counts as completed.
+While the list exists the rebuild is incomplete, and a repair continues it. The newest instants come first, and
+completed files before pending ones, so that a crash leaves nothing that a writer would roll back as failed: everything
+older than the whole timeline counts as completed.
 
 Source: docs/formats/timeline.md, "Rebuilding a timeline".
 """

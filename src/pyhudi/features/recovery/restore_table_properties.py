@@ -27,9 +27,8 @@ def restore_properties(
     """Restore a missing or damaged `hoodie.properties` without backup from data files, or report what that requires.
 
     Record key, partition fields, table type and more are inferred from base files, names, instants and the metadata
-    table,
-    each only if it is unambiguous. Others, such as the ordering field and the merge rule, have to be given,
-    and are verified against all rows as far as possible. All base files are read. Continue with `Table.repair` and
+    table, each only if it is unambiguous. Others, such as the ordering field and the merge rule, have to be given, and
+    are verified against all rows as far as possible. All base files are read. Continue with `Table.repair` and
     `Table.validate`.
 
     Args:

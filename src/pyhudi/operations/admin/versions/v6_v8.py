@@ -1,12 +1,13 @@
 """Conversion between table versions 6 and 8.
 
-    6 -> 8   1. roll failed writes back; drop the metadata table, which the next write rebuilds 2. convert the archive
-             to a history, and the instant files in `.hoodie` to those in `.hoodie/timeline`; no process reads them as
-             long as the properties have version 6 3. set version 8 in the properties: from this write on the table has
-             version 8 4. remove the instant files from `.hoodie` 5. compact a merge-on-read table, so that log files
-             named after their base file are not used any more
-    8 -> 6   1. roll failed writes back; compact a merge-on-read table until no file slice has a log file 2. - 4. as
-             above, in reverse
+    6 -> 8   1. roll failed writes back; drop the metadata table, which the next write rebuilds
+             2. convert the archive to a history, and the instant files in `.hoodie` to those in `.hoodie/timeline`; no
+                process reads them as long as the properties have version 6
+             3. set version 8 in the properties: from this write on the table has version 8
+             4. remove the instant files from `.hoodie`
+             5. compact a merge-on-read table, so that log files named after their base file are not used any more
+    8 -> 6   1. roll failed writes back; compact a merge-on-read table until no file slice has a log file
+             2. - 4. as above, in reverse
 
 A crash before 3 leaves the table with its old version, and the next attempt starts from scratch. A crash after it
 leaves a table of the new version, and the next attempt removes the remains. Instants in the folder of the other version

@@ -1,14 +1,15 @@
 """Conversion between table versions 8 and 9, which releases 1.1 and 1.2 write.
 
     8 -> 9   1. roll failed writes back; compact a merge-on-read table until no file slice has a log file: a payload
-             class and a merge mode would merge the logs differently 2. set version "V1" in index definitions without a
-             version: it remains the layout of their records 3. set in the properties version 9, a merge mode in place
-             of the payload class, and the ordering fields under their newer name 4. set version 9 in the metadata
-             table's own properties
-    9 -> 8   1. drop indexes with a later layout, partition statistics along with column statistics 2. as 1. above:
-             deletes of version 9 may have ordering values that readers of version 8 cannot decode 3. set version 8 in
-             the metadata table's own properties 4. set in the properties version 8, and the payload class that is
-             equivalent to the merge mode
+                class and a merge mode would merge the logs differently
+             2. set version "V1" in index definitions without a version: it remains the layout of their records
+             3. set in the properties version 9, a merge mode in place of the payload class, and the ordering fields
+                under their newer name
+             4. set version 9 in the metadata table's own properties
+    9 -> 8   1. drop indexes with a later layout, partition statistics along with column statistics
+             2. as 1. above: deletes of version 9 may have ordering values that readers of version 8 cannot decode
+             3. set version 8 in the metadata table's own properties
+             4. set in the properties version 8, and the payload class that is equivalent to the merge mode
 
     payload class                   mode         update mode       delete field             ordering fields
     OverwriteWithLatest             commit time
