@@ -1,7 +1,6 @@
 """Docs, public docstrings and error messages use the standard words of docs/glossary.md, and pages wrap at 120 columns.
 
-Each word below has a standard replacement. Folders of src/pyhudi whose text is not revised yet are listed in NOT_YET: remove a
-folder from the list to switch the check on for it.  `python -m tests.test_plain_language` prints the findings of all folders.
+Each word below has a standard replacement. `python -m tests.test_plain_language` prints the findings of all folders.
 """
 
 from __future__ import annotations
@@ -51,18 +50,6 @@ WORDS = {
 ALLOWED = ("lies between",)
 """Phrases in which such a word has its ordinary meaning."""
 
-NOT_YET: tuple[str, ...] = (
-    ".",
-    "engines",
-    "features",
-    "metadata_table",
-    "operations",
-    "options",
-    "records",
-    "sql_engine",
-)
-NOT_YET_PAGES = frozenset({"CONTRIBUTING.md", "docs/reference/options.md"})
-"""Pages that are revised with the code: the second one is generated from the declarations of options."""
 
 PRIVATE = re.compile("|".join(rf"(?P<w{number}>\b(?:{word})\b)" for number, word in enumerate(WORDS)), re.IGNORECASE)
 
@@ -87,9 +74,9 @@ def prose_lines(page: Path) -> Iterator[tuple[int, str]]:
 
 
 def pages() -> list[Path]:
-    """Every page that users read, but those of NOT_YET_PAGES."""
+    """Every page that users read."""
     found = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
-    return sorted(page for page in found if str(page.relative_to(ROOT)) not in NOT_YET_PAGES)
+    return sorted(found)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -166,15 +153,10 @@ def findings_of_folder(folder: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("folder", [folder for folder in folders() if folder not in NOT_YET])
+@pytest.mark.parametrize("folder", folders())
 def test_folder_uses_standard_words(folder: str) -> None:
     found = findings_of_folder(folder)
     assert not found, f"{len(found)} in {folder}\n" + "\n".join(found)
-
-
-@pytest.mark.parametrize("folder", NOT_YET)
-def test_folder_on_the_list_still_has_findings(folder: str) -> None:
-    assert findings_of_folder(folder), f"{folder} is revised: remove it from NOT_YET"
 
 
 if __name__ == "__main__":

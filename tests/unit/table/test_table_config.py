@@ -81,7 +81,7 @@ def test_version_6() -> None:
         ({"hoodie.table.name": ""}, CorruptData, "names no table"),
         ({"hoodie.table.type": "COPY_ON_RITE"}, CorruptData, "COPY_ON_RITE"),
         ({"hoodie.table.version": "eight"}, CorruptData, "not a number"),
-        ({"hoodie.table.version": "10"}, Unsupported, "10 is newer"),
+        ({"hoodie.table.version": "10"}, Unsupported, "10 is not supported"),
         ({"hoodie.table.version": "9", "hoodie.record.merge.property.x": "1"}, Unsupported, "hoodie.record.merge.property.x=1"),
         ({"hoodie.table.version": "9", "hoodie.table.partial.update.mode": "KEEP"}, CorruptData, "partial.update.mode.*KEEP"),
         ({"hoodie.table.base.file.format": "LANCE"}, Unsupported, "LANCE"),

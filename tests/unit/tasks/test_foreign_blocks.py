@@ -78,7 +78,7 @@ def test_a_rollback_takes_back_what_came_before_it() -> None:
 @pytest.mark.parametrize(
     ("block", "error", "said"),
     [
-        (command("1", TARGET_INSTANT_TIME=time(1)), Unsupported, "the command '1'"),
+        (command("1", TARGET_INSTANT_TIME=time(1)), Unsupported, "unsupported command '1'"),
         (command("0"), CorruptData, "TARGET_INSTANT_TIME"),
         ((BlockType.CDC, {}, b""), Unsupported, "change data block"),
     ],
