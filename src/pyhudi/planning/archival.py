@@ -62,7 +62,7 @@ class ArchivalRules:
             "hoodie.archive.beyond.savepoint",
             bool,
             "false",
-            "an archival passes over savepointed commits instead of stopping before the first",
+            "an archival skips savepointed commits instead of stopping before the first",
         ),
     ]
     delta_commits_counted: Annotated[int | None, COMPACTION_TRIGGER, MAX_DELTA_COMMITS]

@@ -148,7 +148,7 @@ class ClusteringRules:
             "hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions",
             int,
             "0",
-            "newest partitions that RECENT_DAYS passes over",
+            "newest partitions that RECENT_DAYS skips",
         ),
     ]
     seed: int = 0

@@ -49,7 +49,7 @@ class SizingSettings:
             "hoodie.copyonwrite.record.size.estimate",
             int,
             "1024",
-            "bytes that a record is taken to have while no commit tells",
+            "assumed bytes of a record while no commit records them",
             at_least=1,
         ),
     ]
@@ -59,7 +59,7 @@ class SizingSettings:
             "hoodie.record.size.estimation.threshold",
             float,
             "1.0",
-            "commits of more bytes than this part of the small file limit tell the size of a record",
+            "commits of more bytes than this part of the small file limit are used to estimate the size of a record",
         ),
     ]
     average_metadata_size_bytes: Annotated[

@@ -44,10 +44,10 @@ class HbaseSettings:
     servers: Annotated[tuple[str, ...], SERVERS] = ()
     table: Annotated[str | None, TABLE] = None
     get_batch_size: Annotated[
-        int, Option("hoodie.index.hbase.get.batch.size", int, "100", "keys that one request asks index HBASE for", at_least=1)
+        int, Option("hoodie.index.hbase.get.batch.size", int, "100", "keys that one request looks up in index HBASE", at_least=1)
     ] = 100
     put_batch_size: Annotated[
-        int, Option("hoodie.index.hbase.put.batch.size", int, "100", "entries that one request tells index HBASE", at_least=1)
+        int, Option("hoodie.index.hbase.put.batch.size", int, "100", "entries that one request puts into index HBASE", at_least=1)
     ] = 100
     get_pause_ms: Annotated[
         int,
@@ -55,7 +55,7 @@ class HbaseSettings:
             "hoodie.index.hbase.sleep.ms.for.get.batch",
             int,
             "0",
-            "milliseconds that a task waits after each batch of keys that it asks index HBASE for",
+            "milliseconds that a task waits after each batch of keys that it looks up in index HBASE",
             at_least=0,
         ),
     ] = 0
@@ -65,7 +65,7 @@ class HbaseSettings:
             "hoodie.index.hbase.sleep.ms.for.put.batch",
             int,
             "0",
-            "milliseconds that a task waits after each batch of entries that it tells index HBASE",
+            "milliseconds that a task waits after each batch of entries that it puts into index HBASE",
             at_least=0,
         ),
     ] = 0

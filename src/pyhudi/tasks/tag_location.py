@@ -312,8 +312,8 @@ class CandidateIds:
 def unknown_group(partition: str, file_id: str) -> TableState:
     """Return the error of a record index that names a file group which the table does not have."""
     return TableState(
-        f"the record index says that keys are in file group {file_id} in {partition or 'the table'}, which the table does not "
-        "have; drop the record index and build it anew"
+        f"the record index locates keys in file group {file_id} in {partition or 'the table'}, which the table does not "
+        "have; drop the record index and rebuild it"
     )
 
 

@@ -210,7 +210,7 @@ def test_rings_whose_groups_another_writer_replaced(uri: str) -> None:
     context.storage.delete([ring_path("p", ring.instant), mark_path("p", ring.instant)])
     with pytest.raises(TableState, match="without updating its consistent hashing metadata"):
         table.upsert(rows(1))
-    assert "nobody sees what comes there" in str(table.validate())
+    assert "rows written there are invisible" in str(table.validate())
     table.insert_overwrite(rows(1))
     table.upsert(rows(1, 2, ts=2))
     assert values(table) == [("k1", "p", 2), ("k2", "p", 2)]

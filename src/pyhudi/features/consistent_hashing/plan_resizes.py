@@ -31,14 +31,22 @@ from pyhudi.planning.record_placement import MAX_FILE_SIZE
 from pyhudi.table.file_slices import FileSlice
 
 _MOST_NODES = Option(
-    "hoodie.bucket.index.max.num.buckets", int, None, "nodes that a ring may have; unset: those of its beginning"
+    "hoodie.bucket.index.max.num.buckets", int, None, "maximum number of nodes of a partition; unset: the initial number"
 )
-_FEWEST_NODES = Option("hoodie.bucket.index.min.num.buckets", int, None, "nodes that a ring keeps; unset: those of its beginning")
+_FEWEST_NODES = Option(
+    "hoodie.bucket.index.min.num.buckets", int, None, "minimum number of nodes of a partition; unset: the initial number"
+)
 _SPLIT = Option(
-    "hoodie.bucket.index.split.threshold", float, "2.0", "the part of the greatest file size beyond which a node of a ring splits"
+    "hoodie.bucket.index.split.threshold",
+    float,
+    "2.0",
+    "the part of the greatest file size beyond which a consistent hashing node splits",
 )
 _MERGE = Option(
-    "hoodie.bucket.index.merge.threshold", float, "0.2", "the part of the greatest file size up to which nodes of a ring merge"
+    "hoodie.bucket.index.merge.threshold",
+    float,
+    "0.2",
+    "the part of the greatest file size up to which consistent hashing nodes merge",
 )
 
 

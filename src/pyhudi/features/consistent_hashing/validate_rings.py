@@ -39,13 +39,13 @@ def check_consistent_hashing(context: TableContext, snapshot: Snapshot, slices: 
         nodes = set(ring.file_ids) if ring is not None else set()
         for file_id in sorted(groups - nodes):
             findings.add_error(
-                where, f"file group {file_id} belongs to no node of the ring; writes do not find its keys", MISSING_ROWS
+                where, f"file group {file_id} belongs to no consistent hashing node; writes do not find its keys", MISSING_ROWS
             )
         for file_id in sorted(nodes):
             by = snapshot.slicing.replaced.get((partition, file_id))
             if by is not None:
                 findings.add_error(
-                    where, f"file group {file_id} of a node was replaced by {by}: nobody sees what comes there", REWRITE
+                    where, f"file group {file_id} of a node was replaced by {by}: rows written there are invisible", REWRITE
                 )
     findings.checked = f"{len(ringed):,} partitions" if ringed else ""
     return findings

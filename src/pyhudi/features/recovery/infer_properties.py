@@ -204,7 +204,7 @@ def _tell_name(inference: _Inference, evidence: TableFacts) -> None:
     if len(spelled) == 1 and len(evidence.schema_names) == 1:
         inference.set(_NAME, spelled.pop(), "the schemas of files")
     else:
-        inference.require_input(_NAME, "neither a metadata table nor the schemas of files tell it for sure")
+        inference.require_input(_NAME, "neither a metadata table nor the schemas of files determine it")
 
 
 def _tell_version(inference: _Inference, evidence: TableFacts) -> TableVersion | None:
@@ -212,7 +212,7 @@ def _tell_version(inference: _Inference, evidence: TableFacts) -> TableVersion |
     if text is not None:
         inference.set(_VERSION, text, "the metadata table's properties")
     else:
-        text = inference.require_input(_VERSION, "without a metadata table nothing tells versions apart; give 6, 8 or 9")
+        text = inference.require_input(_VERSION, "without a metadata table the version is ambiguous; set 6, 8 or 9")
     if text is None:
         return None
     version = parse_table_version(text)
@@ -234,7 +234,7 @@ def _tell_type(inference: _Inference, evidence: TableFacts) -> None:
         ((kind, source),) = evidence.types.items()
         inference.set(_TYPE, str(kind), source)
         return
-    why = "no file or instant tells it" if not evidence.types else "files and instants tell both"
+    why = "no file or instant determines it" if not evidence.types else "files and instants imply both"
     inference.require_input(_TYPE, f"{why}; give {' or '.join(TableType)}")
 
 
@@ -248,7 +248,7 @@ def _tell_files(inference: _Inference, evidence: TableFacts, version: TableVersi
     if len(held) == 1:
         inference.set("hoodie.populate.meta.fields", "true" if held == {True} else "false", "the columns of base files")
     else:
-        inference.require_input("hoodie.populate.meta.fields", "base files do not tell it; give true or false")
+        inference.require_input("hoodie.populate.meta.fields", "base files do not determine it; set true or false")
     if evidence.cdc is not None:
         inference.set("hoodie.table.cdc.enabled", "true", "files of changes")
         inference.set("hoodie.table.cdc.supplemental.logging.mode", str(evidence.cdc), "files of changes")
@@ -389,14 +389,12 @@ def _tell_merging(inference: _Inference, version: TableVersion) -> None:
     ordering = given.get(ORDERING_FIELDS, given.get(PRECOMBINE_FIELD))
     if ordering is None:
         key = ORDERING_FIELDS if version.has_ordering_fields else PRECOMBINE_FIELD
-        inference.require_input(
-            key, f"no file tells by which field records are ordered; give it, or nothing where there is none ({key}=)"
-        )
+        inference.require_input(key, f"no file records the ordering field; set it, or an empty text if there is none ({key}=)")
     rules = (MODE_PROPERTY, PAYLOAD_PROPERTY, STRATEGY_PROPERTY, LEGACY_PAYLOAD)
     if not any(given.get(key) for key in rules):
         wanted = MODE_PROPERTY if version.has_merge_mode else PAYLOAD_PROPERTY
         what = "EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING or CUSTOM" if version.has_merge_mode else "the payload class"
-        inference.require_input(wanted, f"no file tells by what rule records are merged; give {what}")
+        inference.require_input(wanted, f"no file records the merge rule; set {what}")
         return
     if ordering is None:
         return

@@ -257,7 +257,7 @@ def _notes(
         "twice",
     )
     if not metadata_times:
-        times = "no metadata table tells which instants had completed, and when"
+        times = "no metadata table records which instants had completed, and when"
         yield "", times, "all whose files can be read count, as of when their last file was stored"
         for time in sorted(changes):
             unknown = f"instant {time} changed columns, and may never have completed"
@@ -267,7 +267,7 @@ def _notes(
         unknown = f"instant {time} has markers, so it may never have completed"
         yield "", unknown, f"it counts; Table.rollback({time!r}) takes it back"
     for time in sorted(never):
-        unknown = f"instant {time} never completed, as the metadata table says"
+        unknown = f"instant {time} never completed according to the metadata table"
         yield "", unknown, "its files count no more; a repair after this one deletes them"
     for fact in damaged:
         left_out = "it is left out, and with it the instant, where that has no other file"
