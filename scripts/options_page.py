@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "options.md"
 
 _HEAD = """# Options
 
-Options keep Hudi's names, defaults and meanings, for tables of versions 8 and 9 alike unless a row says otherwise.
+Options keep Hudi's names, defaults and meanings, for tables of versions 8 and 9 alike unless a row states otherwise.
 Each option is in one of these classes:
 
 | class | what happens |

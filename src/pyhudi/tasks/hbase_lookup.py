@@ -30,7 +30,7 @@ ROLLBACK_SYNC = Option(
     "hoodie.index.hbase.rollback.sync",
     bool,
     "false",
-    "a rollback takes what its write told index HBASE out of it, found by a scan of the time since",
+    "a rollback removes the entries of its write from index HBASE, which it finds by a scan by time",
 )
 
 
