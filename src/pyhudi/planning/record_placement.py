@@ -102,8 +102,8 @@ class SizingSettings:
             "pyhudi.small.file.growth",
             float,
             "0.1",
-            "a base file of a merge-on-read table takes inserts where they are at least this part of it; else they begin a small "
-            "file; 0: whatever they are, as in Hudi",
+            "a base file of a merge-on-read table takes inserts that are at least this part of it; fewer inserts start a "
+            "small file; 0: always take them, as in Hudi",
             at_least=0,
         ),
     ]
