@@ -235,7 +235,7 @@ def test_refused_before_anything_is_written(hbase: Hbase, tmp_path: Path) -> Non
     with pytest.raises(Unsupported, match="needs the metadata table"):
         table.upsert(rows, options={**given, "hoodie.metadata.enable": False})
     newer = hp.Table.create(str(tmp_path / "n"), record_key="id", ordering="ts", options={"hoodie.write.table.version": 9})
-    with pytest.raises(Unsupported, match="has version 9, for which Hudi has no such index any more"):
+    with pytest.raises(Unsupported, match="has version 9, for which Hudi has no HBase index"):
         newer.upsert(rows, options=given)
     assert not table.timeline().instants and not newer.timeline().instants
 

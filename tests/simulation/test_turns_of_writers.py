@@ -301,7 +301,7 @@ def test_the_lock_of_a_turn_is_taken_once_at_a_time() -> None:
     world = grown("cow")
     lock = turn_lock(world)
     lock.hold(0, "t", 1000)
-    with lock.held(), pytest.raises(Internal, match="taken already"):
+    with lock.held(), pytest.raises(Internal, match="acquired already"):
         lock.acquire()
     with lock.held():
         lock.check()

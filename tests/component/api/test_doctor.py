@@ -200,7 +200,7 @@ def test_a_clustering_that_leaves_buckets(tmp_path: Path, engine: str) -> None:
     if engine == "CONSISTENT_HASHING":
         assert "out of the file groups of their buckets" in found[0].finding
         assert f"unschedule_clustering({planned!r})" in found[0].remedy
-        with pytest.raises(TableState, match="out of the nodes"):
+        with pytest.raises(TableState, match="out of the consistent hashing nodes"):
             table.cluster(planned)
         table.unschedule_clustering(planned)
     else:

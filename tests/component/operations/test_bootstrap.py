@@ -542,5 +542,5 @@ def test_procedures(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="bootstrap_overwrite"):
         procedures.call("run_bootstrap", path=other, base_path=other, **given, bootstrap_overwrite=True)
     Table.create(tmp_path / "other", record_key="id")
-    with pytest.raises(TableState, match="not made over files"):
+    with pytest.raises(TableState, match="is not a bootstrapped table"):
         procedures.call("show_bootstrap_partitions", path=str(tmp_path / "other"))

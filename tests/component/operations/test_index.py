@@ -292,7 +292,7 @@ def test_several_indexes_are_given_up_together(tmp_path: Path, monkeypatch: pyte
     assert true(table).partitions == before
     wrongs: tuple[dict[str, Any], ...] = ({"kind": []}, {"kind": ["record_index", "bloom_filters"], "columns": "note"})
     for wrong in wrongs:
-        with pytest.raises(InvalidRequest, match="by their kinds alone"):
+        with pytest.raises(InvalidRequest, match="named by type alone"):
             table.index.schedule(**wrong)
 
 

@@ -50,8 +50,8 @@ HBASE = {
     [
         ({"hoodie.index.type": "HBASE"}, InvalidRequest, "index HBASE needs the option pyhudi.index.hbase.thrift.uris"),
         ({**HBASE, "pyhudi.index.hbase.thrift.uris": "there:9090"}, InvalidRequest, "expected thrift://host:port"),
-        ({**HBASE, "hoodie.index.hbase.dynamic_qps": True}, Unsupported, "requests to HBase are paced by"),
-        ({**HBASE, "hoodie.index.hbase.security.authentication": "kerberos"}, Unsupported, "Kerberos is not spoken"),
+        ({**HBASE, "hoodie.index.hbase.dynamic_qps": True}, Unsupported, "requests to HBase are limited by"),
+        ({**HBASE, "hoodie.index.hbase.security.authentication": "kerberos"}, Unsupported, "Kerberos is not supported"),
         ({**BUCKET, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, InvalidRequest, "copy on write"),
         ({**BUCKET, "hoodie.bucket.index.num.buckets": 0}, InvalidRequest, "num.buckets=0"),
         ({**BUCKET, "hoodie.bucket.index.hash.field": "ts"}, InvalidRequest, "cannot hash ts"),

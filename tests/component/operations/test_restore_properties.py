@@ -186,9 +186,9 @@ def test_without_a_metadata_table_version_and_type_and_name_may_have_to_be_given
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"hoodie.table.recordkey.fields": "n"}, "files say id"),
-        ({"hoodie.table.type": "MERGE_ON_READ"}, "files say COPY_ON_WRITE"),
-        ({"hoodie.table.version": "6"}, "files say 8"),
+        ({"hoodie.table.recordkey.fields": "n"}, "which have id"),
+        ({"hoodie.table.type": "MERGE_ON_READ"}, "which have COPY_ON_WRITE"),
+        ({"hoodie.table.version": "6"}, "8"),
         ({MODE: "SOMETIMES"}, "SOMETIMES"),
         ({"hoodie.table.keygenerator.type": "GLOBAL_DELETE"}, "key generator"),
     ],

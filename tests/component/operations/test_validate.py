@@ -118,13 +118,13 @@ def _without_definition(path: Path) -> None:
     ("damage", "check", "says"),
     [
         (_remove, "timeline", "and missing"),
-        (_remove, "files", "listed by the metadata table, and not there"),
+        (_remove, "files", "listed in the metadata table, but the file does not exist"),
         (_cut, "timeline", "committed"),
         (_cut, "base files", "parquet"),
-        (_cut, "files", "the metadata table says"),
+        (_cut, "files", "in the metadata table"),
         (_orphan, "timeline", "no instant 29991231235959999"),
         (_add, "files", "not listed"),
-        (_add, "record_index", "said to be elsewhere"),
+        (_add, "record_index", "have another location in the index"),
         (_without_log("record_index"), "record_index", "keys are missing"),
         (_without_log("column_stats"), "column_stats", "have no statistics"),
         (_without_metadata, "files", "cannot be read"),
@@ -161,7 +161,7 @@ def test_what_stands_in_the_metadata_table_and_not_in_the_rows(written: Path, tm
     logs = sorted((path / ".hoodie" / "metadata" / "record_index").glob(".*.log.*"), key=lambda log: log.name.split("_")[1])
     logs[-1].unlink()
     result = Table(path).validate()
-    assert any("keys, and the table 57" in finding.detail for finding in result.found), str(result)
+    assert any("keys, but the table has 57" in finding.detail for finding in result.found), str(result)
 
 
 def test_statistics_that_are_too_narrow(written: Path, tmp_path: Path) -> None:

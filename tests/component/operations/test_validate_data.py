@@ -82,4 +82,4 @@ def test_doubled_keys_are_found_when_they_are_asked_for(tmp_path: Path) -> None:
     table.bulk_insert(rows("a", "b", "c"))
     table.bulk_insert(rows("b", "c", "d"))
     assert table.validate().ok
-    assert said(table.validate(keys=True), "keys") == "x: 2 keys stand there more than once, such as 'b', 'c'"
+    assert said(table.validate(keys=True), "keys") == "x: 2 keys occur more than once, such as 'b', 'c'"

@@ -76,7 +76,7 @@ def test_a_path_of_the_sessions_catalog(session: SparkSession, tmp_path: Path) -
     session.sql(f"CREATE TABLE known (id BIGINT) USING parquet LOCATION '{tmp_path / 't'}'")
     try:
         assert [row["id"] for row in hs.sql(session, "SELECT id FROM known WHERE ts = 1").collect()] == [1]
-        with pytest.raises(hp.Unsupported, match=r"spark\.sql drops it"):
+        with pytest.raises(hp.Unsupported, match=r"drop it there with spark\.sql"):
             hs.sql(session, "DROP TABLE known")
     finally:
         session.sql("DROP TABLE known")
