@@ -169,7 +169,7 @@ def test_reads(kept: Kept) -> None:
     kept.refuses(lambda: kept.table.rollback("19990101000000000"), TableState, "19990101000000000")
     nested = Kept()
     nested.table.upsert(rows(s=[{"x": 1}, None]))
-    with pytest.raises(Unsupported, match="part of 's'"):
+    with pytest.raises(Unsupported, match="field of 's'"):
         nested.table.scan(["s.x"])
 
 

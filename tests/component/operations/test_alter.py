@@ -311,7 +311,7 @@ REFUSED: dict[str, tuple[Change, type[Exception], str]] = {
     "narrow": (lambda t: t.alter.retype("fare", pa.float32()), InvalidRequest, "double cannot be changed to float"),
     "retype a struct": (lambda t: t.alter.retype("st", pa.string()), InvalidRequest, "type of a struct"),
     "retype to what it is": (lambda t: t.alter.retype("n", pa.int32()), InvalidRequest, "nothing would change"),
-    "add what Hudi cannot hold": (lambda t: t.alter.add("x", pa.uint64()), InvalidRequest, "cannot hold"),
+    "add what Hudi cannot hold": (lambda t: t.alter.add("x", pa.uint64()), InvalidRequest, "cannot store"),
     "move to the first place": (lambda t: t.alter.reorder("fare", after=None), Unsupported, "first position"),
     "what says which rows are deletes": (lambda t: t.alter.add("_hoodie_is_deleted", pa.bool_()), Unsupported, "deletes"),
 }

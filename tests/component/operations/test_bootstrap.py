@@ -437,15 +437,15 @@ def _elsewhere(source: Path) -> None:
 Wrong = tuple[Callable[[Path], object], Mapping[str, Any], type[HudiError], str]
 WRONG: dict[str, Wrong] = {
     "no key": (lambda s: None, {"record_key": None}, InvalidRequest, "needs a record key"),
-    "a key that is null": (_null_key, {}, InvalidRequest, "z.parquet cannot be taken"),
+    "a key that is null": (_null_key, {}, InvalidRequest, "z.parquet cannot be bootstrapped"),
     "an ordering value that is null": (
         _null_ordering,
         {"table_type": "mor"},
         InvalidRequest,
         "holds nulls in the ordering field",
     ),
-    "a column of another type": (_other_type, {}, InvalidRequest, "z.parquet cannot be taken"),
-    "a timestamp without a zone": (_no_zone, {}, InvalidRequest, "z.parquet cannot be taken"),
+    "a column of another type": (_other_type, {}, InvalidRequest, "z.parquet cannot be bootstrapped"),
+    "a timestamp without a zone": (_no_zone, {}, InvalidRequest, "z.parquet cannot be bootstrapped"),
     "a file of Hudi's": (_of_hudi, {}, InvalidRequest, "one of Hudi's own"),
     "a table of Hudi's": (lambda s: (s / ".hoodie").mkdir(), {}, InvalidRequest, "is a Hudi table already"),
     "a value that the folder contradicts": (_elsewhere, {}, InvalidRequest, "would go to"),

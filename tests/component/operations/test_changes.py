@@ -187,7 +187,7 @@ def test_a_missing_change_log_is_made_up_for(tmp_path: Path, mode: str) -> None:
 
     first = min((tmp_path / "t" / "x").glob("*.parquet"), key=lambda path: path.name.split("_")[2])
     first.unlink()
-    with pytest.raises(TableState, match=r"are not available"):
+    with pytest.raises(TableState, match=r"are (?:not |un)available"):
         table.changes()
     assert len(told(table, str(table.timeline().completed_writes()[2].completion_time))) == 4
 
@@ -222,7 +222,7 @@ def test_what_was_cleaned(tmp_path: Path) -> None:
             results += [table.upsert(rows("ab", ts)) for ts in (6, 7)]
             table.compact()
         table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
-        with pytest.raises(TableState, match=r"are not available"):
+        with pytest.raises(TableState, match=r"are (?:not |un)available"):
             table.changes()
         assert len(told(table, results[-1].completion_time)) == 2
 

@@ -52,12 +52,12 @@ HBASE = {
         ({**HBASE, "pyhudi.index.hbase.thrift.uris": "there:9090"}, InvalidRequest, "expected thrift://host:port"),
         ({**HBASE, "hoodie.index.hbase.dynamic_qps": True}, Unsupported, "requests to HBase are limited by"),
         ({**HBASE, "hoodie.index.hbase.security.authentication": "kerberos"}, Unsupported, "Kerberos is not supported"),
-        ({**BUCKET, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, InvalidRequest, "copy on write"),
+        ({**BUCKET, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, InvalidRequest, "copy-on-write"),
         ({**BUCKET, "hoodie.bucket.index.num.buckets": 0}, InvalidRequest, "num.buckets=0"),
         ({**BUCKET, "hoodie.bucket.index.hash.field": "ts"}, InvalidRequest, "cannot hash ts"),
         ({**BUCKET, "hoodie.bucket.index.partition.expressions": "(?=p),2"}, Unsupported, "regular expression '(?=p)'"),
-        ({**RECORD_INDEX, "hoodie.metadata.record.index.enable": False}, InvalidRequest, "record.index.enable=false forbids"),
-        ({**RECORD_INDEX, "hoodie.metadata.enable": False}, InvalidRequest, "hoodie.metadata.enable=false forbids"),
+        ({**RECORD_INDEX, "hoodie.metadata.record.index.enable": False}, InvalidRequest, "record.index.enable=false disables"),
+        ({**RECORD_INDEX, "hoodie.metadata.enable": False}, InvalidRequest, "hoodie.metadata.enable=false disables"),
     ],
 )
 def test_refused(uri: str, options: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -88,7 +88,7 @@ def test_a_scan_of_matching_rows(table: Table, opened: list[str], keys: dict[str
 def test_rows_that_do_not_fit_are_refused(table: Table) -> None:
     for keys, error, said in (
         (pa.table({"nowhere": [1]}), InvalidRequest, "no column 'nowhere'|is none"),
-        (pa.table({"id": [1]}), InvalidRequest, "cast it"),
+        (pa.table({"id": [1]}), InvalidRequest, "cast them"),
         (pa.table({"n": [1.5]}), InvalidRequest, "1.5|n"),
         (pa.table({"n": list(range(1001)), "ts": list(range(1001))}), Unsupported, "at most 1000"),
     ):

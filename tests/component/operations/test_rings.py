@@ -185,7 +185,7 @@ def test_damaged_rings(uri: str) -> None:
     assert data is not None
     for damaged, found in (
         (data[:-20], "not JSON"),
-        (data.replace(b"1073741824", b"2147483647"), "have to rise"),
+        (data.replace(b"1073741824", b"2147483647"), "must be ascending"),
         (data.replace(first.nodes[0].prefix.encode() if first.nodes[0].prefix else b"", b"x"), "belongs to no node"),
     ):
         storage.put(path, damaged)

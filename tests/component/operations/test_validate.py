@@ -123,7 +123,7 @@ def _without_definition(path: Path) -> None:
         (_cut, "base files", "parquet"),
         (_cut, "files", "in the metadata table"),
         (_orphan, "timeline", "no instant 29991231235959999"),
-        (_add, "files", "not listed"),
+        (_add, "files", "missing in the metadata table"),
         (_add, "record_index", "have another location in the index"),
         (_without_log("record_index"), "record_index", "keys are missing"),
         (_without_log("column_stats"), "column_stats", "have no statistics"),

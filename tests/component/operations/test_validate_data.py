@@ -56,7 +56,7 @@ def test_a_log_that_holds_less_than_its_commit_says(table: Table, place: int, fi
     stats = tuple(replace(stat, **{field: getattr(stat, field) + 1}) for stat in metadata.partition_to_write_stats["x"])
     changed = replace(metadata, partition_to_write_stats={"x": stats})
     table.context.storage.put(store.path(instant), changed.encode(bytes(16)))
-    assert said(table.validate(), "logs").startswith(f"{log.path}: holds {says} deletes, and its commit says")
+    assert said(table.validate(), "logs").startswith(f"{log.path}: contains {says} deletes, and its commit records")
 
 
 def test_a_log_that_cannot_be_read_whole(table: Table) -> None:

@@ -100,7 +100,7 @@ def test_a_compaction_strategy_of_ones_own(uri: str) -> None:
     assert table.compact(options=options).runs[0].file_groups == 1
     table.upsert(rows(1, ts=3))
     hp.register_compaction_strategy("com.example.Smallest", lambda operations: [replace(operations[0], file_id="other")])
-    with pytest.raises(InvalidRequest, match="slices that were not offered"):
+    with pytest.raises(InvalidRequest, match="operations that were not offered"):
         table.compact(options=options)
     assert not table.timeline().pending()
 
