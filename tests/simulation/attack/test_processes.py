@@ -56,5 +56,5 @@ def test_a_store_that_often_does_not_answer(seed: int) -> None:
 def test_a_writer_suspended_at_a_call_of_a_commit_blocks_nobody_for_longer_than_the_lock_wait(lock: str) -> None:
     every = "1" if WIDE else "60"
     program = [sys.executable, "-m", "tests.simulation.attack.suspensions", "--lock", lock, "--every", every]
-    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[3])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -207,7 +207,7 @@ def resolve_column(name: str, table: pa.Schema, session: SparkSession) -> str:
         return resolved
     inside = name.split(".")[0]
     if "." in name and resolve_assignments(inside, table.names, session) is not None:
-        raise Unsupported(f"cannot assign {name!r}, a field inside of a struct: assign the whole column {inside!r}")
+        raise Unsupported(f"cannot assign {name!r}, a field of a struct: assign the whole column {inside!r}")
     raise InvalidRequest(f"column {name!r} is assigned, and the columns of the table are {', '.join(table.names)}")
 
 
