@@ -138,12 +138,13 @@ class RealHudi:
     ) -> None:
         """`df.write.format("hudi").options(...).mode(mode).save(path)`; `partitions`: tasks to deal the rows out to.
 
-        Without a timeline server, which each write would start, unless the options ask for one: each marker is a file.
+        Without a timeline server, which each write would start, unless the options set it or markers that it keeps.
         """
         rows = self._store(table)
         try:
             given = {"rows": str(rows), "schema": str(table.schema), "path": os.fspath(path), "mode": mode}
-            without_server = {"hoodie.embed.timeline.server": False, **options}
+            needs_server = options.get("hoodie.write.markers.type") == "TIMELINE_SERVER_BASED"
+            without_server = {"hoodie.embed.timeline.server": needs_server, **options}
             self._ask("write", **given, options=_texts(without_server), partitions=partitions)
         finally:
             rows.unlink()

@@ -186,7 +186,10 @@ def test_damaged_rings(uri: str) -> None:
     for damaged, found in (
         (data[:-20], "not JSON"),
         (data.replace(b"1073741824", b"2147483647"), "must be ascending"),
-        (data.replace(first.nodes[0].prefix.encode() if first.nodes[0].prefix else b"", b"x"), "belongs to no consistent hashing node"),
+        (
+            data.replace(first.nodes[0].prefix.encode() if first.nodes[0].prefix else b"", b"x"),
+            "belongs to no consistent hashing node",
+        ),
     ):
         storage.put(path, damaged)
         report = table.validate()
