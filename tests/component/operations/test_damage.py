@@ -167,7 +167,7 @@ def test_a_log_of_another_writer_that_was_cut_between_blocks(verb: str, tmp_path
         )
         storage.put(path, data)
         break
-    with pytest.raises(CorruptData, match="shorter than its commit records|differs from the size in its commit"):
+    with pytest.raises(CorruptData, match=r"shorter than its commit records|differs from the size in its commit"):
         VERBS[verb](table)
 
 

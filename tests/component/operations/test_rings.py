@@ -188,7 +188,7 @@ def test_damaged_rings(uri: str) -> None:
         (data.replace(b"1073741824", b"2147483647"), "must be ascending"),
         (
             data.replace(first.nodes[0].prefix.encode() if first.nodes[0].prefix else b"", b"x"),
-            "belongs to no consistent hashing node",
+            "belongs to no consistent hashing",
         ),
     ):
         storage.put(path, damaged)
