@@ -52,5 +52,5 @@ def test_keys_of_a_frame_choose_the_files(spark: SparkSession, table: Table, mon
     nulls = numbers.selectExpr("n", "CAST(NULL AS STRING) AS id")
     assert hs.read(spark, table.uri, keys=nulls).count() == 0
     for wrong in (keys.selectExpr("id AS nowhere"), keys.selectExpr("1 AS id")):
-        with pytest.raises(InvalidRequest, match=r"nowhere|cast it"):
+        with pytest.raises(InvalidRequest, match=r"nowhere|cast them"):
             hs.read(spark, table.uri, keys=wrong)
