@@ -320,7 +320,7 @@ def test_a_path_that_no_store_holds_stops_the_write(spark: SparkSession, tmp_pat
 
 
 def test_memory_tables_are_refused(spark: SparkSession) -> None:
-    with pytest.raises(Unsupported, match="cannot reach"):
+    with pytest.raises(Unsupported, match="cannot access"):
         hs.write(frame_of(spark, FIRST[:1]), "memory://spark-tests/t", options=OPTIONS)
 
 
