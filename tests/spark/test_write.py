@@ -540,14 +540,14 @@ def test_few_and_many_keys_are_decided_by_number_and_size(
     for name, value in limits.items():
         monkeypatch.setattr(spark_incoming, name, value)
     ways: list[str] = []
-    for taken in ("few", "many"):
-        look_up = getattr(spark_incoming, f"look_up_{taken}")
+    for taken, name in (("few", "lookup_on_driver"), ("many", "lookup_distributed")):
+        look_up = getattr(spark_incoming, name)
 
         def noted(*given: Any, taken: str = taken, look_up: Any = look_up) -> Any:
             ways.append(taken)
             return look_up(*given)
 
-        monkeypatch.setattr(spark_incoming, f"look_up_{taken}", noted)
+        monkeypatch.setattr(spark_incoming, name, noted)
     result = written(spark, tmp_path / "t", [(key, "sf", 2, 2.0) for key in keys])
     assert ways == [way]
     assert (result.rows_in, result.rows_updated) == (3, 3)
