@@ -375,7 +375,7 @@ def test_a_planned_log_compaction(world: World, verb: str) -> None:
 def test_a_log_compaction_that_is_under_way_is_dropped(verb: str) -> None:
     world = grown()
     planned = schedule_log_compaction(world.table.context, LocalEngine(1), settings(world)).planned
-    with pytest.raises(WriteConflict, match="overtaken"):
+    with pytest.raises(WriteConflict, match="superseded"):
         run_log_compaction(world.table.context, Between(lambda: replace_rows(world, verb)), settings(world), planned)
     check(world)
     go_on(world)

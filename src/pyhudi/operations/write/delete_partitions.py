@@ -90,20 +90,11 @@ def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]
 
     Returns:
         None if the number is unknown without reading rows: a file group has log files, which may hold deletes, updates
-            and
-        inserts; more than 1,000 files are replaced; or a footer could not be read.
+        and inserts; more than 1,000 files are replaced; or a file or the store could not be read.
     """
     if not replaced:
         return 0
     groups = {partition: set(ids) for partition, ids in replaced.items()}
-    slices = [
-        slice_
-        for part, partition_slices in snapshot.slices(list(groups)).items()
-        for slice_ in partition_slices
-        if slice_.file_id in groups[part]
-    ]
-    if any(slice_.logs for slice_ in slices) or len(slices) > _COUNTED_FILES:
-        return None
     storage = snapshot.context.storage
 
     def count_rows(path: str) -> int:
@@ -111,9 +102,17 @@ def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]
             return int(file.metadata.num_rows)
 
     try:
+        slices = [
+            slice_
+            for part, partition_slices in snapshot.slices(list(groups)).items()
+            for slice_ in partition_slices
+            if slice_.file_id in groups[part]
+        ]
+        if any(slice_.logs for slice_ in slices) or len(slices) > _COUNTED_FILES:
+            return None
         return sum(in_threads(count_rows, [slice_.base.path for slice_ in slices if slice_.base is not None]))
     except HudiError:
-        # The write is committed; a file that a concurrent clean has deleted must not make it fail.
+        # The write is committed: neither a file that a clean has deleted nor a store that does not answer may fail it.
         return None
 
 
