@@ -26,7 +26,7 @@ from pyhudi.tasks.write_tasks import WriteStatus
 _LOG = logging.getLogger("pyhudi.features.hbase_index.hbase_commits")
 
 _CLOCKS_DIFFER_MS = 600_000
-"""How much earlier than a write's instant time by this clock a region server may have put what it told."""
+"""How much earlier than a write's instant time by this clock a region server may have stored an entry of the write."""
 
 
 def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_metadata: bool) -> None:

@@ -223,7 +223,7 @@ def _store(storage: Storage, env: Environment, options: Options, config: TableCo
 def _steps(inferred: Inferred, evidence: TableFacts) -> Iterator[RepairStep]:
     for key in sorted(inferred.values):
         finding = f"{key}={inferred.values[key]}"
-        yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, finding, f"told by: {inferred.sources.get(key, 'given')}")
+        yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, finding, f"source: {inferred.sources.get(key, 'given')}")
     for what in inferred.assumed_off:
         yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, f"no file shows {what}", "the table has none until it is given")
     for fact in evidence.facts:
