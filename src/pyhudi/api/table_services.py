@@ -18,7 +18,7 @@ from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoin
 from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
 from pyhudi.operations.admin.versions.version_step import VersionChange
-from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import (
     RestoreResult,
     SavepointResult,
@@ -32,6 +32,7 @@ from pyhudi.operations.services.index_admin import (
     drop_metadata_table,
 )
 from pyhudi.options.scope import VERBS
+from pyhudi.options.write_options import THREADS
 from pyhudi.storage.locks import LockSettings
 from pyhudi.table.tags import load_tags
 

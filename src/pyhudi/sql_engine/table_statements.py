@@ -15,10 +15,20 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.table_settings import ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE, parse_table_type
+from pyhudi.operations.admin.table_settings import parse_table_type
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import TABLE_OPTIONS
 from pyhudi.options.supported import SUPPORTED, parse_options
+from pyhudi.options.table_options import (
+    HIVE_STYLE,
+    MERGE_MODE,
+    ORDERING,
+    PARTITION_FIELDS,
+    PAYLOAD,
+    RECORD_KEY_FIELDS,
+    STRATEGY_ID,
+    TABLE_TYPE,
+)
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
@@ -42,13 +52,13 @@ from pyhudi.sql_engine.sql_ast import (
 from pyhudi.sql_engine.sql_types import COMMENT, field, type_name
 
 _SHORT = {
-    "payloadClass": "hoodie.datasource.write.payload.class",
-    "recordMergeMode": "hoodie.write.record.merge.mode",
-    "recordMergeStrategyId": "hoodie.write.record.merge.strategy.id",
+    "payloadClass": PAYLOAD.key,
+    "recordMergeMode": MERGE_MODE.key,
+    "recordMergeStrategyId": STRATEGY_ID.key,
 }
 """Short names of table properties in Hudi's SQL, in addition to option names."""
 
-_HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
+_HIVE_STYLE = HIVE_STYLE.stored_as
 
 Alteration = AddColumns | DropColumns | RenameColumn | AlterColumn
 

@@ -38,6 +38,7 @@ from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.operations.write.write_attempt import retry_on_conflict, write_start
 from pyhudi.operations.write.write_schemas import fixed_columns
+from pyhudi.options import table_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.records.merge_mode import MARKER_FIELD, MergeMode
 from pyhudi.records.record_merge import IS_DELETED
@@ -138,7 +139,7 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
     if history.by_names:
         raise Unsupported(
             f"the newest write to {context.storage.uri} resolved columns by name "
-            "(hoodie.schema.on.read.enable=false), so its columns have no ids until the next write by PyHudi, or "
+            f"({table_options.SCHEMA_ON_READ}=false), so its columns have no ids until the next write by PyHudi, or "
             "with the option: write anything first, then change columns"
         )
     if history.is_new:

@@ -22,18 +22,19 @@ from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.options.supported import SUPPORTED
+from pyhudi.options.table_options import CREATE_SCHEMA, DATABASE, METADATA_INFLIGHT, METADATA_PARTITIONS, NAME, VERSION
 from pyhudi.storage.locks import LockSettings
 from pyhudi.table.table_config import store_table_config
 from pyhudi.table.table_context import TableContext
 
-NAME_PROPERTY = "hoodie.table.name"
-_DATABASE = "hoodie.database.name"
+NAME_PROPERTY = NAME.stored_as
+_DATABASE = DATABASE.stored_as
 _TABLES_OWN = ("hoodie.", "pyhudi.")
 _VERBS = {
-    "hoodie.table.version": "use Table.upgrade or Table.downgrade",
-    "hoodie.table.metadata.partitions": "Table.index changes it",
-    "hoodie.table.metadata.partitions.inflight": "Table.index changes it",
-    "hoodie.table.create.schema": "use Table.alter, or a write that changes columns",
+    VERSION.stored_as: "use Table.upgrade or Table.downgrade",
+    METADATA_PARTITIONS.stored_as: "Table.index changes it",
+    METADATA_INFLIGHT.stored_as: "Table.index changes it",
+    CREATE_SCHEMA.stored_as: "use Table.alter, or a write that changes columns",
 }
 
 
@@ -83,7 +84,7 @@ def _check(key: str, value: str | None) -> None:
         raise InvalidRequest(f"property {assignment} cannot be set: {_VERBS[key]}")
     why = (
         "it defines the content or layout of the table's files, which is fixed at creation; write the rows to another table"
-        if option is None or option.stored_as is not None
+        if option is None or option.stored_as
         else "it configures writes, reads or services, and is not stored in tables; pass it with options="
     )
     raise InvalidRequest(

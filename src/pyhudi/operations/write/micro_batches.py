@@ -20,7 +20,8 @@ from typing import Annotated
 
 from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed, TableState
 from pyhudi.format.actions.commit_metadata import CommitMetadata
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import write_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.environment import Environment
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
@@ -29,13 +30,6 @@ from pyhudi.table.timeline.active_timeline import Timeline
 _LOG = logging.getLogger("pyhudi.api.spark_streaming")
 
 SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
-
-IDENTIFIER = Option(
-    "hoodie.datasource.write.streaming.checkpoint.identifier",
-    str,
-    None,
-    "the stream's name in commits; unset: the id of the query in its checkpoint",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +62,11 @@ class SinkSettings:
         skips_compaction: Run no compaction in the stream.
     """
 
-    identifier: Annotated[str | None, IDENTIFIER]
-    retries: Annotated[
-        int,
-        Option("hoodie.datasource.write.streaming.retry.count", int, "3", "retries of a failed batch", at_least=0),
-    ]
-    retry_wait_ms: Annotated[
-        int,
-        Option(
-            "hoodie.datasource.write.streaming.retry.interval.ms",
-            int,
-            "2000",
-            "milliseconds before the first retry of a failed batch; doubles with each retry",
-        ),
-    ]
-    drops_failed: Annotated[
-        bool,
-        Option(
-            "hoodie.datasource.write.streaming.ignore.failed.batch",
-            bool,
-            "false",
-            "a batch whose last retry failed is dropped, and the stream continues",
-        ),
-    ]
-    skips_compaction: Annotated[
-        bool,
-        Option("hoodie.datasource.write.streaming.disable.compaction", bool, "false", "no compaction runs in the stream"),
-    ]
+    identifier: Annotated[str | None, write_options.STREAMING_CHECKPOINT_IDENTIFIER]
+    retries: Annotated[int, write_options.STREAMING_RETRY_COUNT]
+    retry_wait_ms: Annotated[int, write_options.STREAMING_RETRY_INTERVAL_MS]
+    drops_failed: Annotated[bool, write_options.STREAMING_IGNORE_FAILED_BATCH]
+    skips_compaction: Annotated[bool, write_options.STREAMING_DISABLE_COMPACTION]
 
     @classmethod
     def of(cls, options: Options) -> SinkSettings:

@@ -15,6 +15,7 @@ from pyhudi.operations.write.operation_traits import OperationTraits
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.options import table_options
 from pyhudi.planning.bucket_routing import hashed_fields
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
@@ -68,7 +69,7 @@ def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot:
     if snapshot.history is not None and schemas.partial:
         raise Unsupported(
             f"a partial update of {context.storage.uri} is not supported: the table uses schema on read "
-            "(hoodie.schema.on.read.enable). Upsert whole rows."
+            f"({table_options.SCHEMA_ON_READ}). Upsert whole rows."
         )
 
 
