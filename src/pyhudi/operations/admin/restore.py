@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.features.consistent_hashing.ring_store import remove_rings
+from pyhudi.features.consistent_hashing.ring_store import remove_ring_metadata
 from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
@@ -135,7 +135,7 @@ def _execute(
         for info in plan.instants_to_rollback:
             _remove_instant(locked, info, files)
         # Rings that writes have marked are valid whatever the timeline contains.
-        remove_rings(locked, times)
+        remove_ring_metadata(locked, times)
         remove_counts(locked, times)
     for time in removed_instants:
         # A task that ends later removes its files itself (`tasks.task_attempts`); the others have written theirs.
