@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event, get_ident
 
 import pytest
@@ -62,7 +63,7 @@ def test_an_interruption_reaches_the_caller() -> None:
 
 
 def test_without_further_threads_the_caller_runs_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = thread_pool.ThreadPoolExecutor(1)
+    ended = ThreadPoolExecutor(1)
     ended.shutdown()
     monkeypatch.setattr(thread_pool, "_pool", ended)
     assert in_threads(lambda number: (number, get_ident()), range(3)) == [(number, get_ident()) for number in range(3)]
