@@ -19,7 +19,6 @@ Source: docs/formats/writing.md, "Savepoint and restore".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.features.consistent_hashing.ring_store import remove_ring_metadata
@@ -37,6 +36,7 @@ from pyhudi.operations.commit.results import RestoreResult
 from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.partition_buckets import remove_counts
@@ -45,8 +45,6 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import resolve_tag
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 from pyhudi.table.timeline.archived_timeline import Bounds
-
-_DELETING_THREADS = 16
 
 
 @observed("restore")
@@ -241,9 +239,7 @@ def _delete_files(context: TableContext, instants: Iterable[str]) -> dict[str, d
                 there = deleted.setdefault(instant, {})
                 there[partition] = (*there.get(partition, ()), info.path)
     batches = [paths for partitions in deleted.values() for paths in partitions.values()]
-    if batches:
-        with ThreadPoolExecutor(min(_DELETING_THREADS, len(batches))) as pool:
-            list(pool.map(context.storage.delete, batches))
+    in_threads(context.storage.delete, batches)
     return deleted
 
 
