@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -130,11 +132,13 @@ def test_column_of_a_type_that_is_not_decoded_leaves_the_others_readable(kind: s
     expected = golden.expected("snapshot").select(names)
     assert_same_rows(table.scan(names).to_arrow(), expected)
     assert table.scan(names[:1], filter=f"{names[0]} is not null").count() == expected.num_rows
-    for use in (lambda: table.scan(), lambda: table.scan(["odd"]), lambda: table.scan(names[:1], filter="odd is null")):
+    uses: list[dict[str, Any]] = [{}, {"columns": ["odd"]}, {"columns": names[:1], "filter": "odd is null"}]
+    for use in uses:
         with pytest.raises(Unsupported, match=f"column 'odd': the logical type {kind}"):
-            use()
+            table.scan(**use)
     before = sorted((path / ".hoodie" / "timeline").iterdir())
-    for write in (lambda: table.upsert(expected), lambda: table.compact(), lambda: table.cluster()):
+    writes: list[Callable[[], object]] = [lambda: table.upsert(expected), table.compact, table.cluster]
+    for write in writes:
         with pytest.raises(Unsupported, match=f"cannot be written: column 'odd': the logical type {kind}"):
             write()
     assert sorted((path / ".hoodie" / "timeline").iterdir()) == before
