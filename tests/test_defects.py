@@ -15,7 +15,7 @@ import pytest
 TESTS = Path(__file__).parent
 
 OWN = "component/operations/test_defects.py"
-REAL = "interop/test_real_defects.py"
+REAL = "interop/test_hudi_defects.py"
 SKIPPING = "interop/test_data_skipping.py"
 SLICES = "unit/table/test_file_slices.py"
 
@@ -27,7 +27,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_hold_what_the_real_reader_compares",),
     "a key that a log deleted and an insert brought back elsewhere: an upsert changes both places, and it stands twice": (
         f"{REAL}::test_a_key_that_an_insert_brought_back_elsewhere",
-        "component/operations/test_places_of_keys.py"
+        "component/operations/test_duplicate_key_locations.py"
         "::test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone",
     ),
     "an UPDATE overwrites what was committed between its reading and its instant, and tells no conflict": (
@@ -202,7 +202,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "files and partitions with a bound that is NaN are dropped": (
         f"{REAL}::test_nan_in_columns_with_statistics",
-        "component/operations/test_skipping.py::test_infinity_as_upper_bound_may_stand_for_nan",
+        "component/operations/test_data_skipping.py::test_infinity_as_upper_bound_may_stand_for_nan",
     ),
     "secondary keys with a dollar sign or a backslash are not found": (f"{SKIPPING}::test_secondary_and_expression_indexes",),
     "secondary keys that are dates are not found": (f"{OWN}::test_dates_in_a_secondary_index",),
@@ -218,7 +218,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "simulation/test_metadata_table.py::test_writes",
     ),
     "filters fail where column statistics have no definition": (
-        "component/operations/test_skipping.py::test_without_definition_statistics_are_not_used",
+        "component/operations/test_data_skipping.py::test_without_definition_statistics_are_not_used",
     ),
     "sizes in the listing that are too small cut files": (
         "unit/metadata_table/test_metadata_records.py::test_files_without_a_size_are_refused",
@@ -245,7 +245,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         f"{SLICES}::test_logs_that_may_hold_keys_which_the_base_file_lacks",
     ),
     "two file groups of one bucket stop all writers": (
-        "component/operations/test_indexes.py::test_two_writers_that_begin_one_bucket_conflict",
+        "component/operations/test_write_index_choice.py::test_two_writers_that_begin_one_bucket_conflict",
     ),
     "partitions that were written to lately expire, as log files are not looked at": (
         "interop/test_services.py::test_both_let_the_same_partitions_expire",

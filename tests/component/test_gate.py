@@ -1,7 +1,6 @@
-"""The gate: no verb, command or procedure changes a table that PyHudi must not write, whatever makes it so.
+"""No operation, command or procedure changes a table that PyHudi must not write.
 
-Every public method of `Table` and of its indexes, every procedure and every command stands here under what it does; one that does
-not fails the tests.
+Every public method, procedure and command is listed with what it does; an unlisted one fails the tests.
 """
 
 from __future__ import annotations

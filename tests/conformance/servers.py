@@ -1,4 +1,4 @@
-"""Servers of others on the loopback interface, as processes that a test session starts once and ends by their ids."""
+"""External servers on the loopback interface, started once per test session and ended by process id."""
 
 from __future__ import annotations
 

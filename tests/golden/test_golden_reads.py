@@ -1,4 +1,4 @@
-"""PyHudi reads from the golden tables what the real Hudi read from them: every query of every case, meta columns included."""
+"""PyHudi reads the golden tables as Apache Hudi did: every query of every case, meta columns included."""
 
 from __future__ import annotations
 

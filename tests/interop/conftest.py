@@ -1,4 +1,4 @@
-"""The real Hudi for the interop tests: one process for the whole run, started by the first request."""
+"""Apache Hudi for the interop tests: one process per run, started by the first request."""
 
 from __future__ import annotations
 

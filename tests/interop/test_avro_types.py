@@ -1,6 +1,6 @@
-"""Columns that Avro has and rows of Spark have not: PyHudi and the real Hudi 1.1.1 write them in turn, and read the same.
+"""Avro types that Spark rows lack, written in turn by PyHudi and Apache Hudi 1.1.1.
 
-The real one goes by the Avro schema of the table, and takes timestamps of a file for what that schema says of them.
+Hudi follows the table's Avro schema and reads timestamps in its unit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables that the real Hudi bootstraps over Parquet files without their rows, updates and services: we read what it reads."""
+"""Tables that Apache Hudi bootstraps with METADATA_ONLY, updates and services are read by PyHudi with the same rows."""
 
 from __future__ import annotations
 

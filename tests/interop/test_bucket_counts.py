@@ -1,5 +1,6 @@
-"""Tables of the simple bucket index whose partitions have bucket counts of their own, which PyHudi and the real Hudi 1.1.1 write
-in turn.  Whoever writes, each key stands once, in the bucket that its partition's count gives.
+"""Simple bucket index with bucket counts per partition, written in turn by PyHudi and Apache Hudi 1.1.1.
+
+Each key is stored once, in the bucket of its partition's count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Catalog sync: we register in a Hive metastore what the real Hudi registers, and each goes on where the other left off."""
+"""Catalog sync registers in a Hive metastore what Apache Hudi registers, and each continues after the other."""
 
 from __future__ import annotations
 

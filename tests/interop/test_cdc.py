@@ -1,4 +1,4 @@
-"""Change data: PyHudi and the real Hudi write a table in turn, and tell the same changes of it, in each mode and table type."""
+"""Change data of a table written in turn is the same for PyHudi and Apache Hudi, in each mode and table type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real Hudi reads files with our checksums as any others, writes on top of them and compacts them."""
+"""Apache Hudi reads, updates and compacts files with PyHudi's page checksums."""
 
 from __future__ import annotations
 

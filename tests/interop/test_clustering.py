@@ -1,4 +1,4 @@
-"""Clustering with the real Hudi: it reads what we clustered, carries out what we planned, and the reverse."""
+"""Clustering: each writer reads the other's result and executes the other's plan."""
 
 from __future__ import annotations
 

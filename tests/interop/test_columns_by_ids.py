@@ -1,4 +1,4 @@
-"""Tables whose columns go by ids (`hoodie.schema.on.read.enable`): the real Hudi alters them, and both write in turn."""
+"""Schema on read (`hoodie.schema.on.read.enable`): Apache Hudi alters tables, and both write in turn."""
 
 from __future__ import annotations
 

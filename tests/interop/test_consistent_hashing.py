@@ -1,4 +1,4 @@
-"""Tables of the bucket index engine CONSISTENT_HASHING that PyHudi and the real Hudi write and resize in turn."""
+"""Tables with CONSISTENT_HASHING buckets that PyHudi and Apache Hudi write and resize in turn."""
 
 from __future__ import annotations
 

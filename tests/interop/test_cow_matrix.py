@@ -1,4 +1,4 @@
-"""Copy-on-write tables that PyHudi and the real Hudi write in turn, over types, key generators, partition styles and indexes."""
+"""Copy-on-write tables written in turn, over types, key generators, partition styles and indexes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOON = datetime.datetime(2026, 11, 21, 12, 30, 15, 123456, tzinfo=datetime.UTC)
 CITIES = ("oslo", "são paulo", "rome")
 # What an encoded path must bring back, null included.
 REGIONS = ("north/east", "a=b c:d", "ümlaut%?", None)
-# The real Hudi cannot read what its own bulk insert makes of them; see test_real_defects.py.
+# The real Hudi cannot read what its own bulk insert makes of them; see test_hudi_defects.py.
 UNREADABLE = ["tiny", "small"]
 PLAIN = pa.schema(
     [
@@ -178,7 +178,7 @@ def test_both_write_in_turn(hudi: RealHudi, tmp_path: Path, name: str) -> None:
         both.create()
         both.ours("bulk_insert", made(range(12), 10))
     else:
-        # What its bulk insert makes of some types its upsert cannot copy; see test_real_defects.py.
+        # What its bulk insert makes of some types its upsert cannot copy; see test_hudi_defects.py.
         both.theirs("insert" if shape.types else "bulk_insert", made(range(12), 10))
     read()
 

@@ -1,4 +1,4 @@
-"""Tables with every index, written by the real Hudi: our filtered reads are the rows, and the rows that the real Hudi gives."""
+"""Tables with every index, written by Apache Hudi: filtered reads return the rows that Hudi returns."""
 
 from __future__ import annotations
 

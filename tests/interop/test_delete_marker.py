@@ -1,4 +1,4 @@
-"""A delete marker in a column of the caller's choice: the real Hudi and PyHudi delete the same rows, whoever wrote them."""
+"""A custom delete marker column deletes the same rows in PyHudi and Apache Hudi."""
 
 from __future__ import annotations
 

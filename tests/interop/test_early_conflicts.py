@@ -1,4 +1,4 @@
-"""Early conflict detection beside the real Hudi: whichever of the two is younger stops before it has written data."""
+"""Early conflict detection with Apache Hudi: the younger writer stops before it writes data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event times that commits tell (`hoodie.payload.event.time.field`) are those of the real Hudi 1.1.1, for the same writes."""
+"""Event times in commits (`hoodie.payload.event.time.field`) equal those of Apache Hudi 1.1.1."""
 
 from __future__ import annotations
 

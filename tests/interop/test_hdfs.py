@@ -1,4 +1,4 @@
-"""One table in HDFS, written, read and serviced in turn by the real Hudi, through Hadoop's client, and by us, through WebHDFS."""
+"""One table in HDFS, used in turn by Apache Hudi through Hadoop's client and by PyHudi through WebHDFS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incremental queries: PyHudi and the real Hudi write a table in turn, and give the same rows for each range."""
+"""Incremental queries of a table written in turn return the same rows for each range."""
 
 from __future__ import annotations
 

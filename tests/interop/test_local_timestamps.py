@@ -1,4 +1,4 @@
-"""Timestamps without a zone beside the real Hudi: release 1.1.1 has columns of them, and 1.0.2 reads them as numbers."""
+"""Timestamps without zone: Hudi 1.1.1 has such columns, Hudi 1.0.2 reads them as numbers."""
 
 from __future__ import annotations
 

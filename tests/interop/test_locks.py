@@ -1,4 +1,4 @@
-"""One table, one lock, two writers at once: the real Hudi and PyHudi."""
+"""Apache Hudi and PyHudi write one table at the same time under one lock."""
 
 from __future__ import annotations
 

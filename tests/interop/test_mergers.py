@@ -1,8 +1,6 @@
-"""Mergers and payload classes of a user's own: the real Hudi runs one in Java (tests/interop/java), PyHudi its twin in Python,
-and both write, delete and compact one table in turn.
-
-The rule makes a new record of two, so that it shows whether both were asked, with the same sides older and newer: the newer row
-with the highest score that its key ever had.
+"""User-defined mergers and payload classes: Apache Hudi runs one in Java (tests/interop/java), PyHudi its twin in
+Python; both write, delete and compact one table. The merger keeps the newer row with the highest score of its key,
+so it shows whether both sides were passed in the right order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metadata table between PyHudi and the real Hudi: written, compacted and rolled back by either, and believed by both."""
+"""The metadata table is written, compacted, rolled back and read by both PyHudi and Apache Hudi."""
 
 from __future__ import annotations
 

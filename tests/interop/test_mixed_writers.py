@@ -1,4 +1,4 @@
-"""Embedded writers, one on Spark and the real Hudi count in one table under one lock, services of ours beside them."""
+"""Embedded writers, a Spark writer and Apache Hudi count in one table under one lock, beside services of PyHudi."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction against the real Hudi: each carries out plans of the other, and makes of the same logs the same rows and figures."""
+"""Compaction: each executes the other's plans, and the same logs give the same rows and statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real Hudi and writers of ours that append to the same file groups at once, and neither waits for the other."""
+"""Apache Hudi and PyHudi append to the same file groups at once under non-blocking concurrency control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of odd types as the real Hudi reads them: the values that were given, through base files and logs."""
+"""Apache Hudi reads unusual column types with the written values, from base files and logs."""
 
 from __future__ import annotations
 

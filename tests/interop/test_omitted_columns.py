@@ -1,4 +1,4 @@
-"""Tables whose files lack the partition columns, written in turn with the real Hudi."""
+"""Tables whose files lack the partition columns, written in turn with Apache Hudi."""
 
 from __future__ import annotations
 

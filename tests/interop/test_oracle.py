@@ -1,4 +1,4 @@
-"""The real Hudi answers as the other interop tests need it to: rows keep their types, failures their causes, and a hang ends."""
+"""The Apache Hudi process keeps types of rows and causes of failures, and ends requests that hang."""
 
 from __future__ import annotations
 

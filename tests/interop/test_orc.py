@@ -1,7 +1,7 @@
-"""Tables whose base files are ORC, beside the real Hudi 1.0.2: it writes them, and cannot read them on Spark 3.5.
+"""Tables with ORC base files beside Apache Hudi 1.0.2, which writes them but cannot read them on Spark 3.5.
 
-So what it wrote is compared with what was given to it; what PyHudi wrote is asked of it by its next upsert, which looks keys up
-in those files and merges their rows.
+Its files are compared with its input. Files of PyHudi are checked by Hudi's next upsert, which looks up keys in them
+and merges their rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ordering values of every type: PyHudi and the releases of Apache Hudi order the records and deletes of one table alike."""
+"""Ordering values of every type order records and deletes alike in PyHudi and Apache Hudi."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Overwrites and deleted partitions while a compaction, log compaction or clustering of their file groups is planned.
+"""Overwrites and deleted partitions while a compaction, log compaction or clustering is pending.
 
-Either plans, either replaces the rows, and either carries the plan out.  Both read the same rows before and after that, and
-after cleans and archivals.  Hudi refuses to delete partitions then; PyHudi deletes them.
+Either writer plans, replaces rows and executes. Both read the same rows before and after, and after cleans and
+archivals. Hudi refuses to delete partitions then; PyHudi deletes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Partial updates of either side on one merge-on-read table: ours by `upsert(partial=True)`, the real Hudi's by MERGE INTO."""
+"""Partial updates of one merge-on-read table: by `upsert(partial=True)` of PyHudi and by MERGE INTO of Apache Hudi."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ After each step we must show what the model of tests/support/payload_model.py sa
 the end.
 
 A delete by key of the real Hudi has no ordering value.  Where the key comes back before a compaction it cannot read its own table
-(see test_real_defects.py), so in the dealt steps such keys wait for the next compaction; the last tests do not wait.
+(see test_hudi_defects.py), so in the dealt steps such keys wait for the next compaction; the last tests do not wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hudi's procedures: ours give what `CALL` of the real one gives on the same table, column by column and row by row."""
+"""Procedures return the rows and columns that `CALL` of Apache Hudi returns on the same table."""
 
 from __future__ import annotations
 

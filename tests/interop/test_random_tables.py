@@ -1,4 +1,6 @@
-"""Random tables that PyHudi and Hudi write in turn; tests/simulation/attack/random_tables/judged.py explores other seeds."""
+"""Random tables that PyHudi and Apache Hudi write in turn; tests/simulation/attack/random_tables/judged.py explores
+other seeds.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Tables of versions 9 and 8 that PyHudi and Apache Hudi 1.2.0 write and service in turn, with metadata table and record index.
-
-What goes wrong with release 1.2.0 alone is shown here too, so that a later release tells when it is mended.
+"""Tables of versions 8 and 9 that PyHudi and Apache Hudi 1.2.0 write and service in turn, with metadata table and
+record index. Defects of 1.2.0 are shown here too, so that a fixed release is noticed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Columns that may not be null and have a default, in a table of a writer of Avro records: what files from before them are read
-as, by either, and what our services make of them.
-"""
+"""NOT NULL columns with a default, written from Avro records: how both read older files, and results of services."""
 
 from __future__ import annotations
 

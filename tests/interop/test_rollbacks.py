@@ -1,6 +1,5 @@
-"""Rollbacks between PyHudi and the real Hudi: one undoes what the other left behind, or ends the rollback that the other began.
-
-What we leave behind is in test_crashes.py, rollbacks of completed writes by either in test_metadata_table.py.
+"""Rollbacks: each writer rolls back the other's failed writes and completes the other's rollbacks. test_crashes.py
+covers crashes of PyHudi, test_metadata_table.py rollbacks of completed writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table services against the real Hudi: both delete, archive and restore the same, and each goes on where the other stopped."""
+"""Table services: both delete, archive and restore the same, and each continues where the other stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real Hudi and writers of ours on the same keys at the same time, kept apart by the real Hudi's file system lock."""
+"""Apache Hudi and PyHudi write the same keys at once under Hudi's file system lock."""
 
 from __future__ import annotations
 

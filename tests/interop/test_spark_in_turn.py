@@ -1,6 +1,6 @@
-"""Tables of version 9 that three write in turn: PyHudi on Spark, PyHudi embedded, and the real Hudi 1.1.1.
+"""Tables of version 9 written in turn by PyHudi on Spark, PyHudi embedded and Apache Hudi 1.1.1.
 
-Whoever wrote last, all three read the same rows, with a metadata table and a record index; each services what the others wrote.
+All three read the same rows, with metadata table and record index, and each services what the others wrote.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 import pyhudi as hp
 from pyhudi import spark as hs
 from tests.interop.oracle import RealHudi
+from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
-from tests.support.hudi_turns import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
 from tests.support.rows import assert_same_rows
 from tests.support.spark_session import spark as spark
 

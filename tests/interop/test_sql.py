@@ -1,6 +1,4 @@
-"""The statements of the suite mean to the real Hudi what they mean embedded: the same rows, and tables that say the same of
-themselves.
-"""
+"""Statements of the SQL suite give the same rows and table properties in Apache Hudi and embedded."""
 
 from __future__ import annotations
 

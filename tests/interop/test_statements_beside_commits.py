@@ -1,4 +1,4 @@
-"""A statement of the real Hudi that computes values from rows of the table, and a commit that lands before its instant."""
+"""A commit that completes before the instant of an UPDATE or MERGE of Apache Hudi which reads the table."""
 
 from __future__ import annotations
 

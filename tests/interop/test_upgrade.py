@@ -1,4 +1,4 @@
-"""Versions 6 and 8 against the real Hudi: it reads and writes what we upgraded and downgraded, and we what it did."""
+"""Upgrade and downgrade between versions 6 and 8: each reads and writes the other's result."""
 
 from __future__ import annotations
 

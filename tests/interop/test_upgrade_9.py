@@ -1,4 +1,6 @@
-"""Versions 8 and 9 beside the real 1.1.1 and 1.0.2: properties that both leave are the same, and each goes on after the other."""
+"""Upgrade and downgrade between versions 8 and 9 leave the properties of Apache Hudi 1.1.1 and 1.0.2, and each
+continues.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that PyHudi and the real Hudi write in turn, each finding records by the index of the other: RECORD_INDEX and BUCKET."""
+"""Tables written in turn, where each finds records by the other's index: RECORD_INDEX and BUCKET."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index HBASE against a server: the writes of the suite on both engines, what deaths and rollbacks leave, and the real Hudi."""
+"""The HBase index on a server: writes of the suite on both engines, crashes, rollbacks, Apache Hudi."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.interop.conftest import real_hudi as real_hudi
 from tests.interop.oracle import RealHudi
 from tests.servers.conftest import Hbase
 from tests.support.paused_write import PausedWrite
+from tests.support.spark_key_lookup import go
 from tests.support.spark_session import spark as spark
-from tests.support.spark_ways import go
 from tests.support.write_index_suite import Checked, Index, Values, row, run_beside_compactions, run_script, table_of
 
 if TYPE_CHECKING:

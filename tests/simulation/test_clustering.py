@@ -1,4 +1,4 @@
-"""Clusterings, killed at every call that writes: no row is lost or doubled, and the next process ends what was begun."""
+"""Clustering, killed at every writing call: no row is lost or doubled, and the next process completes it."""
 
 from __future__ import annotations
 

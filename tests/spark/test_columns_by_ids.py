@@ -1,4 +1,4 @@
-"""Tables whose columns go by ids on Spark: the rows that the real Hudi gives, and what filters leave of them."""
+"""Schema on read on Spark: rows and filters as in Apache Hudi."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of version 9 on Spark: the rows that the embedded engine gives, which are those of the real Hudi 1.1.1."""
+"""Tables of version 9 on Spark have the rows of the embedded engine and of Apache Hudi 1.1.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The golden tables (tests/golden): tables that the real Hudi wrote, and the rows that it read from them.
+"""The golden tables (tests/golden): tables written by Apache Hudi, and the rows that it read from them.
 
 @pytest.mark.parametrize("name", golden_cases(with_traits={"mor"}, without_traits={"mdt"}))
 def test_snapshot(name, tmp_path):

@@ -1,9 +1,5 @@
-"""A model in plain Python of a merge-on-read table under a payload class: for each key the row of the base file and what the logs
-say since.
-
-Log entries are merged with each other from the oldest on, then with the base row.  That is more than the fold of all writes: with
-rules that are not associative a compaction decides what meets what first.  A log compaction changes nothing of what is read: it
-puts what the entries came to in their place.
+"""A plain Python model of a merge-on-read table under a payload class: the base row of each key and its log records,
+merged as Apache Hudi merges them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Table.alter`: columns added, dropped, renamed, retyped, reordered and commented on by ids, without a file being rewritten."""
+"""`Table.alter` adds, drops, renames, retypes, reorders and comments columns by id without rewriting files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bucket counts that differ by partition: kept by the table from its first write on, and gone by in every write and read."""
+"""Bucket counts per partition are stored by the first write and used by every later write and read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics of partitions are carried on from commit to commit: what a commit reads for them, and when they are not believed."""
+"""Partition statistics are carried from commit to commit: reads per commit, and cases that recompute them."""
 
 from __future__ import annotations
 

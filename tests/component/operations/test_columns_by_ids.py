@@ -1,6 +1,4 @@
-"""Tables whose columns go by ids, as ALTER TABLE of the real Hudi left them: `rider` became `driver`; `fare` was dropped and
-added.
-"""
+"""Tables with schema on read, altered by Apache Hudi: `rider` renamed to `driver`; `fare` dropped and added."""
 
 from __future__ import annotations
 

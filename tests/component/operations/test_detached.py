@@ -1,4 +1,4 @@
-"""Bulk inserts that one process begins, tasks of others carry out, and a third one completes, as Spark's data sources do."""
+"""Bulk inserts that are started, executed and committed by three different processes, as Spark data sources do."""
 
 from __future__ import annotations
 

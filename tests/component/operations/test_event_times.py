@@ -1,4 +1,4 @@
-"""Commits say when the events of their files happened, where a column tells it (`hoodie.payload.event.time.field`)."""
+"""Commits record the event times of their files (`hoodie.payload.event.time.field`)."""
 
 from __future__ import annotations
 

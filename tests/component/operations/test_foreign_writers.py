@@ -1,4 +1,4 @@
-"""Writes of ours let older writes of other writers go first, where both change the same file groups, and for a while only."""
+"""PyHudi waits for older writes of other writers to the same file groups, for a limited time."""
 
 from __future__ import annotations
 

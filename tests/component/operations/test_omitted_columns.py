@@ -1,4 +1,4 @@
-"""Tables whose files lack the partition columns: paths tell them, as text or as the type that the table was created with."""
+"""Files without partition columns: values come from partition paths, as text or as the declared type."""
 
 from __future__ import annotations
 

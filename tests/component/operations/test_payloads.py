@@ -1,6 +1,6 @@
-"""Every payload class on both table types: what is left when an incoming record meets a stored one, or one of its own batch.
+"""Each payload class on both table types: merges with stored records and within a batch.
 
-The table is the one that the real Hudi 1.0.2 was seen to follow.
+The expected results were measured on Apache Hudi 1.0.2.
 """
 
 from __future__ import annotations

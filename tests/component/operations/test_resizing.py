@@ -1,4 +1,4 @@
-"""Resizes of rings end to end: what moves where, writes beside a pending one, and what comes of it when it is taken back."""
+"""Resizing of consistent-hashing buckets: moved rows, concurrent writes, and rolled-back resizes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import directory_listing, load_snapshot
-from tests.support.ringed_tables import create as create_ringed
-from tests.support.ringed_tables import ring_files, ring_of, rows
+from tests.support.consistent_hashing_tables import create as create_ringed
+from tests.support.consistent_hashing_tables import ring_files, ring_of, rows
 
 RINGS = {
     "hoodie.index.type": "BUCKET",

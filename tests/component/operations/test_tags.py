@@ -1,4 +1,4 @@
-"""Names of savepoints, and reading, restoring and deleting by them."""
+"""Named savepoints: read, restore and delete by name."""
 
 from __future__ import annotations
 

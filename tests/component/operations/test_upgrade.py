@@ -1,4 +1,4 @@
-"""Versions 6 and 8: tables of the real Hudi upgraded, ours downgraded and back; the rows, the past and the archive stay."""
+"""Upgrade and downgrade between versions 6 and 8 keep rows, history and archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions 8 and 9: the properties of a table that was taken from one to the other are those of the real 1.1.1, its rows stay."""
+"""Upgrade and downgrade between versions 8 and 9 keep rows and give the properties of Apache Hudi 1.1.1."""
 
 from __future__ import annotations
 

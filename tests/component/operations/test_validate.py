@@ -1,4 +1,4 @@
-"""Validation: nothing to find in the real Hudi's tables and in ours, and each kind of damage is found and named."""
+"""Validation finds nothing in intact tables and names each kind of damage."""
 
 from __future__ import annotations
 

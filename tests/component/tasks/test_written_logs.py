@@ -1,4 +1,4 @@
-"""Log files against what their commits say: of every golden table of the real Hudi, and where one was changed."""
+"""Log files compared with their commit metadata, for all golden tables and for changed files."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
-from tests.support.hudi_turns import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
+from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
 
 
 def _ways(*usual: str) -> list[object]:

@@ -1,4 +1,4 @@
-"""Smoke tests with Apache Hudi 1.1.1: tables of versions 8 and 9 that it makes, read and written by both."""
+"""Smoke tests with Apache Hudi 1.1.1: tables of versions 8 and 9, read and written by both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrapped values: the union's branches, and what the deletes of a table carry."""
+"""Avro value wrappers: branches of the union, and ordering values of deletes."""
 
 from __future__ import annotations
 

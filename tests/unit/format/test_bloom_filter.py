@@ -1,4 +1,4 @@
-"""Bloom filters: bytes of the real Hudi, the rule for growing, and damaged bytes."""
+"""Bloom filters: bytes of Apache Hudi, growth, and damaged bytes."""
 
 from __future__ import annotations
 

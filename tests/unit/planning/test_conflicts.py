@@ -1,4 +1,4 @@
-"""Which instants a completing write is compared with, and what counts as touching the same."""
+"""Instants that a completing write is compared with, and overlapping changes."""
 
 from __future__ import annotations
 

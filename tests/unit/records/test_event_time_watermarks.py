@@ -1,4 +1,4 @@
-"""Event times: which values say a time, and which bounds rows have."""
+"""Event times: values that are times, and minimum and maximum of rows."""
 
 from __future__ import annotations
 

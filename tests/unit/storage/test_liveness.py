@@ -1,4 +1,4 @@
-"""Which writers count as alive: those that still may complete their instant."""
+"""Writers that count as alive, because they may still complete their instant."""
 
 from __future__ import annotations
 

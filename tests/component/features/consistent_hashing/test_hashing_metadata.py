@@ -1,4 +1,4 @@
-"""Rings as bytes: first ones as the real Hudi makes them, changed ones, and documents that are no rings."""
+"""Consistent-hashing metadata: bytes as Apache Hudi writes them, later versions, and invalid documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of resizes: which nodes split, which merge, and how the nodes are named that come."""
+"""Resize plans: which buckets split or merge, and names of the new ones."""
 
 from __future__ import annotations
 

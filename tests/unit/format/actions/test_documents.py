@@ -1,4 +1,4 @@
-"""The documents of the timeline: schemas, bytes, resolution and damage, each kind alike."""
+"""Timeline documents: schemas, bytes, schema resolution and damage, for each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contents of data blocks: the three formats, real bytes, and damaged bytes."""
+"""Data blocks: the three formats, bytes of Apache Hudi, damaged bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DELETE blocks: bytes of the real Hudi in versions 2 and 3, lists of every shape, and damaged bytes."""
+"""DELETE blocks: bytes of Apache Hudi in versions 2 and 3, all kinds of lists, damaged bytes."""
 
 from __future__ import annotations
 

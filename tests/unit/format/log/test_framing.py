@@ -1,4 +1,4 @@
-"""Blocks of a log file: bytes of the real Hudi, torn files, and damaged bytes."""
+"""Log block framing: bytes of Apache Hudi, truncated files, damaged bytes."""
 
 from __future__ import annotations
 

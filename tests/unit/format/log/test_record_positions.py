@@ -1,4 +1,4 @@
-"""The RECORD_POSITIONS header: texts of the real Hudi, the Roaring library, and damaged bytes."""
+"""The RECORD_POSITIONS header: text of Apache Hudi, the Roaring library, damaged bytes."""
 
 from __future__ import annotations
 

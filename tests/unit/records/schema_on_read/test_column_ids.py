@@ -1,4 +1,4 @@
-"""Columns that go by ids: where they stand in files, and what their values become."""
+"""Columns by id: positions in files and conversion of values."""
 
 from __future__ import annotations
 
