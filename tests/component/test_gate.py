@@ -440,7 +440,7 @@ def test_a_change_of_columns_that_died_before_its_commit_closes_nothing(tmp_path
 
 
 def test_a_table_stays_closed_where_its_history_of_columns_is_lost(tmp_path: Path) -> None:
-    """The real Hudi deletes the history before it writes the next one; the newest commit still says that there are ids."""
+    """Apache Hudi deletes the history before it writes the next one; the newest commit still says that there are ids."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     for file in (path / ".hoodie" / ".schema").iterdir():
         file.unlink()

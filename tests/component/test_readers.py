@@ -582,7 +582,7 @@ def as_text(expr: Expr | None) -> str:
     return repr(expr)
 
 
-# Tables that the real Hudi wrote
+# Tables that Apache Hudi wrote
 
 FIRST = ("cow_bootstrapped", "cow_path_columns", "cow_schema_on_read", "cow_types", "mor_bucket", "mor_v9_AWSDms")
 

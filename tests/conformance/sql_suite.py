@@ -20,7 +20,7 @@ Run = Callable[[str], pa.Table]
 class Case:
     """statements: in order.  query, rows: what is there afterwards.  refused: a statement that no engine carries out.
 
-    differs: the real Hudi does something else, which docs/sql.md tells.
+    differs: Apache Hudi does something else, which docs/sql.md tells.
     """
 
     name: str

@@ -16,7 +16,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.alternation import COMMON, OPERATION, READ
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.needs import WIDE
 
 KEY, ORDERING = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"
@@ -43,7 +43,7 @@ def seen(path: Path, *columns: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("order", [("words", "price"), ("price", "words")])
-def test_lists_beside_short_decimals_of_a_bulk_insert(hudi: RealHudi, tmp_path: Path, order: tuple[str, str]) -> None:
+def test_lists_beside_short_decimals_of_a_bulk_insert(hudi: ApacheHudi, tmp_path: Path, order: tuple[str, str]) -> None:
     """The row writer then lays out lists as Hive did, and what copies rows in an upsert does not understand that: it fails where
     the list comes last, and loses the lists of all rows that it copies where another column follows.
     """
@@ -65,12 +65,12 @@ def test_lists_beside_short_decimals_of_a_bulk_insert(hudi: RealHudi, tmp_path: 
     Table(tmp_path / "ours").upsert(data.slice(0, 1))
     expected = {row["id"]: row["words"] for row in data.to_pylist()}
     assert seen(tmp_path / "ours", "words") == expected
-    # Once we have written the file anew the real Hudi can copy its rows.
+    # Once we have written the file anew Apache Hudi can copy its rows.
     hudi.write(data.slice(2), tmp_path / "ours", **OPTIONS)
     assert {row["id"]: row["words"] for row in hudi.read(tmp_path / "ours", **READ).to_pylist()} == expected
 
 
-def test_bytes_and_shorts_of_a_bulk_insert(hudi: RealHudi, tmp_path: Path) -> None:
+def test_bytes_and_shorts_of_a_bulk_insert(hudi: ApacheHudi, tmp_path: Path) -> None:
     """The row writer annotates such columns, and its own reader cannot take them for the integers that the schema names."""
     data = made("abc", 1, tiny=pa.array([-128, 0, None], pa.int8()), small=pa.array([-32768, None, 7], pa.int16()))
     hudi.write(data, tmp_path, **(OPTIONS | {OPERATION: "bulk_insert"}))
@@ -84,7 +84,7 @@ def test_bytes_and_shorts_of_a_bulk_insert(hudi: RealHudi, tmp_path: Path) -> No
     assert {row["id"]: (row["tiny"], row["small"]) for row in hudi.read(tmp_path, **READ).to_pylist()} == expected
 
 
-def test_a_row_that_returns_after_a_delete(hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_row_that_returns_after_a_delete(hudi: ApacheHudi, tmp_path: Path) -> None:
     """The delete has the ordering value Integer 0, which is then compared with a Long."""
     hudi.write(made("abc", 1, note="old"), tmp_path, **MOR)
     hudi.write(made("ab", 5, note="gone"), tmp_path, **(MOR | {OPERATION: "delete"}))
@@ -97,7 +97,7 @@ def test_a_row_that_returns_after_a_delete(hudi: RealHudi, tmp_path: Path) -> No
     assert {row["id"] for row in hudi.read(tmp_path, **READ).to_pylist()} == {"a", "c"}
 
 
-def test_deletes_with_decimals_as_ordering_values(hudi: RealHudi, tmp_path: Path) -> None:
+def test_deletes_with_decimals_as_ordering_values(hudi: ApacheHudi, tmp_path: Path) -> None:
     def rows(ids: str, ts: str, note: str, *deleted: bool) -> pa.Table:
         columns = {"note": note, "_hoodie_is_deleted": pa.array(deleted)}
         return made(ids, pa.array([Decimal(ts)] * 2, pa.decimal128(9, 2)), **columns)
@@ -110,7 +110,7 @@ def test_deletes_with_decimals_as_ordering_values(hudi: RealHudi, tmp_path: Path
     assert seen(tmp_path, "note") == {"a": "newer", "c": "newer"}
 
 
-def test_a_compaction_by_path_does_not_know_the_ordering_field(hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_compaction_by_path_does_not_know_the_ordering_field(hudi: ApacheHudi, tmp_path: Path) -> None:
     """`CALL run_compaction(path => ...)` merges as if all ordering values were the Integer 0: late rows win, and deletes that
     have a value end it.  With the field among its options, or by the name of the table, it is right.
     """
@@ -144,7 +144,7 @@ def test_a_compaction_by_path_does_not_know_the_ordering_field(hudi: RealHudi, t
         assert seen(ended, "note") == {"a": "new", "c": "new"}
 
 
-def test_logs_without_meta_columns(hudi: RealHudi, tmp_path: Path) -> None:
+def test_logs_without_meta_columns(hudi: ApacheHudi, tmp_path: Path) -> None:
     options = MOR | {"hoodie.populate.meta.fields": False}
     hudi.write(made("abc", 1, note="old"), tmp_path, **options)
     hudi.write(made("ad", 2, note="new"), tmp_path, **options)
@@ -154,7 +154,7 @@ def test_logs_without_meta_columns(hudi: RealHudi, tmp_path: Path) -> None:
     assert seen(tmp_path, "note") == {"a": "new", "b": "old", "c": "old", "d": "new"}
 
 
-def test_partial_rows_where_the_last_write_wins(hudi: RealHudi, tmp_path: Path) -> None:
+def test_partial_rows_where_the_last_write_wins(hudi: ApacheHudi, tmp_path: Path) -> None:
     """MERGE INTO writes them, and the reader of such a table does not know them."""
     path = tmp_path / "t"
     hudi.sql("DROP TABLE IF EXISTS defect_partial")
@@ -173,7 +173,7 @@ def test_partial_rows_where_the_last_write_wins(hudi: RealHudi, tmp_path: Path) 
     assert seen(path, "ts", "note", "fare") == {"a": (2, "old", 9.5), "b": (1, "old", 2.5)}
 
 
-def test_everything_since_the_earliest(hudi: RealHudi, tmp_path: Path) -> None:
+def test_everything_since_the_earliest(hudi: ApacheHudi, tmp_path: Path) -> None:
     hudi.write(made("ab", 1), tmp_path, **OPTIONS)
     hudi.write(made("bc", 2), tmp_path, **OPTIONS)
     query: dict[str, Any] = {
@@ -186,7 +186,7 @@ def test_everything_since_the_earliest(hudi: RealHudi, tmp_path: Path) -> None:
     assert {row["id"]: row["ts"] for row in found.to_pylist()} == {"a": 1, "b": 2, "c": 2}
 
 
-def test_partition_values_that_a_path_does_not_tell(hudi: RealHudi, tmp_path: Path) -> None:
+def test_partition_values_that_a_path_does_not_tell(hudi: ApacheHudi, tmp_path: Path) -> None:
     """The real reader takes them from the path: `a=b` becomes `b`, empty becomes null.  The files have them as they are."""
     data = pa.table({"id": ["a", "b", "c"], "ts": [1, 1, 1], "place": ["x=y", "", "plain"]})
     hudi.write(data, tmp_path, **(OPTIONS | {PARTITION: "place"}))
@@ -200,7 +200,7 @@ def test_partition_values_that_a_path_does_not_tell(hudi: RealHudi, tmp_path: Pa
     assert seen(tmp_path, "ts") == {"a": 2, "b": 2, "c": 2}
 
 
-def test_timestamps_as_partition_values(hudi: RealHudi, tmp_path: Path) -> None:
+def test_timestamps_as_partition_values(hudi: ApacheHudi, tmp_path: Path) -> None:
     moments = [NOON, NOON + datetime.timedelta(microseconds=1), None]
     data = pa.table({"id": ["a", "b", "c"], "ts": [1, 1, 1], "at": pa.array(moments, pa.timestamp("us", "UTC"))})
     hudi.write(data, tmp_path, **(OPTIONS | {PARTITION: "at"}))
@@ -211,8 +211,8 @@ def test_timestamps_as_partition_values(hudi: RealHudi, tmp_path: Path) -> None:
     assert seen(tmp_path, "ts") == {"a": 2, "b": 2, "c": 2}
 
 
-def test_nulls_in_arrays(hudi: RealHudi, tmp_path: Path) -> None:
-    """The real Hudi reads them and cannot copy them."""
+def test_nulls_in_arrays(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Apache Hudi reads them and cannot copy them."""
     words = pa.array([["x", None], [None]], pa.list_(pa.string()))
     Table.create(tmp_path / "t", options=OPTIONS).insert(made("ab", 1, words=words))
     assert {row["id"]: row["words"] for row in hudi.read(tmp_path / "t", **READ).to_pylist()} == {"a": ["x", None], "b": [None]}
@@ -225,7 +225,7 @@ def test_nulls_in_arrays(hudi: RealHudi, tmp_path: Path) -> None:
     assert seen(tmp_path / "t", "words") == {"a": ["x", None], "b": ["y"], "c": []}
 
 
-def test_hfile_blocks_in_logs_without_meta_columns(hudi: RealHudi, tmp_path: Path) -> None:
+def test_hfile_blocks_in_logs_without_meta_columns(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Its old reader takes ours as we take its, and its compaction too."""
     options = MOR | {"hoodie.logfile.data.block.format": "hfile", "hoodie.populate.meta.fields": False}
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
@@ -245,8 +245,8 @@ def test_hfile_blocks_in_logs_without_meta_columns(hudi: RealHudi, tmp_path: Pat
     assert {row["id"]: row["note"] for row in hudi.read(ours, **READ).to_pylist()} == seen(ours, "note") == wanted
 
 
-def test_hfile_blocks_in_logs(hudi: RealHudi, tmp_path: Path) -> None:
-    """The real Hudi writes them and reads them with its old reader alone; we read its blocks, and it reads ours with that one."""
+def test_hfile_blocks_in_logs(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Apache Hudi writes them and reads them with its old reader alone; we read its blocks, and it reads ours with that one."""
     options = MOR | {"hoodie.logfile.data.block.format": "hfile"}
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     hudi.write(made("abc", 1, note="old"), theirs, **options)
@@ -266,7 +266,7 @@ def test_hfile_blocks_in_logs(hudi: RealHudi, tmp_path: Path) -> None:
     assert {row["id"]: row["note"] for row in hudi.read(ours, **READ).to_pylist()} == seen(ours, "note")
 
 
-def test_nan_in_columns_with_statistics(hudi: RealHudi, tmp_path: Path) -> None:
+def test_nan_in_columns_with_statistics(hudi: ApacheHudi, tmp_path: Path) -> None:
     """A bound that is NaN makes its data skipping pass the file over, although it sorts NaN above every number.
 
     What PyHudi writes states NaN as +Infinity, which leaves only filters that ask for more than that.
@@ -292,7 +292,7 @@ def test_nan_in_columns_with_statistics(hudi: RealHudi, tmp_path: Path) -> None:
     assert Table(tmp_path / "ours").validate().ok
 
 
-def test_a_column_that_came_after_a_partition_was_written(hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_column_that_came_after_a_partition_was_written(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Statistics of that partition do not name the column, and beside another condition it is passed over."""
     path = tmp_path / "t"
     options = {**OPTIONS, PARTITION: "part", "hoodie.metadata.enable": True, "hoodie.write.set.null.for.missing.columns": True}
@@ -306,7 +306,7 @@ def test_a_column_that_came_after_a_partition_was_written(hudi: RealHudi, tmp_pa
         assert Table(path).scan(["id"], filter=where).to_arrow()["id"].to_pylist() == ["b"]
 
 
-def test_a_key_that_an_insert_brought_back_elsewhere(hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_key_that_an_insert_brought_back_elsewhere(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Its upsert goes to the base file whose log deleted the key, too; ours, on a copy of the same table, to the row alone."""
     path, copy = tmp_path / "t", tmp_path / "copy"
     options: dict[str, Any] = {

@@ -8,13 +8,13 @@ import pytest
 
 import pyhudi as hp
 from tests.conformance.sql_suite import CASES, COMPARED, Case, check
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 
 pytestmark = pytest.mark.interop
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.differs], ids=lambda case: case.name)
-def test_the_real_one_does_the_same(hudi: RealHudi, case: Case, tmp_path: Path) -> None:
+def test_the_real_one_does_the_same(hudi: ApacheHudi, case: Case, tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     catalog = hp.Catalog()
     check(case, lambda text: hp.sql(text, catalog=catalog), str(ours), hp.InvalidRequest)

@@ -16,7 +16,7 @@ import pytest
 from pyhudi import Table
 from pyhudi import spark as hs
 from tests.conformance.changes_suite import new_table, rows
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 from tests.support.spark_session import spark as spark
 
@@ -31,7 +31,7 @@ NEWS = rows(
 
 
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_statements_do_what_the_real_ones_do(hudi: RealHudi, spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_statements_do_what_the_real_ones_do(hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, kind: str) -> None:
     ours = new_table(kind, FIRST, str(tmp_path / "t"))
     path, twin = ours.uri, tmp_path / "twin"
     shutil.copytree(tmp_path / "t", twin)

@@ -60,7 +60,7 @@ def test_a_clean_of_ours_that_died_is_taken_up_at_once() -> None:
 
 
 def test_a_clean_that_may_live_is_left_to_whoever_carries_it_out() -> None:
-    """Real Hudi's cleans give no sign of life; after a long time they are taken for dead."""
+    """Apache Hudi's cleans give no sign of life; after a long time they are taken for dead."""
     world = grown()
     run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
     pending = run.table.timeline().pending(Action.CLEAN)[0]

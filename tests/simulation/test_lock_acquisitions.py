@@ -196,7 +196,7 @@ def test_a_writer_that_lives_takes_its_own_write_back() -> None:
         rollback_instant(faulty, Instant(write.instant_time, Action.COMMIT, State.INFLIGHT), settings)
     pending = world.table.timeline().pending(Action.ROLLBACK)
     assert len(pending) == 1
-    # As real Hudi's: a heartbeat without content is believed while it is fresh.
+    # As Apache Hudi's: a heartbeat without content is believed while it is fresh.
     context.storage.put(heartbeat_path(write.instant_time), b"")
     table, lock = counted(world)
     assert finish_pending_rollbacks(table.context, settings, table.timeline()) == ()

@@ -204,7 +204,7 @@ def test_orphans_are_deleted_with_a_proven_lease() -> None:
 
 
 def test_a_clean_that_was_planned_long_ago_and_has_just_begun_lives() -> None:
-    """Real Hudi's services may plan one and carry it out much later, without a sign of life."""
+    """Apache Hudi's services may plan one and carry it out much later, without a sign of life."""
     world = grown("cow")
     run = killed(
         world,

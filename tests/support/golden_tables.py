@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1] / "golden"
 
 @dataclass(frozen=True, slots=True)
 class GoldenQuery:
-    """A read of the real Hudi: the options that it was given (none: a snapshot) and how many rows came."""
+    """A read of Apache Hudi: the options that it was given (none: a snapshot) and how many rows came."""
 
     name: str
     options: dict[str, str]
@@ -49,7 +49,7 @@ class GoldenTable:
     path: Path
 
     def expected(self, query: str = "snapshot") -> pa.Table:
-        """The rows that the real Hudi gave, in no order; strings are `string`, times us UTC, everything nullable."""
+        """The rows that Apache Hudi gave, in no order; strings are `string`, times us UTC, everything nullable."""
         with zipfile.ZipFile(case_folder(self.case.name) / "expected.zip") as archive:
             return pq.ParquetFile(io.BytesIO(archive.read(f"{query}.parquet"))).read()
 

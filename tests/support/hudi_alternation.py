@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 
 MODEL = "org.apache.hudi.common.model."
@@ -53,7 +53,7 @@ WAYS = {
 READ: dict[str, Any] = {"hoodie.metadata.enable": True}
 
 
-# Each file group of an index is a task of the real Hudi in every write; keys are dealt out to two as to ten.
+# Each file group of an index is a task of Apache Hudi in every write; keys are dealt out to two as to ten.
 FEW_GROUPS: dict[str, Any] = {
     "hoodie.metadata.record.index.min.filegroup.count": 2,
     "hoodie.metadata.record.index.max.filegroup.count": 2,
@@ -65,7 +65,7 @@ FEW_GROUPS: dict[str, Any] = {
 class Turns:
     """One table that PyHudi (`ours`) and Apache Hudi (`theirs`) write."""
 
-    hudi: RealHudi
+    hudi: ApacheHudi
     path: Path
     way: Way
     kind: str
@@ -122,6 +122,6 @@ COMPACT: dict[str, Any] = {"hoodie.compact.inline": True, "hoodie.compact.inline
 KEPT: dict[str, Any] = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 3, "hoodie.keep.max.commits": 4}
 
 
-# By other indexes the real one finds a deleted key in its base file, and the record index goes without the record.
+# By other indexes Apache Hudi finds a deleted key in its base file, and the record index goes without the record.
 BY_RECORD_INDEX: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
 CLUSTER: dict[str, Any] = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 1}

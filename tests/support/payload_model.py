@@ -74,7 +74,7 @@ class Key:
         return merged(payload, self.base, self.log)
 
     def waits(self, payload: str) -> bool:
-        """Whether the key must not be written: the real Hudi could not read it, or a plan that is not carried out yet drops its
+        """Whether the key must not be written: Apache Hudi could not read it, or a plan that is not carried out yet drops its
         row, and the index, which looks into base files, would not find a row that only a log has then.
         """
         unreadable = any(isinstance(entry, Delete) and entry.ts is None for entry in self.log)

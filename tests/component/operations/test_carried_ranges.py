@@ -96,7 +96,7 @@ def test_after_another_kind_of_writer_nothing_is_carried_on(
 ) -> None:
     table = made(tmp_path, kind, 3)
     with monkeypatch.context() as patch:
-        # What PyHudi alone says is not there, as in what the real Hudi writes.
+        # What PyHudi alone says is not there, as in what Apache Hudi writes.
         patch.setattr(metadata_store, "SINCE_KEY", "of.another.writer")
         table.upsert(rows(range(21, 24), 1))
     asked.partitions = []

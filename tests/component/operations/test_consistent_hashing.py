@@ -80,7 +80,7 @@ def test_inserts_in_bulk_make_base_files_of_nodes(uri: str, metadata: bool) -> N
     assert dict((key, ts) for key, _, ts in values(table))["k1"] == 3
 
 
-def test_a_table_of_the_real_hudi_goes_on(tmp_path: Path) -> None:
+def test_a_table_of_apache_hudi_goes_on(tmp_path: Path) -> None:
     """Its keys are found where its own hashes put them."""
     golden = open_golden("mor_consistent_bucket", tmp_path)
     table = hp.Table(str(golden.path), options=RINGS)
@@ -207,7 +207,7 @@ def test_damaged_rings(uri: str) -> None:
 
 
 def test_rings_whose_groups_another_writer_replaced(uri: str) -> None:
-    """The real Hudi deletes a partition and leaves its ring as it is."""
+    """Apache Hudi deletes a partition and leaves its ring as it is."""
     table = create(uri)
     table.upsert(rows(*range(8)))
     table.delete_partitions(["p"])

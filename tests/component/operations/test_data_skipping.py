@@ -191,7 +191,7 @@ def _bucket_count(rows: pa.Table) -> int:
 
 
 def test_infinity_as_upper_bound_may_stand_for_nan(tmp_path: Path) -> None:
-    """The real Hudi finds nothing in files whose upper bound is NaN, so that is not written; and NaN is above +Infinity."""
+    """Apache Hudi finds nothing in files whose upper bound is NaN, so that is not written; and NaN is above +Infinity."""
     data = pa.table(
         {
             "id": ["a", "b", "c", "d", "e"],

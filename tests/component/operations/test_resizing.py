@@ -150,7 +150,7 @@ def test_every_key_lies_in_its_node(uri: str) -> None:
     assert counts == [8, 1, 2]
 
 
-def test_the_plan_is_written_as_the_real_hudi_writes_it(uri: str) -> None:
+def test_the_plan_is_written_as_apache_hudi_writes_it(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(40)))
     ring = ring_of(table)
@@ -219,7 +219,7 @@ def test_hash_fields_that_are_others(uri: str) -> None:
 
 
 def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
-    """As an overwrite by the real Hudi leaves them: the ring stays, and its file groups are replaced."""
+    """As an overwrite by Apache Hudi leaves them: the ring stays, and its file groups are replaced."""
     table = create(uri)
     table.upsert(rows(*range(8)))
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant

@@ -138,7 +138,7 @@ def test_the_backup_stands_in() -> None:
 
 
 def test_properties_without_a_checksum_count_where_nothing_better_is_there() -> None:
-    """As with the real Hudi.  They may have lost their end, so what else tells a table has to be there, and a whole backup comes
+    """As with Apache Hudi.  They may have lost their end, so what else tells a table has to be there, and a whole backup comes
     first.
     """
     bare = {key: value for key, value in MINIMAL.items() if key != "hoodie.table.checksum"}
