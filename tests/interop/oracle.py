@@ -1,7 +1,7 @@
-"""The real Apache Hudi 1.0.2, to be asked.
+"""Client of an Apache Hudi process.
 
-`ApacheHudi` starts `hudi_server.py` (a Spark 3.5 with Hudi's bundle, in the environment of .venv-hudi) at the first request, keeps
-it for all later ones, and ends it in `close`. A request that takes too long kills the process; the next request starts another.
+`ApacheHudi` starts `hudi_server.py` (Spark 3.5 with Hudi's bundle, in the environment .venv-hudi) at the first request,
+reuses it, and ends it in `close`. A request that exceeds its deadline kills the process; the next request starts another.
 
     hudi.write(table, path, **{"hoodie.table.name": "t", ...})
     hudi.read(path, **{"as.of.instant": "2026..."})            -> pyarrow.Table

@@ -134,7 +134,7 @@ def test_keys_that_move_between_partitions(tmp_path: Path) -> None:
     true(table)
 
 
-def test_definitions_as_real_hudi_writes_them(table: Table, tmp_path: Path) -> None:
+def test_definitions_as_hudi_writes_them(table: Table, tmp_path: Path) -> None:
     document = json.loads((tmp_path / ".hoodie/.index_defs/index.json").read_text())["indexDefinitions"]
     assert document["secondary_index_note"] == {
         "indexName": "secondary_index_note",

@@ -162,7 +162,7 @@ def test_a_layout_that_is_not_the_versions(version: str, layout: str) -> None:
         load_table_config(storage_with(main={**MINIMAL, "hoodie.timeline.layout.version": "3"}))
 
 
-def test_a_change_by_real_hudi_is_no_missing_table() -> None:
+def test_a_change_by_apache_hudi_is_no_missing_table() -> None:
     """It removes the file, writes it, and removes the backup; a reader may look at each just when it is away."""
     storage = storage_with(backup=MINIMAL)
 
