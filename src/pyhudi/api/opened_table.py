@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.operations.read.query import (
     table_schema,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     pass
 
 
+@checked_class
 class OpenedTable:
     """Properties and methods that all parts of `Table` share."""
 

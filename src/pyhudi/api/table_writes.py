@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.key_arguments import keys_to_delete
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.scan import Scan
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 from pyhudi.api.opened_table import OpenedTable
 
 
+@checked_class
 class TableWrites(OpenedTable):
     """The write methods of `Table`."""
 
