@@ -254,7 +254,7 @@ class Transaction:
         start: WriteStart | None,
         read_set: Iterable[FileGroupId] = (),
         metadata_commit: MetadataHook | None = None,
-        verify: Callable[[Timeline], None] | None = None,
+        verify: Callable[[Timeline], Mapping[str, str]] | None = None,
         *,
         shares_groups: bool = False,
         ignored_instants: frozenset[str] = frozenset(),
@@ -268,7 +268,8 @@ class Transaction:
             read_set: What the commit depends on besides the file groups that it writes: file groups that it replaces,
                 and `new_keys` of partitions in which it looked up keys without finding them.
             metadata_commit: Writes to the metadata table; required if the table has one.
-            verify: Checks the timeline under the lock, and raises if the action must not complete.
+            verify: Checks the timeline under the lock, and raises if the action must not complete. Returns entries to add
+                to the extra metadata.
             shares_groups: All data was appended to file groups that other writers append to as well. Only an instant
                 that replaces such a group is then a conflict.
             ignored_instants: Resizes that are no conflict, because this write double-wrote its changes for them.
@@ -297,7 +298,7 @@ class Transaction:
             self.check_ownership(files, State.INFLIGHT)
             now = locked.timeline.build_timeline(files, self._planned_on)
             if verify is not None:
-                verify(now)
+                metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **verify(now)})
             if start is not None:
                 if base_timeline is not None:
                     reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
