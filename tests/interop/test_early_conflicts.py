@@ -100,7 +100,7 @@ def test_the_real_one_stops_at_markers_of_ours(
             failures.append(caught.value)
             assert data_files(pair.path) == before
 
-    upsert(pair, FaultyStorage(pair.table.context.storage, watch=watch), make(range(0, 20, 3), 2))
+    upsert(pair, FaultyStorage(pair.table.context.storage, listener=watch), make(range(0, 20, 3), 2))
     assert failures[0].mentions("Early conflict detected")
     pair.check(0)
     # What it left is dead when its heartbeat is gone, and in nobody's way.
@@ -139,7 +139,7 @@ def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: RealH
                 hudi.write(make(range(80), 3), pair.path, **pair.options)
             failures.append(caught.value)
 
-    upsert(pair, FaultyStorage(pair.table.context.storage, watch=watch), make(range(80), 2))
+    upsert(pair, FaultyStorage(pair.table.context.storage, listener=watch), make(range(80), 2))
     assert failures[0].mentions("Early conflict detected")
     pair.check(0)
     (left,) = pair.table.timeline().pending_writes()

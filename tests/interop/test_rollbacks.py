@@ -106,7 +106,7 @@ def test_the_real_one_undoes_a_write_of_ours_by_its_lists(grown: Make, tmp_path:
     settings = WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
     context = pair.table.context
     dying = replace(
-        context, storage=FaultyStorage(context.storage, watch=watch), lock=InProcessLock(str(pair.path), SystemEnvironment())
+        context, storage=FaultyStorage(context.storage, listener=watch), lock=InProcessLock(str(pair.path), SystemEnvironment())
     )
     with pytest.raises(SimulatedCrash):
         run_write(dying, LocalEngine(1), make(range(5, 40), 3), settings)

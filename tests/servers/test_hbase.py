@@ -206,7 +206,7 @@ def test_old_instants_count_by_the_history(hbase: Hbase, tmp_path: Path) -> None
     def at_its_end(_: int, call: StorageCall) -> Fault | None:
         return Fault(1) if call.writes and call.path.endswith(".commit") and "/.hoodie/metadata/" not in call.path else None
 
-    storage = FaultyStorage(checked.table.context.storage, watch=at_its_end)
+    storage = FaultyStorage(checked.table.context.storage, listener=at_its_end)
     lock = InProcessLock(checked.table.uri, SystemEnvironment())
     with pytest.raises(SimulatedCrash):
         _written(replace(checked.table.context, storage=storage, lock=lock), checked, moved)

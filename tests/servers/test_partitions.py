@@ -133,7 +133,7 @@ class Cut:
         self.lock = provider.make(self.clock, f"http://127.0.0.1:{relay.port}", _WAIT_MS)
         self.calls = 0
         self.table = world.table
-        storage = FaultyStorage(self.table.context.storage, watch=self._watch)
+        storage = FaultyStorage(self.table.context.storage, listener=self._watch)
         self.table._open.context = replace(self.table.context, storage=storage, lock=self.lock, env=self.clock)
 
     def _watch(self, number: int, call: StorageCall) -> None:

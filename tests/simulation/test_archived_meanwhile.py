@@ -103,7 +103,7 @@ def watched(world: World, watch: Callable[[int, StorageCall], object]) -> Table:
 
     table = world.table
     table._open = table._open.at(table.context)
-    object.__setattr__(table._open.context, "storage", FaultyStorage(table.context.storage, watch=watching))
+    object.__setattr__(table._open.context, "storage", FaultyStorage(table.context.storage, listener=watching))
     return table
 
 

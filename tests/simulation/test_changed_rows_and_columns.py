@@ -81,7 +81,7 @@ class PausedAnywhere(PausedWrite):
     def __init__(self, context: TableContext, act: Callable[[TableContext], object], before: tuple[str, ...]) -> None:
         self._endings = before
         self._has_waited = False
-        super().__init__(replace(context, storage=FaultyStorage(context.storage, watch=self._watch)), act, before="nothing")
+        super().__init__(replace(context, storage=FaultyStorage(context.storage, listener=self._watch)), act, before="nothing")
 
     def _watch(self, number: int, call: StorageCall) -> None:
         wanted = call.operation == "put_if_absent" and call.path.endswith(self._endings) and "/metadata/" not in call.path

@@ -62,7 +62,7 @@ class Machine:
         self.steps: list[str] = []
         context = world.table.context
         self.lock = StorageLock(context.storage, self.clock, label="here-")
-        storage = FaultyStorage(context.storage, watch=self._watch)
+        storage = FaultyStorage(context.storage, listener=self._watch)
         self.context = replace(context, storage=storage, lock=self.lock, env=self.clock)
 
     def _watch(self, number: int, call: StorageCall) -> None:

@@ -272,7 +272,7 @@ def paused_at_data(world: World, then: Callable[[], object]) -> TableContext:
         if left and call.operation == "open_output" and "/.hoodie/" not in call.path:
             left.pop()()
 
-    return replace(context, storage=FaultyStorage(context.storage, watch=watch))
+    return replace(context, storage=FaultyStorage(context.storage, listener=watch))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -312,7 +312,7 @@ def test_commits_stop_it_before_its_first_file_where_that_is_asked_for() -> None
                 left.pop().upsert({"k2": 7})
 
         context = world.table.context
-        storage = FaultyStorage(context.storage, watch=watch)
+        storage = FaultyStorage(context.storage, listener=watch)
         with pytest.raises(WriteConflict, match="changed concurrently"):
             write(world, replace(context, storage=storage), rows(world, k0=10), **{checks: asked})
         assert no_data_written(storage) == asked

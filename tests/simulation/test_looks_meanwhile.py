@@ -171,5 +171,5 @@ def looked_at(world: World, look: Look, watch: Callable[[int, StorageCall], obje
         watch(number, call)
 
     context = world.table.context
-    storage = FaultyStorage(context.storage, watch=watching)
+    storage = FaultyStorage(context.storage, listener=watching)
     return look(replace(context, storage=storage), world)

@@ -74,7 +74,7 @@ class Suspension:
         self.over = False
         self.clock = ReplayEnvironment(9, world.environment.now_ms())
         context = world.table.context
-        self.storage = FaultyStorage(context.storage, watch=self._watch)
+        self.storage = FaultyStorage(context.storage, listener=self._watch)
         self.lock = _WatchedLock(context.storage, self.clock)
         self.lock.step = self._step
         self.context = replace(context, storage=self.storage, lock=self.lock, env=self.clock)
@@ -284,7 +284,7 @@ def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(ki
                 with suppress(TableState):
                     carry_out(run)
 
-        context = replace(context, storage=FaultyStorage(context.storage, watch=watch), lock=lock)
+        context = replace(context, storage=FaultyStorage(context.storage, listener=watch), lock=lock)
         rollback_failed_attempt(context, planned, action, CommitSettings.of(parse_options(run.options)))
         if not done:
             break

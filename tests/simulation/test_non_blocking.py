@@ -112,7 +112,7 @@ class Meeting:
     def _open(self, actor: Actor) -> ActorTable:
         actor.begin()
         self.clock.now_ms += 5
-        storage = FaultyStorage(open_storage(self.world.uri), watch=actor.watch)
+        storage = FaultyStorage(open_storage(self.world.uri), listener=actor.watch)
         return ActorTable(storage, actor, self.clock, self.world.options)
 
     def _write(self, actor: Actor) -> None:

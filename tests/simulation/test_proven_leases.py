@@ -52,7 +52,7 @@ class Witness(StorageLock):
         self.proven = False
         self.unproven: list[StorageCall] = []
         self.changes = 0
-        storage = FaultyStorage(context.storage, watch=self._watch)
+        storage = FaultyStorage(context.storage, listener=self._watch)
         self.context = replace(context, storage=storage, lock=self)
 
     def check(self) -> None:

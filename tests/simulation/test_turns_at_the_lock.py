@@ -40,7 +40,7 @@ def counted(world: World, watch: Callable[[int, StorageCall], None] | None = Non
     """The table as a process of its own opens it, with a lock that counts its turns."""
     table = world.table
     lock = CountedLock(table.context.storage, world.environment)
-    table._open.context = replace(table.context, lock=lock, storage=FaultyStorage(table.context.storage, watch=watch))
+    table._open.context = replace(table.context, lock=lock, storage=FaultyStorage(table.context.storage, listener=watch))
     return table, lock
 
 

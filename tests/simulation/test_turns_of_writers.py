@@ -106,7 +106,7 @@ class Quick:
 def slow(world: World, watch: Callable[[int, StorageCall], None] | None) -> TableContext:
     """The table as a process of its own has it, watched."""
     context = world.table.context
-    return replace(context, storage=FaultyStorage(context.storage, watch=watch))
+    return replace(context, storage=FaultyStorage(context.storage, listener=watch))
 
 
 @pytest.mark.parametrize("verb", SLOW)

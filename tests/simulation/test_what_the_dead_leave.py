@@ -85,7 +85,7 @@ def test_a_clean_of_ours_that_lives_is_left_alone() -> None:
             others.append(world.table.clean(dry_run=False).finished)
 
     context = world.table.context
-    storage = FaultyStorage(context.storage, watch=watch)
+    storage = FaultyStorage(context.storage, listener=watch)
     clean(world, replace(context, storage=storage))
     assert others == [()]
     assert not world.table.timeline().pending()
@@ -131,7 +131,7 @@ def test_side_files_of_living_writers_stay() -> None:
     for instant_time in (completed, dead, building, compacting):
         put_aside(instant_time)
     indexing = table.timeline.request("20990101000000000", Action.INDEXING)
-    watched = replace(metadata, storage=FaultyStorage(metadata.storage, watch=begin_a_write))
+    watched = replace(metadata, storage=FaultyStorage(metadata.storage, listener=begin_a_write))
     assert sweep_side_files(watched, table.timeline) == 1
     assert left() == {completed, building, begun, compacting}
     table.timeline.remove_pending(indexing.request_time, Action.INDEXING)

@@ -62,7 +62,7 @@ class Sleeper:
         self.clock = ReplayEnvironment(9, world.environment.now_ms())
         self.steps: list[str] = []
         context = world.table.context
-        storage = FaultyStorage(context.storage, watch=self._watch)
+        storage = FaultyStorage(context.storage, listener=self._watch)
         self._lock = _SteppedLock(context.storage, self.clock)
         self._lock.step = self._step
         self.context = replace(context, storage=storage, lock=self._lock, env=self.clock)

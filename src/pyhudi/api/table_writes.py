@@ -102,7 +102,7 @@ class TableWrites(OpenedTable):
         """
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
-        seen = None if based_on is None else self._state_of(based_on)
+        seen = None if based_on is None else self._snapshot_from_scan(based_on)
         options = with_once(with_schema_mode(options, schema_mode), once)
         return self._write(data, WriteOperation.UPSERT, options, base_snapshot=seen)
 
@@ -440,7 +440,7 @@ class TableWrites(OpenedTable):
         base_snapshot: Snapshot | None = None,
     ) -> WriteResult:
         parsed = self._open.parse(operation_for(operation), options)
-        if operation in _ADDING and is_empty(data) and (columns := self._columns_of_files()) is not None:
+        if operation in _ADDING and is_empty(data) and (columns := self._file_columns()) is not None:
             data = columns.empty_table()
         chosen = engine or _engine_for(data, parsed)
         return self._open.write(
@@ -448,14 +448,14 @@ class TableWrites(OpenedTable):
             WriteSettings.of(parsed, operation),
         )
 
-    def _columns_of_files(self) -> pa.Schema | None:
+    def _file_columns(self) -> pa.Schema | None:
         """Table schema; None before the first commit."""
         try:
             return self.schema()
         except TableState:
             return None
 
-    def _state_of(self, scan: Scan) -> Snapshot:
+    def _snapshot_from_scan(self, scan: Scan) -> Snapshot:
         """Snapshot that a scan reads. Raises InvalidRequest for a scan that a write cannot be based on."""
         query = scan.query
         if not (isinstance(query, SnapshotQuery) and query.is_latest):

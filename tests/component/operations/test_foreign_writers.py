@@ -129,7 +129,7 @@ def test_an_older_write_that_shows_itself_late_goes_first() -> None:
             store.request(stranger, Action.COMMIT)
             table.context.storage.put(heartbeat_path(stranger), b"")
 
-    storage = FaultyStorage(open_storage(uri), watch=show)
+    storage = FaultyStorage(open_storage(uri), listener=show)
     begun_ms = env.monotonic_ms()
     hp.Table(uri, dict(storage.spec().options), options, environment=env).upsert(pa.table({"id": [1], "v": [2]}))
     assert env.monotonic_ms() - begun_ms >= 15_000, "it was planned anew, and waited for the other"

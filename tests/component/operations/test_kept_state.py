@@ -290,7 +290,7 @@ def test_a_state_whose_lists_are_large_is_not_kept(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(kept_module, "MAX_REPLACED", -1)
     state = SnapshotCache()
     state.snapshot(context)
-    assert state._kept is None
+    assert state._cached is None
 
 
 def test_answers_that_are_held_are_bounded(tmp_path: Path) -> None:
@@ -324,9 +324,9 @@ def test_a_state_whose_metadata_table_has_failed_is_not_kept(tmp_path: Path) -> 
 def test_a_pickled_table_keeps_nothing(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     table.scan(filter="value > 3")
-    assert table._open.snapshot_cache._kept is not None
+    assert table._open.snapshot_cache._cached is not None
     arrived = pickle.loads(pickle.dumps(table))
-    assert arrived._open.snapshot_cache._kept is None
+    assert arrived._open.snapshot_cache._cached is None
     check(arrived, table.uri)
 
 
@@ -334,7 +334,7 @@ def test_a_child_of_fork_loads_for_itself(tmp_path: Path) -> None:
     """Locks of the state may be held by a thread that the child does not have."""
     table = made(tmp_path / "t")
     table.scan(filter="value > 3")
-    state = table._open.snapshot_cache._kept
+    state = table._open.snapshot_cache._cached
     assert state is not None and isinstance(state.snapshot.listing, MetadataListing)
     metadata = state.snapshot.listing.metadata
     assert metadata is not None

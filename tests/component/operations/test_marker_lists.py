@@ -59,7 +59,7 @@ def _dies(table: hp.Table, act: Act, *, at: str) -> list[str]:
             written.append(call.path)
         return None
 
-    storage = FaultyStorage(table.context.storage, watch=watch)
+    storage = FaultyStorage(table.context.storage, listener=watch)
     lock = InProcessLock(table.uri, SystemEnvironment())
     with pytest.raises(SimulatedCrash):
         act(replace(table.context.reloaded(), storage=storage, lock=lock))

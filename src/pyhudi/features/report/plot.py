@@ -158,9 +158,9 @@ def _unit(size_bytes: int) -> tuple[int, str]:
     return 1 << (10 * power), ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
 
 
-def _legend(drawn: Any) -> None:
-    if drawn.get_legend_handles_labels()[0]:
-        drawn.legend(frameon=False)
+def _legend(artists: Any) -> None:
+    if artists.get_legend_handles_labels()[0]:
+        artists.legend(frameon=False)
 
 
 def _tick(days: float, length_ms: int) -> str:

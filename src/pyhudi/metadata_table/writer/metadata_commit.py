@@ -268,7 +268,7 @@ class MetadataCommit:
             # table.
             commit.context.storage.delete_folder(join_path(SIDE_FOLDER, commit.time))
         remaining = [update for update in ranges if update.index.partition not in dropped]
-        overlap.rewrite_overtaken_stats(
+        overlap.rewrite_overwritten_stats(
             commit.context, attempt.store, commit.timeline, commit.completed_instant, remaining, schema
         )
         return None if overlap.has_newer_completed else timeline

@@ -20,15 +20,15 @@ _INTERVAL_MS = 5_000
 
 @contextmanager
 def prefetch_concurrent_commits(
-    context: TableContext, own_time: str, start: WriteStart | None, commit_of: Callable[[Instant], object]
+    context: TableContext, own_time: str, start: WriteStart | None, load_commit: Callable[[Instant], object]
 ) -> Iterator[Callable[[], None]]:
-    """Call ``commit_of`` repeatedly during the block, for the commits that conflict detection will read.
+    """Call ``load_commit`` repeatedly during the block, for the commits that conflict detection will read.
 
     Args:
         context: The table.
         own_time: Request time of the write.
         start: The state on which the write was planned; None skips the prefetch.
-        commit_of: Reads and caches commit metadata. It is called from another thread, and possibly once more after the
+        load_commit: Reads and caches commit metadata. It is called from another thread, and possibly once more after the
             end.
 
     Returns:
@@ -44,7 +44,7 @@ def prefetch_concurrent_commits(
         with suppress(HudiError):
             for instant in instants_to_check(own_time, seen, context.timeline.load()):
                 if instant.is_completed:
-                    commit_of(instant)
+                    load_commit(instant)
 
     repetition = context.env.every_ms(_INTERVAL_MS, read)
     try:

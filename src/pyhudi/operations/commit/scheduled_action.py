@@ -30,7 +30,7 @@ from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.hbase_hooks import told_to_hbase
+from pyhudi.operations.commit.hbase_hooks import update_hbase_index
 from pyhudi.operations.commit.plan_ownership import PlanSuperseded, PlanTaken, claim, drop_plan, plan_and_claim
 from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.commit.service_result import NotDue, Run, RunSummary, Scheduled
@@ -332,7 +332,7 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
                 retains_keys=hbase is not None,
             )
             touched = [(partition, file_id) for partition, ids in (replaced or {}).items() for file_id in ids]
-            with told_to_hbase(context, self.workers, hbase, statuses, time):
+            with update_hbase_index(context, self.workers, hbase, statuses, time):
                 done = transaction.commit(metadata, rewrite.start, touched, mirror, rewrite.verify)
         phases.end("commit")
         return self.result(rewrite, done, statuses, phases.seconds)

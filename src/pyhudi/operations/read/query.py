@@ -481,10 +481,10 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
     state = SlicingState(timeline, replaced, snapshot.slicing.pending_compactions, snapshot.slicing.by_completion_time)
     last = max(instant.request_time for instant in commits if instant.state is State.COMPLETED)
     chosen = {p: visible_slices(build_file_groups(p, infos, state), state, last) for p, infos in files.items()}
-    return {p: _within_their_slices(snapshot, found, existing.get(p, ())) for p, found in chosen.items()}
+    return {p: _within_slices(snapshot, found, existing.get(p, ())) for p, found in chosen.items()}
 
 
-def _within_their_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files: Iterable[FileInfo]) -> tuple[FileSlice, ...]:
+def _within_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files: Iterable[FileInfo]) -> tuple[FileSlice, ...]:
     """Attach slices that have only log files to the table's slice that contains their last log file."""
     if all(part.base is not None for part in parts):
         return parts

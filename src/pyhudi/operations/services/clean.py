@@ -17,7 +17,6 @@ Source: docs/formats/writing.md, "Cleaning".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +54,7 @@ from pyhudi.planning.cleaning import (
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.storage.liveness import WriterHeartbeat
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.pending_plans import load_compaction_plan, load_pending_compactions, load_planned_files, planned_path
@@ -62,8 +62,6 @@ from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 from pyhudi.tasks.engine_protocol import Engine
-
-_DELETING_THREADS = 16
 
 _DELETE_BYTES = 256 << 10
 """Cost of deleting one file, as an equivalent number of bytes read and written."""
@@ -435,8 +433,8 @@ def _delete_files(
         worth = [len(partition_paths) * _DELETE_BYTES for partition_paths in paths.values()]
         done = engine.run_tasks(partial(_delete_on_worker, storage.spec()), list(paths.items()), worth)
         return {metadata.partition_path: metadata for metadata in done}
-    with ThreadPoolExecutor(min(_DELETING_THREADS, len(paths))) as pool:
-        return {metadata.partition_path: metadata for metadata in pool.map(partial(_delete_in_partition, storage), paths.items())}
+    deleted = in_threads(partial(_delete_in_partition, storage), paths.items())
+    return {metadata.partition_path: metadata for metadata in deleted}
 
 
 def _delete_on_worker(spec: StorageSpec, entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:

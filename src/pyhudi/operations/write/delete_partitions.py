@@ -13,7 +13,6 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
-from pyhudi.metadata_table.writer.metadata_store import in_threads
 from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
@@ -31,6 +30,7 @@ from pyhudi.operations.write.write_attempt import Attempt, retry_on_conflict, wr
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.planning.conflicts import FileGroupId
 from pyhudi.records.schema_evolution import continues
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableNotFound
 from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
-from pyhudi.operations.admin.open_table import make_table, open_context, refusal_of_existing, settings_with_name
+from pyhudi.operations.admin.open_table import existing_table_error, make_table, open_context, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.table_settings import RECORD_KEY_FIELDS
 from pyhudi.operations.catalog_sync.sync_table import check_sync
@@ -111,7 +111,7 @@ class Save:
         with suppress(TableNotFound):
             existing = load_table_config(open_storage(uri, storage_options))
         if existing is not None and mode == "errorifexists":
-            raise refusal_of_existing(uri, storage_options, options, "mode append adds to it")
+            raise existing_table_error(uri, storage_options, options, "mode append adds to it")
         operation = _operation(options, columns, existing)
         check_table_options(spark_write_verb(operation), options)
         settings = WriteSettings.of(options, operation)

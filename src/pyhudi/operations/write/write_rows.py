@@ -32,7 +32,7 @@ from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.hbase_hooks import check_hbase, told_to_hbase
+from pyhudi.operations.commit.hbase_hooks import check_hbase, update_hbase_index
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.operations.services.run_services import with_services
@@ -496,7 +496,7 @@ class Write:
 
         shares = self.shape.shares_groups
         followed = frozenset[str]() if written.hashing is None else written.hashing.double_written_resizes
-        with told_to_hbase(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
+        with update_hbase_index(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
             return attempt.transaction.commit(
                 metadata, attempt.start, touched, mirror, verify, shares_groups=shares, ignored_instants=followed
             )

@@ -175,7 +175,7 @@ def test_files_that_are_merged_and_deleted_between_two_calls_of_a_reader(read: s
             if number == at:
                 merge_all(history)
 
-        watched = HistoryStore(FaultyStorage(inner, watch=watch), FOLDER)
+        watched = HistoryStore(FaultyStorage(inner, listener=watch), FOLDER)
         assert READS[read](watched) == expected, at
 
 
