@@ -254,7 +254,7 @@ class Transaction:
         start: WriteStart | None,
         read_set: Iterable[FileGroupId] = (),
         metadata_commit: MetadataHook | None = None,
-        verify: Callable[[Timeline], Mapping[str, str]] | None = None,
+        verify: Callable[[Timeline], Mapping[str, str] | None] | None = None,
         *,
         shares_groups: bool = False,
         ignored_instants: frozenset[str] = frozenset(),
@@ -268,7 +268,7 @@ class Transaction:
             read_set: What the commit depends on besides the file groups that it writes: file groups that it replaces,
                 and `new_keys` of partitions in which it looked up keys without finding them.
             metadata_commit: Writes to the metadata table; required if the table has one.
-            verify: Checks the timeline under the lock, and raises if the action must not complete. Returns entries to add
+            verify: Checks the timeline under the lock, and raises if the action must not complete. May return entries to add
                 to the extra metadata.
             shares_groups: All data was appended to file groups that other writers append to as well. Only an instant
                 that replaces such a group is then a conflict.
@@ -298,7 +298,7 @@ class Transaction:
             self.check_ownership(files, State.INFLIGHT)
             now = locked.timeline.build_timeline(files, self._planned_on)
             if verify is not None:
-                metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **verify(now)})
+                metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **(verify(now) or {})})
             if start is not None:
                 if base_timeline is not None:
                     reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
