@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from pyhudi.api.services import Services
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.errors import InstantNotFound, InvalidRequest
-from pyhudi.format.instants import Instant
+from pyhudi.errors import InvalidRequest
 from pyhudi.format.table_versions import parse_table_version
 from pyhudi.operations.admin.alter_properties import run_set_properties
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
@@ -23,7 +22,7 @@ from pyhudi.operations.commit.results import (
     RestoreResult,
     SavepointResult,
 )
-from pyhudi.operations.commit.rollback import RollbackResult, rollback_instant
+from pyhudi.operations.commit.rollback import RollbackResult, find_rollback_target, rollback_instant
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.compact import (
     CompactSettings,
@@ -62,7 +61,8 @@ class TableServices(OpenedTable):
     def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
         """Roll back a write, completed or not.
 
-        Plans of compactions and clusterings are not writes: use `unschedule_compaction` and `unschedule_clustering`.
+        Plans of compactions and clusterings are not writes: use `unschedule_compaction` and `unschedule_clustering`. A
+        pending clustering whose plan is empty, which a failed planner of Hudi 1.2.0 leaves, is rolled back as a write.
 
         Args:
             instant: Request time of the write.
@@ -74,7 +74,8 @@ class TableServices(OpenedTable):
         """
         parsed = self._open.parse(VERBS["rollback"], options)
         context = self._open.writable(parsed, retains_indexes=False)
-        return rollback_instant(context, self._find_write(instant), CommitSettings.of(parsed))
+        target = find_rollback_target(context, self.timeline(), instant)
+        return rollback_instant(context, target, CommitSettings.of(parsed))
 
     @property
     def services(self) -> Services:
@@ -309,13 +310,6 @@ class TableServices(OpenedTable):
         context = self._open.writable(parsed)
         settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
         return run_repair(context, LocalEngine(parsed.integer(THREADS)), settings, dry_run=dry_run)
-
-    def _find_write(self, request_time: str) -> Instant:
-        timeline = self.timeline()
-        for instant in (*timeline.completed_writes(), *timeline.pending_writes()):
-            if instant.request_time == request_time:
-                return instant
-        raise InstantNotFound(f"the active timeline of {self._open.uri} has no write requested at {request_time}")
 
 
 def _property_text(key: str, value: object) -> str | None:

@@ -315,6 +315,11 @@ def test_a_clustering_plan_without_a_record_holds_nothing(tmp_path: Path, table_
     table.unschedule_clustering(request_time)
     assert not path.exists()
     leave_plan()
+    assert table.rollback(request_time).rolled_back == request_time
+    assert not path.exists() and table.validate().ok
+    with pytest.raises(InstantNotFound):
+        table.rollback(request_time)
+    leave_plan()
     assert table.cluster().instant != request_time
     leave_plan()
     assert table.repair(dry_run=False).steps

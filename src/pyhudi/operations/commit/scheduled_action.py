@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pyhudi.errors import CorruptData, TableState, WriteConflict
 from pyhudi.format.actions.commit_metadata import Operation
+from pyhudi.format.avro_to_arrow import check_supported
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
@@ -286,6 +287,12 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
         """The engine, for actions that run tasks."""
         assert self.engine is not None, "an action that runs tasks has an engine"
         return self.engine
+
+    def load_context(self, locked_context: TableContext) -> Snapshot:
+        snapshot = load_snapshot(locked_context)
+        if snapshot.schema is not None:
+            check_supported(snapshot.schema.arrow, f"the table at {locked_context.storage.uri} cannot be written")
+        return snapshot
 
     @abstractmethod
     def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[GroupT]:

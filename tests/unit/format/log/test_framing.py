@@ -128,6 +128,14 @@ def test_a_file_that_begins_with_something_else_fails(data: bytes, trusted: bool
         scan(data, trusted)
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+def test_log_file_that_is_a_parquet_file_is_refused_by_name(trusted: bool) -> None:
+    with pytest.raises(Unsupported, match=r"log file that is a Parquet file .*PAR1 \(log format of RFC-103\)"):
+        scan(b"PAR1" + bytes(40) + b"PAR1", trusted)
+    with pytest.raises(CorruptData, match="no log block"):
+        scan(GOOD + b"PAR1" + bytes(40), trusted=True)
+
+
 def test_a_trusted_store_has_no_torn_blocks() -> None:
     assert len(scan(GOOD + OTHER, trusted=True)) == 2
     for data in (GOOD + TORN, GOOD + b"#HUDI#", GOOD + b"garbage", b"#HUDI#" + (2**60).to_bytes(8, "big") + OTHER):
