@@ -20,6 +20,7 @@ from pyhudi.operations.write.write_once import APPLICATIONS_KEY, AlreadyCommitte
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
+from pyhudi.storage.base import put_if_absent_confirmed
 from pyhudi.table.snapshot import read_commit
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
@@ -145,15 +146,12 @@ def test_a_restore_removes_the_version_with_its_rows() -> None:
 def test_a_write_of_unknown_outcome_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table("unknown")
     table.upsert(rows("a"))
-    from pyhudi.operations.commit import transaction
-
-    original = transaction.put_if_absent_confirmed
 
     def lands_without_answer(*arguments: Any) -> bool:
-        original(*arguments)
+        put_if_absent_confirmed(*arguments)
         raise hp.errors.StorageUnavailable("no answer")
 
-    monkeypatch.setattr(transaction, "put_if_absent_confirmed", lands_without_answer)
+    monkeypatch.setattr("pyhudi.operations.commit.transaction.put_if_absent_confirmed", lands_without_answer)
     with pytest.raises(CommitUnknown):
         table.insert(rows("b"), once=("job", 1))
     monkeypatch.undo()

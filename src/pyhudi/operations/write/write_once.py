@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.actions.archived_instants import decode_completed
@@ -140,9 +140,11 @@ class ApplicationVersion:
     search: CommitSearch = field(default_factory=CommitSearch, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.application, str) or not self.application:
+        # Callers without a type checker pass anything.
+        application, version = cast("tuple[object, object]", (self.application, self.version))
+        if not isinstance(application, str) or not application:
             raise InvalidRequest(f"once=({self.application!r}, {self.version!r}): the application is a text that is not empty")
-        if not isinstance(self.version, int) or isinstance(self.version, bool) or not 0 <= self.version <= _MAX_VERSION:
+        if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version <= _MAX_VERSION:
             raise InvalidRequest(
                 f"once=({self.application!r}, {self.version!r}): the version is a whole number from 0 to {_MAX_VERSION}"
             )
@@ -213,7 +215,7 @@ def with_once(options: Mapping[str, object] | None, once: tuple[str, int] | None
     """
     if once is None:
         return options
-    if not isinstance(once, tuple) or len(once) != 2:
+    if not isinstance(cast(object, once), tuple) or len(cast("tuple[object, ...]", once)) != 2:
         raise InvalidRequest(f"once={once!r}: pass a pair of application and version, such as ('daily-load', 17)")
     mark = ApplicationVersion(*once)
     text = f"{mark.application}:{mark.version}"
