@@ -32,8 +32,9 @@ from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import RestoreResult
-from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
+from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.thread_pool import in_threads

@@ -44,9 +44,10 @@ from pyhudi.metadata_table.writer.metadata_commit import apply_rollback_to_metad
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.orphan_cleanup import remove_leftovers, sweep_unfinished_documents
 from pyhudi.operations.commit.rollback_checks import check_can_roll_back, file_id_from_name
-from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
+from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers

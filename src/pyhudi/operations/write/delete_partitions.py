@@ -17,8 +17,9 @@ from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.partition_ttl import DeletePartitions
 from pyhudi.operations.services.run_services import with_services
 from pyhudi.operations.write.resolve_blockers import (
@@ -178,7 +179,7 @@ def _delete_partitions(
 
         history = snapshot.history
         transaction.columns = None if history is None or schema is None else history.written(transaction.instant_time, schema)
-        done = transaction.commit(metadata, write_start(snapshot), groups, mirror, verify)
+        done = transaction.commit(PlannedCommit(metadata, write_start(snapshot), tuple(groups), mirror, verify))
     phases.end("commit")
     context.release_lock()
     result = WriteResult(

@@ -33,8 +33,9 @@ from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import check_hbase, update_hbase_index
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.run_services import with_services
 from pyhudi.operations.write.delete_partitions import (
     count_replaced_rows,
@@ -498,7 +499,7 @@ class Write:
         followed = frozenset[str]() if written.hashing is None else written.hashing.double_written_resizes
         with update_hbase_index(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
             return attempt.transaction.commit(
-                metadata, attempt.start, touched, mirror, verify, shares_groups=shares, ignored_instants=followed
+                PlannedCommit(metadata, attempt.start, tuple(touched), mirror, verify, shares, followed)
             )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
