@@ -50,6 +50,7 @@ from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import COLUMNS, FILTER
 from pyhudi.operations.write.save_modes import Save
+from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options.scope import VERBS, check_table_options
 from pyhudi.options.supported import parse_options
@@ -124,6 +125,7 @@ def write(
     storage_options: Mapping[str, str] | None = None,
     *,
     schema_mode: str | None = None,
+    once: tuple[str, int] | None = None,
 ) -> WriteResult:
     """Write a DataFrame to a table, and create the table from the options if it does not exist.
 
@@ -142,6 +144,7 @@ def write(
         storage_options: Credentials for PyHudi's own access.
         schema_mode: Allowed changes of the table's columns: "strict", "widen" (the default) or "evolve", as in
             `Table.upsert`.
+        once: Application id and version of this write, as in `Table.upsert`.
 
     Raises:
         TableExists: A table exists, under errorifexists.
@@ -151,7 +154,7 @@ def write(
     df = _dataframe(df)
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
-    options = with_schema_mode(options, schema_mode)
+    options = with_once(with_schema_mode(options, schema_mode), once)
     save = Save.planned(path, mode, parse_options(options), storage_options, engine.input_schema(df))
     return save.run(engine, df, lambda keys: engine.partition_paths(df, keys))
 
@@ -164,6 +167,7 @@ def update(
     where: str | Column | None = None,
     *,
     alias: str | None = None,
+    once: tuple[str, int] | None = None,
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
@@ -180,6 +184,7 @@ def update(
             row; other Python values are literals. Values are cast to the column's type as in Spark's INSERT.
         where: Spark SQL text or a Column; all records if omitted.
         alias: A name by which `set` and `where` may qualify the columns (`t.fare`).
+        once: Application id and version of this write, as in `Table.upsert`.
         options: `hoodie.*` options.
         storage_options: Credentials for PyHudi's own access.
 
@@ -191,7 +196,7 @@ def update(
         WriteConflict: Other writers won more often than retries are allowed.
         Unsupported: The table generates its record keys.
     """
-    table = TableHandle(path, storage_options, options, None)
+    table = TableHandle(path, storage_options, with_once(options, once), None)
     return update_on_spark(table, table.parse(VERBS["pyhudi.spark.update"], None), spark, set, where, alias)
 
 
@@ -202,6 +207,7 @@ def delete(
     where: str | Column | None,
     *,
     alias: str | None = None,
+    once: tuple[str, int] | None = None,
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
@@ -212,13 +218,14 @@ def delete(
         path: Path or URI of the table.
         where: Spark SQL text or a Column; None deletes all records.
         alias: A name by which `where` may qualify the columns.
+        once: Application id and version of this write, as in `Table.upsert`.
         options: `hoodie.*` options.
         storage_options: Credentials for PyHudi's own access.
 
     Returns:
         The instant of the write, and what it changed.
     """
-    table = TableHandle(path, storage_options, options, None)
+    table = TableHandle(path, storage_options, with_once(options, once), None)
     parsed = table.parse(VERBS["pyhudi.spark.delete"], None)
     return table.write(
         lambda settings: run_spark_delete(table.load_context(parsed), SparkDelete(spark, where, alias), settings),
@@ -252,7 +259,8 @@ def merge(
         target_alias: Name of the table in conditions and values.
         source_alias: Name of the source.
         options: `hoodie.*` options; `pyhudi.schema.mode` controls the changes that `when_matched_update_all` and
-            `when_not_matched_insert_all` may make to the table's columns.
+            `when_not_matched_insert_all` may make to the table's columns. `pyhudi.write.once` is `once` of
+            `Table.upsert`.
         storage_options: Credentials for PyHudi's own access.
     """
     table = TableHandle(path, storage_options, options, None)

@@ -89,7 +89,7 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Parse a type that stands alone, such as `bigint`. Errors as in `data_type`."""
+    """Parse text that is one type, such as `bigint`. Errors as in `data_type`."""
     cursor = TokenCursor(text)
     kind = data_type(cursor)
     if cursor.peek is not None:
