@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata
@@ -219,14 +219,15 @@ class Transaction:
                 end_prefetch()
             self.heartbeat.check()
             now = self._owned_timeline(locked)
+            metadata = planned.metadata
             if planned.verify is not None:
-                planned.verify(now)
+                metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(now) or {})})
             if base_timeline is not None:
                 reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
             if check is not None:
                 check.check(now, groups)
             recorded = record_columns(
-                LockedCommit(locked, self.instant_time, self.action, planned.metadata, now, self._commits),
+                LockedCommit(locked, self.instant_time, self.action, metadata, now, self._commits),
                 planned.start,
                 self.columns,
                 self.without_ids,
