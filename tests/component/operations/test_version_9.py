@@ -1,4 +1,4 @@
-"""Tables of version 9 beside what the golden tables show: properties that are left over, wrong or not known, damage, the gate."""
+"""Tables of version 9: leftover, wrong and unknown properties, damage, feature gate."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.inspect import Inspection
 from pyhudi.errors import InvalidRequest
 from pyhudi.features.report.figures import (
@@ -36,6 +37,7 @@ MAX_WRITES = 100
 """Maximum writes and instants in a chart, the latest."""
 
 
+@checked_class
 class Plots:
     """Charts of one table. Every method loads its data when it is called; no data file is opened."""
 

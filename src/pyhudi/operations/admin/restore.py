@@ -32,8 +32,9 @@ from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import RestoreResult
-from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
+from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.thread_pool import in_threads
@@ -132,7 +133,7 @@ def _execute(
                     Markers(locked.storage, instant.request_time).create(path, MarkerType.CREATE)
         for info in plan.instants_to_rollback:
             _remove_instant(locked, info, files)
-        # Rings that writes have marked are valid whatever the timeline contains.
+        # Hashing metadata that writes have marked is valid regardless of the timeline.
         remove_ring_metadata(locked, times)
         remove_counts(locked, times)
     for time in removed_instants:

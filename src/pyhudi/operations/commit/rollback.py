@@ -44,9 +44,10 @@ from pyhudi.metadata_table.writer.metadata_commit import apply_rollback_to_metad
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.orphan_cleanup import remove_leftovers, sweep_unfinished_documents
 from pyhudi.operations.commit.rollback_checks import check_can_roll_back, file_id_from_name
-from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
+from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
@@ -204,7 +205,7 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
         requested, plan = planned
         files = _files_by_partition(plan.rollback_requests or ())
         named = {_path(context, partition, file) for partition, partition_files in files.items() for file in partition_files}
-        # A running task may have written another file, and rings are removed only once the rollback is on the timeline.
+        # A running task may have written another file, and hashing metadata is removed once the rollback is on the timeline.
         if named <= set(marked) and instant.action is not Action.REPLACECOMMIT:
             return _publish(locked, settings, requested, plan, files, begun_ms)
     return _execute(context, settings, requested, plan)
@@ -437,7 +438,7 @@ def _publish(
         locked_context, requested.request_time, target, deleted_by_partition, timeline, logs=not action.retains_plan
     )
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
-        # While the rollback is pending no process runs the plan again, and no new ring can get the same name.
+        # While the rollback is pending no process runs the plan again, and no new hashing metadata can get the same name.
         remove_ring_metadata(locked_context, (target,))
         remove_counts(locked_context, (target,))
     if target == METADATA_BOOTSTRAP_INSTANT_TIME:
