@@ -138,7 +138,7 @@ def test_slash_dates_of_the_dataframe_writer(newest_hudi: ApacheHudi, tmp_path: 
         "hoodie.embed.timeline.server": False,
     }
     rows = pa.table({"id": ["a", "b"], "ts": [1, 1], "day": ["2024-03-15", "2024-03-16"]})
-    newest_hudi.write(rows, tmp_path / "t", **options, **{SLASH_DATES: True})
+    newest_hudi.write(rows, tmp_path / "t", **{**options, SLASH_DATES: True})
     assert newest_hudi.read(tmp_path / "t", where="day = '2024-03-16'").num_rows == 0
     table = Table(str(tmp_path / "t"))
     assert table.scan(filter="day = '2024-03-16'").to_arrow()["id"].to_pylist() == ["b"]

@@ -71,14 +71,15 @@ def _path_of_first_row(storage: Storage, base: str, keys: KeySpec) -> str | None
         head = field.split(".")[0]
         if head not in file.schema_arrow.names or not file.metadata.num_row_groups:
             return None
-        (batch, *_) = file.read_row_group(0, columns=[head]).slice(0, 1).to_batches() or [None]
+        batches = file.read_row_group(0, columns=[head]).slice(0, 1).to_batches()
+    batch = next(iter(batches), None)
     if batch is None or column_at(batch, field).null_count:
         return None
     return str(partition_paths(replace(keys, slash_dates=False), batch)[0])
 
 
 def _partitions(storage: Storage) -> Iterator[tuple[str, str | None]]:
-    """Yield each folder with a base file, and those with partition metadata only, with the file."""
+    """Yield each folder with files, and a base file in it; None if it has none."""
     for folder, listing in table_folders(storage):
         if folder and listing.files:
             bases = (info.path for info in listing.files if parse_base_file(file_name(info.path)) is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def create(path: Path, options: dict[str, str] | None = None, **arguments: Any) 
     return Table.create(path, record_key="id", partition_by="day", ordering="ts", options=options, **arguments)
 
 
-def change_properties(path: Path, changes: dict[str, str | None]) -> None:
+def change_properties(path: Path, changes: Mapping[str, str | None]) -> None:
     file = path / ".hoodie" / "hoodie.properties"
     lines = [line for line in file.read_text().splitlines() if not line.startswith("#pyhudi")]
     kept = [line for line in lines if line.partition("=")[0] not in changes]
