@@ -51,7 +51,7 @@ from pyhudi.options.read_options import (
     VALUES_FROM_PATH,
 )
 from pyhudi.options.supported import SUPPORTED
-from pyhudi.options.write_options import OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, THREADS
+from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, THREADS
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage.locks import LockSettings
 
@@ -173,7 +173,8 @@ def _change(name: str) -> TableOperation:
 
 
 def _service(name: str, *settings: type, single: Iterable[Option] = (THREADS,)) -> TableOperation:
-    return _verb(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
+    service = _verb(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
+    return replace(service, accepted=service.accepted - {ONCE})
 
 
 def _read(
@@ -205,7 +206,7 @@ VERBS: Mapping[str, TableOperation] = {
         *_WRITES,
         _change("update"),
         _change("merge"),
-        TableOperation("write_batch", OperationFamily.WRITE, _ANY_WRITE),
+        TableOperation("write_batch", OperationFamily.WRITE, _ANY_WRITE - {ONCE}),
         *_bootstrap_verb(),
         _service("rollback", CommitSettings, single=()),
         _service("restore", CommitSettings, single=()),
@@ -264,7 +265,9 @@ VERBS: Mapping[str, TableOperation] = {
         _change("pyhudi.spark.merge"),
         TableOperation("pyhudi.spark.sql", OperationFamily.WRITE, _ANY_WRITE),
         TableOperation(
-            "pyhudi.spark.write_stream", OperationFamily.WRITE, _ANY_WRITE | {OPERATION} | settings_options(SinkSettings)
+            "pyhudi.spark.write_stream",
+            OperationFamily.WRITE,
+            (_ANY_WRITE - {ONCE}) | {OPERATION} | settings_options(SinkSettings),
         ),
     )
 }

@@ -97,6 +97,12 @@ CONSISTENT_TIMESTAMPS = _stored(
     "timestamps in keys are formatted as dates and times",
 )
 HIVE_STYLE = _stored("hoodie.datasource.write.hive_style_partitioning", bool, "false", "partition paths are column=value")
+SLASH_DATES = _stored(
+    "hoodie.datasource.write.slash.separated.date.partitioning",
+    bool,
+    "false",
+    "the partition path is the value of the one partition column with a slash for each dash: 2024/03/15",
+)
 URL_ENCODE = _stored(
     "hoodie.datasource.write.partitionpath.urlencode", bool, "false", "values in partition paths are URL-encoded"
 )
@@ -175,14 +181,13 @@ DATETIME_PARSER = _fixed("hoodie.keygen.datetime.parser.class", str, None)
 FORMAT = _fixed("hoodie.table.format", str, "native", since=9)
 UPDATE_MODE = _fixed("hoodie.table.partial.update.mode", str, None, since=9)
 LEGACY_PAYLOAD = _fixed("hoodie.table.legacy.payload.class", str, None, since=9)
-SLASHED_DATES = _fixed("hoodie.datasource.write.slash.separated.date.partitioning", bool, "false", since=9)
 PARTITION_EXTRACTOR = _fixed("hoodie.table.partition_extractor_class", str, None, since=9)
 
 FIXED = (
     *(LOG_FORMAT, METAFILE_AS_BASE, CREATE_SCHEMA, INITIAL_VERSION, CHECKSUM, LAYOUT, TIMELINE_PATH, HISTORY_PATH),
     *(ARCHIVE_FOLDER, METADATA_PARTITIONS, METADATA_INFLIGHT, INDEX_DEFINITIONS_PATH, SECONDARY_INDEXES, BOOTSTRAP_INDEX),
     *(BOOTSTRAP_BASE_PATH, BOOTSTRAP_INDEX_TYPE, BOOTSTRAP_INDEX_CLASS, DATETIME_PARSER, FORMAT, UPDATE_MODE, LEGACY_PAYLOAD),
-    *(SLASHED_DATES, PARTITION_EXTRACTOR),
+    PARTITION_EXTRACTOR,
 )
 """Properties that cannot be chosen: a new table has the values that PyHudi writes."""
 

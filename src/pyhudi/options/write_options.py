@@ -58,6 +58,13 @@ INDEX_TYPE = Option(
     "SIMPLE",
     "how a write locates existing records",
 )
+ONCE = Option(
+    "pyhudi.write.once",
+    str,
+    None,
+    "application:version of this write; if that version or a later one of the application is committed, nothing is written",
+    chooses="write",
+)
 MEMORY_BUDGET = Option(
     "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes of rows in memory before they spill to local disk", at_least=1
 )

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.sql_engine.sql_ast import TableName
 
 __all__ = ["Catalog"]
 
 
+@checked_class
 class Catalog:
     """Maps names to tables and to rows in memory, for `pyhudi.sql`. It lives as long as the process, and stores
     nothing.

@@ -94,6 +94,7 @@ def _implied_settings(config: TableConfig) -> dict[str, str]:
     """Return settings that apply to a table without being stored in it."""
     return {
         **{stored: REGISTRY[option].default or "" for option, stored in COMPARED.items()},
+        props.SLASH_DATES.stored_as: "true" if config.keys.slash_dates else "false",
         props.TABLE_TYPE.stored_as: str(config.table_type),
         props.CHANGES_MODE.stored_as: str(config.cdc_mode),
         props.VERSION.stored_as: str(int(config.version)),

@@ -47,6 +47,7 @@ class TableSettings:
         props.GENERATOR_TYPE,
         props.CONSISTENT_TIMESTAMPS,
         props.HIVE_STYLE,
+        props.SLASH_DATES,
         props.URL_ENCODE,
     ]
     merge: Annotated[
@@ -167,7 +168,9 @@ def _key_spec(options: Options) -> KeySpec:
         url_encode=options.flag(props.URL_ENCODE),
         time=TimeRule.from_properties(options.with_prefix(*props.TIME_PREFIXES)),
     )
-    return replace(spec, consistent_timestamps=options.flag(props.CONSISTENT_TIMESTAMPS))
+    return replace(
+        spec, consistent_timestamps=options.flag(props.CONSISTENT_TIMESTAMPS), slash_dates=options.flag(props.SLASH_DATES)
+    )
 
 
 def with_table_settings(options: Options, values: Mapping[Option, str | None]) -> Options:

@@ -21,7 +21,7 @@ from pyhudi.operations.commit.commit_settings import NON_BLOCKING, CommitSetting
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
 from pyhudi.operations.write.index_lookup import LookupSettings
-from pyhudi.operations.write.micro_batches import StreamBatch
+from pyhudi.operations.write.write_once import ApplicationVersion, CommitMark
 from pyhudi.options import write_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.index_options import BUCKET_ENGINE
@@ -37,6 +37,7 @@ from pyhudi.options.write_options import (
     INDEX_TYPE,
     MEMORY_BUDGET,
     METADATA_PREFIX,
+    ONCE,
     PARTIAL_UPDATE,
     SCHEMA_MODE,
 )
@@ -181,7 +182,7 @@ class WriteSettings:
         clustering_updates: Whether writes may change file groups of a pending clustering: reject, allow, or duplicate
             (write rows twice during a bucket resize).
         drops_clusterings: Whether such writes drop the clustering plan, so that it is not run in vain.
-        batch: Micro-batch of a stream, so that it is committed once.
+        once: Application version or micro-batch of the write, so that it is committed once.
         partial: Rows of an upsert have some of the columns; the others retain their values.
         marker: Marks a row as a delete, instead of `_hoodie_is_deleted`.
         sync: Catalogs to sync after the commit, None for none.
@@ -218,7 +219,7 @@ class WriteSettings:
     drops_clusterings: Annotated[bool, write_options.CLUSTERING_ROLLBACK_PENDING_REPLACECOMMIT_ON_CONFLICT]
     partial: Annotated[bool, PARTIAL_UPDATE]
     event_time: Annotated[str | None, write_options.PAYLOAD_EVENT_TIME_FIELD, write_options.TRACK_EVENT_TIME_WATERMARK] = None
-    batch: StreamBatch | None = None
+    once: Annotated[CommitMark | None, ONCE] = None
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     replaces_schema: bool = False
 
@@ -258,6 +259,7 @@ class WriteSettings:
             else None,
             marker=delete_marker_setting(options, combines_with_flag=False),
             sync=SyncSettings.after_writes(options),
+            once=None if (once := options.text(ONCE)) is None else ApplicationVersion.parse(once),
         )
         settings._check_mode()
         return settings
