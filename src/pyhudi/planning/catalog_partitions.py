@@ -63,13 +63,13 @@ def _multi_part(path: str) -> Values:
     return tuple(_hive_style(part)[0] if "=" in part else part for part in split_path(path))
 
 
-def _slash_encoded(form: re.Pattern[str], words: str) -> Extractor:
+def _slash_encoded(form: re.Pattern[str], parts: str) -> Extractor:
     def values(path: str) -> Values:
         numbers = path if "=" not in path else "/".join(part.rpartition("=")[2] for part in split_path(path))
         matched = form.fullmatch(numbers)
         if matched is None:
             raise InvalidRequest(
-                f"the partition {path} is not of the form {words}; name another "
+                f"the partition {path} is not of the form {parts}; name another "
                 "hoodie.datasource.hive_sync.partition_extractor_class"
             )
         year, *rest = matched.groups()

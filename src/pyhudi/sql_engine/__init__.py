@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked
 from pyhudi.sql_engine.read_statement import read_statement
 from pyhudi.sql_engine.sql_catalog import Catalog
 
@@ -27,6 +28,7 @@ CATALOG = Catalog()
 """The default catalog of this process."""
 
 
+@checked
 def sql(
     statement: str,
     *,
@@ -91,6 +93,7 @@ def _variables(frame: FrameType | None) -> Mapping[str, Any]:
     return ChainMap(*scopes, frame.f_globals)
 
 
+@checked
 def register(name: str, table: Any) -> None:
     """Register a table or rows under a name, in the catalog of this process.
 

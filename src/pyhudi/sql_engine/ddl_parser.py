@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.sql_engine.literals import place
+from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.sql_ast import (
     FORMATS,
     AddColumns,
@@ -91,7 +91,9 @@ def _table_clause(cursor: TokenCursor, clauses: _Clauses) -> bool:
     if cursor.accept_keywords("USING"):
         clauses.provider = ".".join(cursor.dotted("a format")).lower()
         if clauses.provider not in FORMATS:
-            raise Unsupported(f"{place(cursor.statement, at)}: a table USING {clauses.provider}; tables are created USING hudi")
+            raise Unsupported(
+                f"{describe_position(cursor.statement, at)}: a table USING {clauses.provider}; tables are created USING hudi"
+            )
     elif cursor.accept_keywords("PARTITIONED", "BY"):
         clauses.partitioned_by, clauses.partition_columns = _partitioned_by(cursor)
     elif cursor.accept_keywords("TBLPROPERTIES") or cursor.accept_keywords("OPTIONS"):
@@ -107,7 +109,7 @@ def _table_clause(cursor: TokenCursor, clauses: _Clauses) -> bool:
         or cursor.at_keywords("ROW")
     ):
         assert cursor.peek is not None, "a keyword comes next"
-        raise Unsupported(f"{place(cursor.statement, at)}: CREATE TABLE ... {cursor.peek.keyword}")
+        raise Unsupported(f"{describe_position(cursor.statement, at)}: CREATE TABLE ... {cursor.peek.keyword}")
     else:
         return False
     return True
@@ -137,7 +139,7 @@ def _column(cursor: TokenCursor) -> ColumnDefinition:
             where = _place(cursor)
         elif cursor.at_keywords("DEFAULT") or cursor.at_keywords("GENERATED"):
             assert cursor.peek is not None, "a keyword comes next"
-            raise Unsupported(f"{place(cursor.statement, at)}: a column with {cursor.peek.keyword}")
+            raise Unsupported(f"{describe_position(cursor.statement, at)}: a column with {cursor.peek.keyword}")
         else:
             return ColumnDefinition(name, kind, nullable, comment, where)
 
@@ -158,7 +160,7 @@ def _partitioned_by(cursor: TokenCursor) -> tuple[tuple[str, ...], tuple[ColumnD
         cursor.back_to(mark)
         return cursor.names("the name of a column"), ()
     if cursor.at_keywords("("):
-        raise Unsupported(f"{place(cursor.statement, at)}: PARTITIONED BY a transform; name a column")
+        raise Unsupported(f"{describe_position(cursor.statement, at)}: PARTITIONED BY a transform; name a column")
     cursor.back_to(mark)
     columns = _columns(cursor)
     return tuple(column.name for column in columns), columns
@@ -174,7 +176,7 @@ def _properties(cursor: TokenCursor) -> dict[str, str]:
             cursor.accept_keywords("==")
         value = cursor.value("the value of a property")
         if key in properties:
-            raise InvalidRequest(f"{place(cursor.statement, at)}: property {key} occurs twice")
+            raise InvalidRequest(f"{describe_position(cursor.statement, at)}: property {key} occurs twice")
         properties[key] = _as_text(value)
         if not cursor.accept_keywords(","):
             break
@@ -209,7 +211,7 @@ def alter_table(cursor: TokenCursor) -> Statement:
     if alteration is None:
         word = cursor.name("ADD, DROP, RENAME, ALTER or CHANGE").upper()
         if word in {"SET", "UNSET", "RECOVER", "CLUSTER", "REPLACE", "ADD", "PARTITION"}:
-            raise Unsupported(f"{place(cursor.statement, at)}: the statement ALTER TABLE ... {word}")
+            raise Unsupported(f"{describe_position(cursor.statement, at)}: the statement ALTER TABLE ... {word}")
         cursor.back_to(cursor.mark() - 1)
         cursor.fail("ADD, DROP, RENAME, ALTER or CHANGE")
     cursor.end()
@@ -252,13 +254,13 @@ def _altered_column(cursor: TokenCursor, table: TableName) -> AlterColumn:
     if cursor.accept_keywords("TYPE"):
         kind = data_type(cursor)
     elif cursor.at_keywords("SET") or cursor.at_keywords("DROP"):
-        raise Unsupported(f"{place(cursor.statement, at)}: ALTER COLUMN ... SET or DROP of NOT NULL or of a default")
+        raise Unsupported(f"{describe_position(cursor.statement, at)}: ALTER COLUMN ... SET or DROP of NOT NULL or of a default")
     elif not (cursor.at_keywords("COMMENT") or cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER")):
         # Hive syntax: CHANGE COLUMN old new type.
         named = cursor.name("TYPE, COMMENT, FIRST or AFTER")
         if named.lower() != column.lower():
             raise Unsupported(
-                f"{place(cursor.statement, at)}: CHANGE COLUMN with another name; RENAME COLUMN {column} TO {named}"
+                f"{describe_position(cursor.statement, at)}: CHANGE COLUMN with another name; RENAME COLUMN {column} TO {named}"
             )
         kind = data_type(cursor)
     if cursor.accept_keywords("COMMENT"):

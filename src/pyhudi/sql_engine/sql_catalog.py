@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.input_rows import is_frame
@@ -17,6 +18,7 @@ from pyhudi.sql_engine.sql_ast import TableName
 __all__ = ["Catalog", "is_queryable"]
 
 
+@checked_class
 class Catalog:
     """Maps names to tables and to rows in memory, for `pyhudi.sql`. It lives as long as the process, and stores
     nothing.

@@ -138,7 +138,7 @@ def test_the_backup_stands_in() -> None:
 
 
 def test_properties_without_a_checksum_count_where_nothing_better_is_there() -> None:
-    """As with the real Hudi.  They may have lost their end, so what else tells a table has to be there, and a whole backup comes
+    """As with Apache Hudi.  They may have lost their end, so what else tells a table has to be there, and a whole backup comes
     first.
     """
     bare = {key: value for key, value in MINIMAL.items() if key != "hoodie.table.checksum"}
@@ -162,7 +162,7 @@ def test_a_layout_that_is_not_the_versions(version: str, layout: str) -> None:
         load_table_config(storage_with(main={**MINIMAL, "hoodie.timeline.layout.version": "3"}))
 
 
-def test_a_change_by_real_hudi_is_no_missing_table() -> None:
+def test_a_change_by_apache_hudi_is_no_missing_table() -> None:
     """It removes the file, writes it, and removes the backup; a reader may look at each just when it is away."""
     storage = storage_with(backup=MINIMAL)
 

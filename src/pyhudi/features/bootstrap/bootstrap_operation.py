@@ -54,9 +54,10 @@ from pyhudi.operations.admin.table_settings import (
 from pyhudi.operations.commit.action_attempt import rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import BootstrapResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes, rollback_instant
-from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.records.keys.key_spec import HIVE_STYLE, partition_columns
 from pyhudi.records.mergers import merge_rule
@@ -326,7 +327,7 @@ def _take_over(context: TableContext, engine: Engine, plan: _BootstrapPlan, sett
         _check_unchanged(context.storage.spec(), engine, plan.files)
         for mode, transaction in transactions.items():
             operation = Operation.BOOTSTRAP if mode is BootstrapMode.METADATA_ONLY else Operation.BULK_INSERT
-            transaction.commit(commit_metadata(operation, statuses[mode], schema_text, parts), None)
+            transaction.commit(PlannedCommit(commit_metadata(operation, statuses[mode], schema_text, parts)))
     wait_ms = settings.commit.lock_wait_ms
     ensure_metadata_table(context.reloaded(), engine, settings.metadata, wait_ms, plan.stored, plan.stored)
     stats = [status.stat for found in statuses.values() for status in found]

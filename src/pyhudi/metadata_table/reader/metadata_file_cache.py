@@ -16,7 +16,7 @@ from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
-from pyhudi.errors import CorruptData, TableState
+from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.hfile import HFile, open_hfile
 from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
 from pyhudi.format.log.log_corruption import check_log_complete
@@ -91,6 +91,8 @@ class MetadataFiles:
                 log_blocks = tuple(scan_blocks(self._read_range(log), log.size_bytes, skip_checks=self._trusted))
             except CorruptData as error:
                 raise error.with_path(self.absolute(log)) from error
+            except Unsupported as error:
+                raise Unsupported(f"{error} [{self.absolute(log)}]") from error
             self._headers.put(log.path, log_blocks)
         if verified:
             try:

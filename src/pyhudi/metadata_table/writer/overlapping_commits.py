@@ -94,7 +94,7 @@ class ConcurrentCommits:
             drop_partitions(context, clashing)
         return clashing
 
-    def rewrite_overtaken_stats(
+    def rewrite_overwritten_stats(
         self,
         context: TableContext,
         store: MetadataStore,

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.features.consistent_hashing.ring_store import remove_rings
+from pyhudi.features.consistent_hashing.ring_store import remove_ring_metadata
 from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
@@ -32,8 +32,9 @@ from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import RestoreResult
-from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
+from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.thread_pool import in_threads
@@ -133,7 +134,7 @@ def _execute(
         for info in plan.instants_to_rollback:
             _remove_instant(locked, info, files)
         # Rings that writes have marked are valid whatever the timeline contains.
-        remove_rings(locked, times)
+        remove_ring_metadata(locked, times)
         remove_counts(locked, times)
     for time in removed_instants:
         # A task that ends later removes its files itself (`tasks.task_attempts`); the others have written theirs.
