@@ -355,7 +355,8 @@ def test_other_libraries_read_a_scan_as_an_arrow_stream(tables: dict[str, str]) 
     expected = scan.to_arrow()
     assert_same_rows(pa.table(scan), expected)
     assert_same_rows(pl.DataFrame(scan).to_arrow(), expected)
-    assert duckdb.sql("select count(*), min(id) from scan where city = 'sf'").fetchall() == [(4, "sf0")]
+    found = duckdb.sql("select count(*), min(id) from scan where city = 'sf'")
+    assert found is not None and found.fetchall() == [(4, "sf0")]
     copy = made("memory://readers/copy-of-a-scan")
     assert copy.upsert(scan).rows_inserted == scan.count() == copy.scan().count()
     assert copy.delete(scan).rows_deleted == 11
