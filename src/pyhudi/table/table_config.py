@@ -461,7 +461,7 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
     strategy = values.get(STRATEGY_PROPERTY) or values.get(STRATEGY_ALIAS)
     payload = values.get(PAYLOAD_PROPERTY)
     if payload == EVENT_TIME_PAYLOAD and mode == MergeMode.EVENT_TIME_ORDERING:
-        # A downgrade from version 9 leaves the class beside the mode that stood for it, and all writers merge by the mode.
+        # A downgrade from version 9 keeps the payload class and its merge mode, and all writers merge by the mode.
         payload = None
     try:
         settings = infer_merge_settings(
