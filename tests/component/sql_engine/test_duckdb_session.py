@@ -439,7 +439,7 @@ def test_variables_of_the_caller_are_read_by_name(trips: hp.Table) -> None:
     query = "SELECT t.id, more FROM trips t JOIN scan s USING (id) JOIN lazy l USING (id)"
     assert hp.sql(query, catalog=hp.Catalog()).to_pylist() == [{"id": 2, "more": "x"}]
     assert [hp.sql(query, catalog=hp.Catalog()).num_rows for _ in range(2)] == [1, 1]
-    assert scan.schema.names == lazy.collect_schema().names()[:1] + ["fare"]
+    assert scan.schema.names == [*lazy.collect_schema().names()[:1], "fare"]
     with pytest.raises(hp.InvalidRequest, match=r"variable query is of type str\)"):
         hp.sql("SELECT * FROM query", catalog=hp.Catalog())
     with pytest.raises(hp.InvalidRequest, match=r"\(no such variable\): register it, pass tables=, or write its path"):
