@@ -210,8 +210,8 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
         elif rules.null_for_missing and rules.lifts_required:
             result.append(field.with_nullable(True))
         elif rules.null_for_missing:
-            problem = f"a column that may not be null: pass values for it, or {_MODE_OPTION}=widen to make it nullable"
-            rules.problems.append(_SchemaDifference(column_path, str(field.type), "missing", problem))
+            required = f"a column that may not be null: pass values for it, or {_MODE_OPTION}=widen to make it nullable"
+            rules.problems.append(_SchemaDifference(column_path, str(field.type), "missing", required))
         elif not rules.allow_drop:
             rules.problems.append(
                 _SchemaDifference(

@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
 _numbers = itertools.count()
 
 
-def made(table_type: str = "cow", **options: Any) -> hp.Table:
+def made(table_type: str = "cow", options: dict[str, Any] | None = None) -> hp.Table:
     uri = f"memory://required-{next(_numbers)}/t"
     return hp.Table.create(uri, name="t", record_key="id", ordering="ts", table_type=table_type, schema=SCHEMA, options=options)
 
@@ -85,8 +85,7 @@ def test_a_null_record_key_is_refused_in_every_mode() -> None:
 
 
 def test_missing_required_columns_need_widen() -> None:
-    options = {"hoodie.write.set.null.for.missing.columns": True}
-    table = made(**options)
+    table = made(options={"hoodie.write.set.null.for.missing.columns": True})
     table.append([row(1)])
     missing = [{"id": 2, "ts": 1, "place": {"city": "rome"}}]
     with pytest.raises(InvalidRequest, match=r"name .*may not be null: pass values for it, or set pyhudi\.schema\.mode=widen"):
