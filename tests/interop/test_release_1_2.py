@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.errors import Unsupported
 from pyhudi.format.instants import Action
 from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.interop.pair import make
@@ -24,6 +23,7 @@ CLUSTER: dict[str, Any] = {"hoodie.clustering.inline": True, "hoodie.clustering.
 RETAINED: dict[str, Any] = {"hoodie.clean.commits.retained": 1}
 KEPT: dict[str, Any] = {**RETAINED, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
 TIDY: dict[str, Any] = {"hoodie.clean.automatic": True, "hoodie.archive.automatic": True, **KEPT}
+SLASH_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 WITHOUT_STATISTICS: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": False}
 
 
@@ -127,7 +127,7 @@ def test_release_1_2_cannot_go_on_with_a_partitioned_record_index(newest_hudi: A
 
 
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
-def test_dates_with_slashes_of_the_dataframe_writer_are_refused(newest_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_slash_dates_of_the_dataframe_writer(newest_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Its table names no option, only the class that reads the paths; it finds no rows by the date itself."""
     options: dict[str, Any] = {
         "hoodie.table.name": "t",
@@ -135,15 +135,23 @@ def test_dates_with_slashes_of_the_dataframe_writer_are_refused(newest_hudi: Apa
         "hoodie.datasource.write.precombine.field": "ts",
         "hoodie.datasource.write.partitionpath.field": "day",
         "hoodie.datasource.write.table.type": kind,
-        "hoodie.datasource.write.slash.separated.date.partitioning": True,
         "hoodie.embed.timeline.server": False,
     }
     rows = pa.table({"id": ["a", "b"], "ts": [1, 1], "day": ["2024-03-15", "2024-03-16"]})
-    newest_hudi.write(rows, tmp_path / "t", **options)
-    assert sorted(newest_hudi.read(tmp_path / "t", columns=["day"])["day"].to_pylist()) == ["2024/03/15", "2024/03/16"]
+    newest_hudi.write(rows, tmp_path / "t", **{**options, SLASH_DATES: True})
     assert newest_hudi.read(tmp_path / "t", where="day = '2024-03-16'").num_rows == 0
-    with pytest.raises(Unsupported, match="SlashEncodedDayPartitionValueExtractor"):
-        Table(str(tmp_path / "t")).scan().count()
+    table = Table(str(tmp_path / "t"))
+    assert table.scan(filter="day = '2024-03-16'").to_arrow()["id"].to_pylist() == ["b"]
+    later = pa.table({"id": ["b", "c"], "ts": [2, 2], "day": ["2024-03-16", "2024-04-01"]})
+    table.upsert(later)
+    # The property that the upsert stored makes Hudi keep the mapping.
+    newest_hudi.write(pa.table({"id": ["c"], "ts": [3], "day": ["2024-04-01"]}), tmp_path / "t", **options)
+    expected = [("a", 1, "2024-03-15"), ("b", 2, "2024-03-16"), ("c", 3, "2024-04-01")]
+    for found in (table.scan(), newest_hudi.read(tmp_path / "t", columns=["id", "ts", "day"])):
+        read = found if isinstance(found, pa.Table) else found.to_arrow()
+        assert sorted((row["id"], row["ts"]) for row in read.to_pylist()) == [pair[:2] for pair in expected]
+    assert sorted(tuple(row.values()) for row in table.scan(["id", "ts", "day"]).to_arrow().to_pylist()) == expected
+    assert table.validate().ok
 
 
 def test_the_plan_that_a_failed_planner_leaves(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
@@ -160,7 +168,7 @@ def test_the_plan_that_a_failed_planner_leaves(newest_hudi: ApacheHudi, tmp_path
         newest_hudi.read(pair.path)
     assert pair.table.scan().count() == 6
     pair.ours("upsert", make(range(6, 8), 4), check=False)
-    pair.table.unschedule_clustering(left.request_time)
+    pair.table.rollback(left.request_time)
     # The write landed before its planner failed.
     ours, theirs = (
         sorted(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True))

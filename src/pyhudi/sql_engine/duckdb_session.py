@@ -29,9 +29,12 @@ from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_settings import SCHEMA_MODE
 from pyhudi.options.supported import parse_options
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.schema_cast import NULL_REMEDY
+from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
@@ -225,7 +228,7 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
     table = session.table(statement.table)
     operation = table_statements.insert_operation(table, statement)
     fixed = {part.column: part.value for part in table_statements.static_partition_values(table, statement.partition)}
-    schema = table.schema()
+    schema = _assignable(session, table.schema())
     with opened(session, statement.query) as (database, (text,)):
         query_schema = database.schema(text)
         names = table_statements.without_meta(query_schema.names)
@@ -244,7 +247,7 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
         rows = pa.RecordBatchReader.from_batches(schema, batches())
         write: Callable[..., WriteResult] = getattr(table, operation)
         if not statement.overwrite:
-            return write(rows)
+            return write(rows if schema.equals(table.schema()) else rows.read_all())
         return _overwrite(table, statement, rows.read_all(), write)
 
 
@@ -253,6 +256,13 @@ def _overwrite(table: Table, statement: S.Insert, rows: pa.Table, write: Callabl
     if rows.num_rows or not statement.partition:
         return write(rows)
     return table.delete_partitions(table_statements.resolve_partitions(table, statement.partition))
+
+
+def _assignable(session: EmbeddedStatementSession, schema: pa.Schema) -> pa.Schema:
+    """The columns that a statement assigns: nullable if the options let the write make them so."""
+    mode = parse_options(session.options).value_or_default(SCHEMA_MODE)
+    lifts = mode in (SchemaMode.WIDEN, SchemaMode.EVOLVE)
+    return pa.schema([field.with_nullable(True) for field in schema]) if lifts else schema
 
 
 def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str, S.Value]) -> pa.RecordBatch:
@@ -264,7 +274,7 @@ def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str
         elif column.name in fixed:
             arrays.append(pa.repeat(table_statements.partition_scalar(fixed[column.name], column), rows.num_rows))
         elif not column.nullable:
-            raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it")
+            raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it. {NULL_REMEDY}")
         else:
             arrays.append(pa.nulls(rows.num_rows, column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=table_schema)

@@ -85,15 +85,6 @@ def test_version_6() -> None:
         ({"hoodie.table.version": "9", "hoodie.record.merge.property.x": "1"}, Unsupported, "hoodie.record.merge.property.x=1"),
         ({"hoodie.table.version": "9", "hoodie.table.partial.update.mode": "KEEP"}, CorruptData, "partial.update.mode.*KEEP"),
         ({"hoodie.table.base.file.format": "LANCE"}, Unsupported, "LANCE"),
-        ({"hoodie.datasource.write.slash.separated.date.partitioning": "true"}, Unsupported, "slash.separated.date"),
-        (
-            {
-                "hoodie.table.partition_extractor_class": "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor",
-                "hoodie.table.partition.fields": "d",
-            },
-            Unsupported,
-            "dates with slashes",
-        ),
         ({"hoodie.table.version": "5"}, Unsupported, "versions 6, 8, 9; a write of Apache Hudi 0.14 or 0.15 makes"),
         ({"hoodie.table.version": "7"}, Unsupported, "versions 6, 8, 9"),
         (
