@@ -173,9 +173,10 @@ COMBINE_BEFORE_INSERT = Option(
 )
 SCHEMA_MODE = Option(
     "pyhudi.schema.mode",
-    ("strict", "widen", "evolve"),
-    "widen",
-    "which changes of the table's columns the rows may make: none, lossless ones, or those that Hudi makes by default",
+    ("strict", "merge", "widen", "evolve"),
+    "merge",
+    "which changes of the table's columns the rows may make: none, lossless ones (merge), also nulls in required columns "
+    "(widen), or those that Hudi makes by default",
     verbs=WITH_ROWS,
 )
 TIMESTAMPS_NANOSECONDS = Option(

@@ -20,6 +20,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
+from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.input_rows import arrow_reader
@@ -28,13 +29,18 @@ from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_settings import SCHEMA_MODE
 from pyhudi.options.supported import parse_options
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.schema_cast import NULL_REMEDY
+from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, quote_identifier, read_spark, to_duck
-from pyhudi.sql_engine.sql_catalog import Catalog
+from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
@@ -49,24 +55,48 @@ class EmbeddedStatementSession:
 
     Attributes:
         catalog: Catalog that resolves table names.
-        storage_options: Credentials and settings of the object store.
+        storage_options: Credentials and settings of the object store, for tables by path.
         options: `hoodie.*` options of writes.
+        tables: Tables and rows of this statement.
+        variables: Python variables of the calling code.
     """
 
     catalog: Catalog
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, object] | None = field(default=None, repr=False)
+    tables: Catalog = field(default_factory=Catalog)
+    variables: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def lookup(self, name: S.TableName) -> Any:
+        """Resolve a name to a table, its path, or rows. Raises InvalidRequest for an unknown name."""
+        if name.path is not None:
+            return name.path
+        for catalog in (self.tables, self.catalog):
+            registered = catalog.lookup(name)
+            if registered is not None:
+                return registered
+        variable = self.variables.get(str(name))
+        if is_queryable(variable):
+            return variable
+        own = f" or in tables= (with {', '.join(self.tables)})" if any(self.tables) else ""
+        found = f"variable {name} is of type {type(variable).__name__}" if str(name) in self.variables else "no such variable"
+        raise InvalidRequest(
+            f"table {name} is not in the catalog (it has {', '.join(self.catalog) or 'none'}){own}, nor a Table, Scan or frame "
+            f"among the variables of the caller ({found}): register it, pass tables=, or write its path as hudi.`/path`"
+        )
 
     def table(self, name: S.TableName) -> Table:
         """Open the table that a name resolves to. Raises InvalidRequest for a name of rows, and for an unknown name."""
-        registered = self.catalog.lookup(name)
-        if not isinstance(registered, str):
+        found = self.lookup(name)
+        if isinstance(found, Table):
+            return found.with_options(self.options)
+        if not isinstance(found, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
-        return Table(registered, self.storage_options, self.options)
+        return Table(found, self.storage_options, self.options)
 
     def opened(self, name: S.TableName) -> TableHandle:
         """Handle of the table that a name resolves to, for DML."""
-        return TableHandle(self.table(name).uri, self.storage_options, self.options, None)
+        return self.table(name)._open
 
     def is_registered(self, name: S.TableName) -> bool:
         return str(name) in self.catalog
@@ -135,17 +165,24 @@ def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: ex
         table = session.table(table_argument(reference))
         rows = function_rows(reference, table)
         return rows if isinstance(rows, pa.Table) else RowSource(rows.to_reader)
-    registered = session.catalog.lookup(reference.name)
-    if not isinstance(registered, str):
-        if reference.as_of is not None:
-            raise InvalidRequest(
-                f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history"
-            )
-        return arrow_reader(registered).read_all()
-    table = session.table(reference.name)
-    columns = _needed(tree, table.schema(meta_columns=True).names)
     predicate = partial(table_predicate, tree, name, is_plain=is_exact_in_duckdb)
-    return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
+    registered = session.lookup(reference.name)
+    if isinstance(registered, (str, Table)):
+        table = session.table(reference.name)
+        columns = _needed(tree, table.schema(meta_columns=True).names)
+        return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
+    if reference.as_of is not None:
+        raise InvalidRequest(f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history")
+    if isinstance(registered, Scan):
+        return RowSource(_pushed_down(registered, _needed(tree, registered.schema.names), predicate).to_reader)
+    return arrow_reader(registered).read_all()
+
+
+def _pushed_down(scan: Scan, columns: list[str], build_predicate: Callable[[pa.Schema], Expr | None]) -> Scan:
+    """The part of a scan that a query reads. A limit of the scan applies before the query's predicate."""
+    predicate = build_predicate(scan.schema) if scan.limit is None else None
+    bound = None if predicate is None else bind(predicate, scan.schema)
+    return Scan(scan.query.narrowed(None if columns == ["*"] else columns, bound), limit=scan.limit)
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
@@ -191,7 +228,7 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
     table = session.table(statement.table)
     operation = table_statements.insert_operation(table, statement)
     fixed = {part.column: part.value for part in table_statements.static_partition_values(table, statement.partition)}
-    schema = table.schema()
+    schema = _assignable(session, table.schema())
     with opened(session, statement.query) as (database, (text,)):
         query_schema = database.schema(text)
         names = table_statements.without_meta(query_schema.names)
@@ -210,7 +247,7 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
         rows = pa.RecordBatchReader.from_batches(schema, batches())
         write: Callable[..., WriteResult] = getattr(table, operation)
         if not statement.overwrite:
-            return write(rows)
+            return write(rows if schema.equals(table.schema()) else rows.read_all())
         return _overwrite(table, statement, rows.read_all(), write)
 
 
@@ -219,6 +256,13 @@ def _overwrite(table: Table, statement: S.Insert, rows: pa.Table, write: Callabl
     if rows.num_rows or not statement.partition:
         return write(rows)
     return table.delete_partitions(table_statements.resolve_partitions(table, statement.partition))
+
+
+def _assignable(session: EmbeddedStatementSession, schema: pa.Schema) -> pa.Schema:
+    """The columns that a statement assigns: nullable if the options let the write make them so."""
+    mode = parse_options(session.options).value_or_default(SCHEMA_MODE)
+    lifts = mode in (SchemaMode.WIDEN, SchemaMode.EVOLVE)
+    return pa.schema([field.with_nullable(True) for field in schema]) if lifts else schema
 
 
 def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str, S.Value]) -> pa.RecordBatch:
@@ -230,7 +274,7 @@ def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str
         elif column.name in fixed:
             arrays.append(pa.repeat(table_statements.partition_scalar(fixed[column.name], column), rows.num_rows))
         elif not column.nullable:
-            raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it")
+            raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it. {NULL_REMEDY}")
         else:
             arrays.append(pa.nulls(rows.num_rows, column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=table_schema)
@@ -253,9 +297,9 @@ def _merge(session: EmbeddedStatementSession, statement: S.MergeInto) -> WriteRe
 
 
 def _call(session: EmbeddedStatementSession, statement: S.CallProcedure) -> pa.Table:
-    path, arguments = called(session, statement)
+    path, storage_options, arguments = called(session, statement)
     rows: pa.Table = features.load("procedures", "CALL").call(
-        statement.procedure, path=path, storage_options=session.storage_options, **arguments
+        statement.procedure, path=path, storage_options=storage_options, **arguments
     )
     return rows
 
