@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from pyhudi import features
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.input_rows import arrow_reader
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -34,6 +34,14 @@ from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, quote_identifier, read_spark, to_duck
+from pyhudi.sql_engine.session_state import (
+    DEFAULT_DATABASE,
+    StatementOptions,
+    View,
+    check_setting,
+    expand_views,
+    qualified,
+)
 from pyhudi.sql_engine.sql_catalog import Catalog
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
@@ -50,16 +58,34 @@ class EmbeddedStatementSession:
     Attributes:
         catalog: Catalog that resolves table names.
         storage_options: Credentials and settings of the object store.
-        options: `hoodie.*` options of writes.
+        options: `hoodie.*` options of writes: those of the call, in `run` with those of SET.
+        statement_options: These options, and those that only SQL knows.
     """
 
     catalog: Catalog
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, object] | None = field(default=None, repr=False)
+    statement_options: StatementOptions = field(default_factory=lambda: StatementOptions(None))
+
+    def with_settings(self) -> EmbeddedStatementSession:
+        """This session, with the options of SET as defaults."""
+        merged = StatementOptions.of(self.catalog.session.settings, self.options)
+        return replace(self, options=merged.options, statement_options=merged)
+
+    def lookup(self, name: S.TableName) -> Any:
+        """Path of the table, or the rows, that a name resolves to. Rows have no database."""
+        known = self.qualified(name)
+        if str(known) not in self.catalog and len(name.parts) == 1 and name.path is None and str(name) in self.catalog:
+            rows = self.catalog.lookup(name)
+            if not isinstance(rows, str):
+                return rows
+        return self.catalog.lookup(known)
 
     def table(self, name: S.TableName) -> Table:
         """Open the table that a name resolves to. Raises InvalidRequest for a name of rows, and for an unknown name."""
-        registered = self.catalog.lookup(name)
+        if self.view(name) is not None:
+            raise InvalidRequest(f"{name} is a view, but the statement requires a table")
+        registered = self.lookup(name)
         if not isinstance(registered, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
         return Table(registered, self.storage_options, self.options)
@@ -69,16 +95,34 @@ class EmbeddedStatementSession:
         return TableHandle(self.table(name).uri, self.storage_options, self.options, None)
 
     def is_registered(self, name: S.TableName) -> bool:
-        return str(name) in self.catalog
+        return str(self.qualified(name)) in self.catalog
 
     def location_for(self, name: S.TableName) -> str:
-        return self.catalog.location_for(name)
+        return self.catalog.location_for(self.qualified(name))
 
     def register(self, name: S.TableName, path: str) -> None:
-        self.catalog.register(str(name), path)
+        self.catalog.register(str(self.qualified(name)), path)
 
     def unregister(self, name: S.TableName) -> bool:
-        return self.catalog.unregister(str(name))
+        return self.catalog.unregister(str(self.qualified(name)))
+
+    def set_option(self, key: str, value: str | None) -> None:
+        settings = self.catalog.session.settings
+        settings.pop(key, None)
+        if value is not None:
+            settings[key] = value
+
+    def qualified(self, name: S.TableName) -> S.TableName:
+        return qualified(name, self.catalog.session.current[0])
+
+    def view(self, name: S.TableName) -> View | None:
+        return self.catalog.session.views.get(str(self.qualified(name)).lower())
+
+    def set_view(self, name: S.TableName, view: View | None) -> None:
+        views, key = self.catalog.session.views, str(self.qualified(name)).lower()
+        views.pop(key, None)
+        if view is not None:
+            views[key] = view
 
     def names(self) -> list[str]:
         return list(self.catalog)
@@ -95,6 +139,7 @@ def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
         columns.
     """
     check_options(statement, session.options)
+    session = session.with_settings()
     result = (_RUN.get(type(statement)) or RUN[type(statement)])(session, statement)
     if isinstance(result, WriteResult):
         return result_row(result)
@@ -117,6 +162,7 @@ def opened(session: EmbeddedStatementSession, *queries: S.SelectQuery) -> Iterat
 
 def _prepared(session: EmbeddedStatementSession, database: Database, query: S.SelectQuery, *, expression: bool = False) -> str:
     """Translate a query or an expression to DuckDB's dialect, and register the rows that it reads."""
+    query = expand_views(query, session.view)
     names: dict[int, str] = {}
 
     def stand_in(reference: S.Reference) -> str:
@@ -125,17 +171,19 @@ def _prepared(session: EmbeddedStatementSession, database: Database, query: S.Se
     tree = read_spark(splice_query(query, stand_in), expression=expression)
     for reference in query.references:
         name = names[reference.start]
-        database.add(name, _rows_of(session, reference, tree, name))
+        database.add(name, _rows_of(session, database, reference, tree, name))
     return to_duck(tree)
 
 
-def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: exp.Expr, name: str) -> RowSource | pa.Table:
+def _rows_of(
+    session: EmbeddedStatementSession, database: Database, reference: S.Reference, tree: exp.Expr, name: str
+) -> RowSource | pa.Table:
     """Rows of a table reference. name: its name in the query tree."""
     if reference.name is None:
         table = session.table(table_argument(reference))
         rows = function_rows(reference, table)
         return rows if isinstance(rows, pa.Table) else RowSource(rows.to_reader)
-    registered = session.catalog.lookup(reference.name)
+    registered = session.lookup(reference.name)
     if not isinstance(registered, str):
         if reference.as_of is not None:
             raise InvalidRequest(
@@ -143,7 +191,9 @@ def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: ex
             )
         return arrow_reader(registered).read_all()
     table = session.table(reference.name)
-    columns = _needed(tree, table.schema(meta_columns=True).names)
+    names = table.schema(meta_columns=True).names
+    database.known_columns.update(names)
+    columns = _needed(tree, names)
     predicate = partial(table_predicate, tree, name, is_plain=is_exact_in_duckdb)
     return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
 
@@ -189,8 +239,8 @@ def _create_as(session: EmbeddedStatementSession, statement: S.CreateTable, quer
 
 def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResult:
     table = session.table(statement.table)
-    operation = table_statements.insert_operation(table, statement)
-    fixed = {part.column: part.value for part in table_statements.static_partition_values(table, statement.partition)}
+    operation, write_options = table_statements.insert_operation(table, statement, session.statement_options)
+    fixed = table_statements.constant_values(table, statement)
     schema = table.schema()
     with opened(session, statement.query) as (database, (text,)):
         query_schema = database.schema(text)
@@ -209,26 +259,18 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
 
         rows = pa.RecordBatchReader.from_batches(schema, batches())
         write: Callable[..., WriteResult] = getattr(table, operation)
-        if not statement.overwrite:
-            return write(rows)
-        return _overwrite(table, statement, rows.read_all(), write)
+        # The query may read the table that an overwrite replaces.
+        return write(rows.read_all() if statement.overwrite else rows, options=write_options)
 
 
-def _overwrite(table: Table, statement: S.Insert, rows: pa.Table, write: Callable[..., WriteResult]) -> WriteResult:
-    """Overwrite partitions; without input rows they become empty."""
-    if rows.num_rows or not statement.partition:
-        return write(rows)
-    return table.delete_partitions(table_statements.resolve_partitions(table, statement.partition))
-
-
-def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str, S.Value]) -> pa.RecordBatch:
-    """Add missing columns of the table: static partition values, otherwise null."""
+def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
+    """Add missing columns of the table: partition values and defaults, otherwise null."""
     arrays = []
     for column in table_schema:
         if column.name in rows.schema.names:
             arrays.append(rows.column(column.name))
         elif column.name in fixed:
-            arrays.append(pa.repeat(table_statements.partition_scalar(fixed[column.name], column), rows.num_rows))
+            arrays.append(pa.repeat(fixed[column.name], rows.num_rows))
         elif not column.nullable:
             raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it")
         else:
@@ -252,6 +294,68 @@ def _merge(session: EmbeddedStatementSession, statement: S.MergeInto) -> WriteRe
     return merge_rows(session.opened(statement.table), statement, partial(_prepared, session))
 
 
+def _explain(session: EmbeddedStatementSession, statement: S.Explain) -> pa.Table:
+    with opened(session, statement.query) as (database, (text,)):
+        plan = database.table(f"EXPLAIN {text}").column("explain_value").to_pylist()
+    return pa.table({"plan": pa.array(["\n".join(plan)], pa.string())})
+
+
+def _set_option(session: EmbeddedStatementSession, statement: S.SetOption) -> pa.Table:
+    settings = session.catalog.session.settings
+    if statement.value is not None and statement.key is not None:
+        check_setting(statement.key, statement.value)
+        session.set_option(statement.key, statement.value)
+    found = settings if statement.key is None else {statement.key: settings.get(statement.key, "<undefined>")}
+    return pa.table(
+        {"key": pa.array(sorted(found), pa.string()), "value": pa.array([found[k] for k in sorted(found)], pa.string())}
+    )
+
+
+def _reset_options(session: EmbeddedStatementSession, statement: S.ResetOptions) -> None:
+    for key in list(session.catalog.session.settings) if statement.key is None else [statement.key]:
+        session.set_option(key, None)
+
+
+def _create_database(session: EmbeddedStatementSession, statement: S.CreateDatabase) -> None:
+    databases, key = session.catalog.session.databases, statement.name.lower()
+    if key in databases and not statement.if_not_exists:
+        raise TableExists(f"CREATE DATABASE {statement.name}: it exists already")
+    databases.setdefault(key, statement.name)
+
+
+def _drop_database(session: EmbeddedStatementSession, statement: S.DropDatabase) -> None:
+    state, key = session.catalog.session, statement.name.lower()
+    if key == DEFAULT_DATABASE:
+        raise InvalidRequest(f"DROP DATABASE {statement.name}: the default database cannot be dropped")
+    if key not in state.databases:
+        if statement.if_exists:
+            return
+        raise InvalidRequest(f"DROP DATABASE {statement.name}: there is no such database")
+    tables = [name for name in session.names() if name.lower().startswith(f"{key}.")]
+    views = [name for name in state.views if name.startswith(f"{key}.")]
+    if (tables or views) and not statement.cascade:
+        raise InvalidRequest(f"DROP DATABASE {statement.name}: it has {', '.join([*tables, *views])}. Add CASCADE to remove them")
+    for name in tables:
+        session.catalog.unregister(name)
+    for name in views:
+        del state.views[name]
+    del state.databases[key]
+    if state.current[0].lower() == key:
+        state.current[0] = DEFAULT_DATABASE
+
+
+def _use(session: EmbeddedStatementSession, statement: S.UseDatabase) -> None:
+    state = session.catalog.session
+    name = state.databases.get(statement.name.lower())
+    if name is None:
+        raise InvalidRequest(f"USE {statement.name}: there is no such database; there are {', '.join(state.databases.values())}")
+    state.current[0] = name
+
+
+def _show_databases(session: EmbeddedStatementSession, statement: S.ShowDatabases) -> pa.Table:
+    return pa.table({"namespace": pa.array(sorted(session.catalog.session.databases.values()), pa.string())})
+
+
 def _call(session: EmbeddedStatementSession, statement: S.CallProcedure) -> pa.Table:
     path, arguments = called(session, statement)
     rows: pa.Table = features.load("procedures", "CALL").call(
@@ -267,4 +371,11 @@ _RUN: Mapping[type, Callable[[EmbeddedStatementSession, Any], pa.Table | WriteRe
     S.Update: _update,
     S.MergeInto: _merge,
     S.CallProcedure: _call,
+    S.Explain: _explain,
+    S.SetOption: _set_option,
+    S.ResetOptions: _reset_options,
+    S.CreateDatabase: _create_database,
+    S.DropDatabase: _drop_database,
+    S.UseDatabase: _use,
+    S.ShowDatabases: _show_databases,
 }

@@ -55,6 +55,7 @@ from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
 from pyhudi.engines.spark.type_conversion import CATALOG_OPTIONS, catalog_options, to_arrow_schema, to_spark_schema
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import open_context
+from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, SnapshotQuery
 from pyhudi.options.scope import VERBS, check_table_options
@@ -266,7 +267,8 @@ def _begins(options: Options) -> bool:
 def _open_table(user_options: Mapping[str, str]) -> tuple[TableContext, Options]:
     """The table of a source's options, and the options of Hudi and PyHudi among them."""
     options, storage_options, path = _divided_options(user_options)
-    return open_context(path, storage_options, options), options
+    context = open_context(path, storage_options, options)
+    return context, with_stored_options(options, context.config)
 
 
 def _target(user_options: Mapping[str, str], schema: StructType, mode: str) -> SinkTarget:

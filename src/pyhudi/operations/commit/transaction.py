@@ -302,6 +302,8 @@ class Transaction:
                 if base_timeline is not None:
                     reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
                 self._check_conflicts(now, start, groups, shares_groups=shares_groups, ignored_instants=ignored_instants)
+                if now.last_completed_write() is None:
+                    self._check_create_schema(locked)
             metadata, history = self._with_ids(metadata, now)
             if history is None and start is not None and start.schema is not None:
                 metadata = self._with_schema(metadata, start.schema, now)
@@ -322,6 +324,11 @@ class Transaction:
             self.completed = done
         self._tidy_up(metadata, now if history else None)
         return done
+
+    def _check_create_schema(self, locked: TableContext) -> None:
+        """Raise WriteConflict if the columns of a table without commits changed since this first write began."""
+        if locked.reloaded().config.create_schema != self.context.config.create_schema:
+            raise WriteConflict(f"the columns of {self.context.storage.uri} changed while {self.instant_time} was written")
 
     def check_conflicts(
         self, start: WriteStart, read_set: Iterable[FileGroupId], ignored_instants: frozenset[str] = frozenset()
