@@ -272,15 +272,21 @@ def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResul
         storage_options=session.storage_options,
     )
     for clause in statement.clauses:
-        merge = _with_clause(merge, table, clause)
+        merge = _with_clause(merge, table, clause, names, source)
     result: WriteResult = merge.execute()
     return result
 
 
-def _with_clause(merge: Any, table: Table, clause: S.MergeClause) -> Any:
+def _with_clause(merge: Any, table: Table, clause: S.MergeClause, source_columns: list[str], source: str) -> Any:
     where = _condition(clause.where)
     values = None if clause.assignments is None else _values(table, clause.assignments)
     if clause.rows is S.MergeRows.OF_SOURCE:
+        assigned = {name.lower() for name in (source_columns if values is None else values)}
+        defaults = table_statements.omitted_defaults(table, assigned)
+        if values is None and defaults:
+            values = {name: f"{quoted_name(source)}.{quoted_name(name)}" for name in source_columns}
+        if values is not None:
+            values |= defaults
         if values is None:
             return merge.when_not_matched_insert_all(where)
         return merge.when_not_matched_insert(values, where)

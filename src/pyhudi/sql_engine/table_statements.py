@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 
 import pyarrow as pa
@@ -245,6 +245,12 @@ def constant_values(table: Table, statement: Insert) -> dict[str, pa.Scalar]:
 def default_text(config: TableConfig, name: str) -> str:
     """The default of a column as Spark SQL; NULL if it has none."""
     return _default_text(column_defaults(config).get(name, "NULL"))
+
+
+def omitted_defaults(table: Table, assigned: Collection[str]) -> dict[str, str]:
+    """Defaults as Spark SQL of the columns that an insert does not assign. assigned: names in lower case."""
+    defaults = column_defaults(table.config)
+    return {name: _default_text(text) for name, text in defaults.items() if name.lower() not in assigned}
 
 
 def default_scalar(text: str, of: pa.Field) -> pa.Scalar:

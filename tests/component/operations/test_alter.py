@@ -346,7 +346,7 @@ def test_a_first_write_is_repeated_after_a_change_of_columns(tmp_path: Path) -> 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Transaction, "begin", begin_and_alter)
-        table.upsert({"id": [1]})
+        table.upsert({"id": [1]}, options={"hoodie.write.set.null.for.missing.columns": "true"})
     assert Table(tmp_path).schema().names == ["id", "more"]
     assert Table(tmp_path).scan().to_arrow().to_pylist() == [{"id": 1, "more": None}]
 
