@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -115,6 +116,10 @@ def __getattr__(name: str) -> Any:
         value = import_module("pyhudi.features").public_function(_CAPABILITIES[name], name)
     else:
         value = getattr(import_module(_HOMES.get(name, "pyhudi.errors")), name)
+    if isinstance(value, FunctionType):
+        from pyhudi.api.argument_kinds import checked
+
+        value = checked(value)
     globals()[name] = value
     return value
 

@@ -1,7 +1,6 @@
-"""The gate: no verb, command or procedure changes a table that PyHudi must not write, whatever makes it so.
+"""No operation, command or procedure changes a table that PyHudi must not write.
 
-Every public method of `Table` and of its indexes, every procedure and every command stands here under what it does; one that does
-not fails the tests.
+Every public method, procedure and command is listed with what it does; an unlisted one fails the tests.
 """
 
 from __future__ import annotations
@@ -442,7 +441,7 @@ def test_a_change_of_columns_that_died_before_its_commit_closes_nothing(tmp_path
 
 
 def test_a_table_stays_closed_where_its_history_of_columns_is_lost(tmp_path: Path) -> None:
-    """The real Hudi deletes the history before it writes the next one; the newest commit still says that there are ids."""
+    """Apache Hudi deletes the history before it writes the next one; the newest commit still says that there are ids."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     for file in (path / ".hoodie" / ".schema").iterdir():
         file.unlink()

@@ -1,6 +1,6 @@
-"""Engines that read tables lazily: each gives the rows of `Scan.to_arrow`, and opens only the files that its filter needs.
+"""Lazy readers return the rows of `Scan.to_arrow` and open only files that the filter needs.
 
-Tables of each kind are read by each engine in each way that a table can be asked; reads of the storage are counted.
+Each engine reads each table type by each query type; storage reads are counted.
 """
 
 from __future__ import annotations
@@ -582,7 +582,7 @@ def as_text(expr: Expr | None) -> str:
     return repr(expr)
 
 
-# Tables that the real Hudi wrote
+# Tables that Apache Hudi wrote
 
 FIRST = ("cow_bootstrapped", "cow_path_columns", "cow_schema_on_read", "cow_types", "mor_bucket", "mor_v9_AWSDms")
 

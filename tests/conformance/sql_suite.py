@@ -1,6 +1,6 @@
-"""Statements that mean the same on every engine: embedded, on Spark, and to the real Hudi.
+"""Statements with the same meaning embedded, on Spark and in Apache Hudi.
 
-A case makes tables of its own at `{root}` and says which rows a query gives at its end, in no order.
+A case creates its tables below `{root}` and lists the rows of its final query, unordered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Run = Callable[[str], pa.Table]
 class Case:
     """statements: in order.  query, rows: what is there afterwards.  refused: a statement that no engine carries out.
 
-    differs: the real Hudi does something else, which docs/sql.md tells.
+    differs: Apache Hudi does something else, which docs/sql.md tells.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The statements of the suite embedded."""
+"""The embedded engine passes the SQL suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`df.write.format("pyhudi")` and `writeStream.format("pyhudi")`: the ordinary write, by way of Spark's data source."""
+"""`df.write.format("pyhudi")` and `writeStream.format("pyhudi")` through Spark's data source API."""
 
 from __future__ import annotations
 

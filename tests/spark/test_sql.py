@@ -1,4 +1,4 @@
-"""SQL on a session without any jar of Hudi's: the statements of the suite, and what is Spark's own."""
+"""SQL on a session without Hudi's jar: the SQL suite, and Spark's own semantics."""
 
 from __future__ import annotations
 

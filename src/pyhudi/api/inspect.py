@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.instants import Instant
@@ -211,6 +212,7 @@ def _of_present_state(method: Callable[Concatenate[Inspection, _P], _R]) -> Call
     return wrapped
 
 
+@checked_class
 class Inspection:
     """Contents of one table. Every method loads what it needs when it is called."""
 

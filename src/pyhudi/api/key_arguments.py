@@ -30,7 +30,7 @@ def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
         kind = keys.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
             return keys.cast(pa.string())
-    if _holds_nothing(keys, spec):
+    if _is_empty(keys, spec):
         return pa.array([], pa.string())
     rows = keys_to_delete(keys, spec)
     if isinstance(rows, (Mapping, list, tuple)):
@@ -51,7 +51,7 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
         raise InvalidRequest(
             f"keys= takes a list of values, such as [{keys!r:.80}], or rows; to delete by predicate, pass where="
         )
-    if _holds_nothing(keys, spec):
+    if _is_empty(keys, spec):
         return pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]).empty_table()
     if isinstance(keys, (pa.Array, pa.ChunkedArray)):
         return _columns([keys], spec)
@@ -70,7 +70,7 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
     return _columns([[key[place] for key in values] for place in range(count)], spec)
 
 
-def _holds_nothing(keys: Any, spec: KeySpec) -> bool:
+def _is_empty(keys: Any, spec: KeySpec) -> bool:
     """Whether the keys are known to be empty before anything is read; their types do not matter then.
 
     Rows without the key fields are not empty: they are rejected by the names of their columns.

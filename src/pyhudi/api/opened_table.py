@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.table_handle import TableHandle
+from pyhudi.errors import InvalidRequest
 from pyhudi.operations.read.query import (
     table_schema,
 )
+from pyhudi.operations.write.write_once import ONCE
 from pyhudi.storage.environment import Environment
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     pass
 
 
+@checked_class
 class OpenedTable:
     """Properties and methods that all parts of `Table` share."""
 
@@ -47,6 +51,8 @@ class OpenedTable:
             InvalidRequest: An option contradicts the table.
         """
         self._open = TableHandle(uri, storage_options, options, environment)
+        if self._open.options.explicit(ONCE) is not None:
+            raise InvalidRequest(f"option {ONCE} identifies one write: pass it, or once=, to the write and not to the table")
 
     @property
     def uri(self) -> str:

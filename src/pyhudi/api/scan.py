@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.optional_imports import imported, imported_polars
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession
 
 
+@checked_class
 class Scan:
     """A planned read that runs when one of its `to_...` methods is called."""
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pyhudi import features
 from pyhudi.api.alter import Alter
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.attribute_hints import missing_attribute_message
 from pyhudi.api.indexes import Indexes
 from pyhudi.api.inspect import Inspection
@@ -46,6 +47,7 @@ from pyhudi.api.table_writes import TableWrites
 __all__ = ["Filter", "Indexes", "Merge", "Scan", "Services", "Table"]
 
 
+@checked_class
 class Table(TableWrites, TableReads, TableServices):
     """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
 

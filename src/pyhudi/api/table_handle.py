@@ -19,6 +19,7 @@ from pyhudi.operations.commit.results import (
     WriteResult,
 )
 from pyhudi.operations.services.background_services import BackgroundServices
+from pyhudi.operations.write.write_once import skip_if_committed
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.options.scope import TableOperation, check_call_options, check_table_options
 from pyhudi.options.supported import Options, parse_options
@@ -112,7 +113,13 @@ class TableHandle:
         return SparkEngine(spark)
 
     def write(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
-        """Run a write. Services that the background thread runs are left to it, and it is notified of the commit."""
+        """Run a write, unless its application version is committed. Services that the background thread runs are left
+        to it, and it is notified of the commit.
+        """
+        operation = str(settings.operation)
+        return skip_if_committed(self.context, settings.once, operation, lambda: self._write(write, settings))
+
+    def _write(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
         background = self.background
         if background is None or not background.is_own_process:
             return write(settings)

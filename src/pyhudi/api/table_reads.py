@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.key_arguments import parse_keys_argument
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 from pyhudi.api.opened_table import OpenedTable
 
 
+@checked_class
 class TableReads(OpenedTable):
     """The read methods of `Table`."""
 
@@ -61,9 +63,8 @@ class TableReads(OpenedTable):
             filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an
                 expression of
                 pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
-            as_of: An instant, a datetime, a date, ISO text, or `tag:NAME` of a savepoint. A time without a zone is in
-                the
-                table's time zone (`hoodie.table.timeline.timezone`).
+            as_of: An instant, the result of a write, a datetime, a date, ISO text, or `tag:NAME` of a savepoint. A time
+                without a zone is in the table's time zone (`hoodie.table.timeline.timezone`).
             limit: Maximum number of rows, in any order; None for all.
             keys: Rows with some of the table's columns: a semi join. Only rows that equal one of them in all these
                 columns are
@@ -203,7 +204,7 @@ class TableReads(OpenedTable):
         columns of `changes`, and `start` (excluded) and `end` are request times.
 
         Args:
-            start: A completion time (`completion_time` of a result), a datetime, a date, ISO text, or "earliest".
+            start: A completion time, the result of a write (its completion time), a datetime, a date, ISO text, or "earliest".
             end: As `start`; None for the latest commit.
             columns: As in `scan`.
             filter: As in `scan`.
@@ -262,7 +263,7 @@ class TableReads(OpenedTable):
         restore it.
 
         Args:
-            start: A completion time (`completion_time` of a result), a datetime, a date, ISO text, or "earliest"
+            start: A completion time, the result of a write (its completion time), a datetime, a date, ISO text, or "earliest"
                 (default).
             end: As `start`; None for the latest commit.
             columns: Some of the columns below; op, ts_ms, before and after by default.

@@ -228,8 +228,8 @@ def _has_default(field: pa.Field) -> bool:
     return not field.nullable and column_default(field) is not None
 
 
-def _either_nullable(own: pa.Field, theirs: pa.Field, rules: _Evolution) -> bool:
-    return not _has_default(own) and bool(own.nullable or (theirs.nullable and rules.mode is not SchemaMode.STRICT))
+def _either_nullable(field: pa.Field, other: pa.Field, rules: _Evolution) -> bool:
+    return not _has_default(field) and bool(field.nullable or (other.nullable and rules.mode is not SchemaMode.STRICT))
 
 
 def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _Evolution) -> pa.DataType:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound, Unsupported
 from pyhudi.operations.admin.alter_properties import NAME_PROPERTY
-from pyhudi.operations.admin.open_table import refusal_of_existing
+from pyhudi.operations.admin.open_table import existing_table_error
 from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import VERBS, check_call_options
@@ -153,7 +153,7 @@ def _made(session: StatementSession, statement: S.CreateTable, path: str) -> Wri
     """Create the table. If the statement uses a name, an existing table at the location is registered under it."""
     if statement.query is not None:
         if Table.exists(path, session.storage_options):
-            raise refusal_of_existing(path, session.storage_options, parse_options(session.options), "INSERT INTO adds to it")
+            raise existing_table_error(path, session.storage_options, parse_options(session.options), "INSERT INTO adds to it")
         return session.create_as(statement, statement.query, path)
     try:
         table_statements.create(statement, path, session.storage_options, exist_ok=statement.table.path is None)

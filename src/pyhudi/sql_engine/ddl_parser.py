@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.sql_engine.literals import place
+from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.sql_ast import (
     FORMATS,
     AddColumns,
@@ -84,7 +84,9 @@ def _table_clause(cursor: TokenCursor, clauses: _Clauses) -> bool:
     if cursor.accept_keywords("USING"):
         clauses.provider = ".".join(cursor.dotted("a format")).lower()
         if clauses.provider not in FORMATS:
-            raise Unsupported(f"{place(cursor.statement, at)}: a table USING {clauses.provider}; tables are created USING hudi")
+            raise Unsupported(
+                f"{describe_position(cursor.statement, at)}: a table USING {clauses.provider}; tables are created USING hudi"
+            )
     elif cursor.accept_keywords("PARTITIONED", "BY"):
         clauses.partitioned_by, clauses.partition_columns = _partitioned_by(cursor)
     elif cursor.accept_keywords("TBLPROPERTIES") or cursor.accept_keywords("OPTIONS"):
@@ -100,7 +102,7 @@ def _table_clause(cursor: TokenCursor, clauses: _Clauses) -> bool:
         or cursor.at_keywords("ROW")
     ):
         assert cursor.peek is not None, "a keyword comes next"
-        raise Unsupported(f"{place(cursor.statement, at)}: CREATE TABLE ... {cursor.peek.keyword}")
+        raise Unsupported(f"{describe_position(cursor.statement, at)}: CREATE TABLE ... {cursor.peek.keyword}")
     else:
         return False
     return True
@@ -131,7 +133,7 @@ def _column(cursor: TokenCursor) -> ColumnDefinition:
         elif cursor.accept_keywords("DEFAULT"):
             default = cursor.literal_text("a literal as default")
         elif cursor.at_keywords("GENERATED"):
-            raise Unsupported(f"{place(cursor.statement, at)}: a column with GENERATED")
+            raise Unsupported(f"{describe_position(cursor.statement, at)}: a column with GENERATED")
         else:
             return ColumnDefinition(name, kind, nullable, comment, where, default)
 
@@ -152,7 +154,7 @@ def _partitioned_by(cursor: TokenCursor) -> tuple[tuple[str, ...], tuple[ColumnD
         cursor.back_to(mark)
         return cursor.names("the name of a column"), ()
     if cursor.at_keywords("("):
-        raise Unsupported(f"{place(cursor.statement, at)}: PARTITIONED BY a transform; name a column")
+        raise Unsupported(f"{describe_position(cursor.statement, at)}: PARTITIONED BY a transform; name a column")
     cursor.back_to(mark)
     columns = _columns(cursor)
     return tuple(column.name for column in columns), columns
@@ -168,7 +170,7 @@ def _properties(cursor: TokenCursor) -> dict[str, str]:
             cursor.accept_keywords("==")
         value = cursor.value("the value of a property")
         if key in properties:
-            raise InvalidRequest(f"{place(cursor.statement, at)}: property {key} occurs twice")
+            raise InvalidRequest(f"{describe_position(cursor.statement, at)}: property {key} occurs twice")
         properties[key] = _as_text(value)
         if not cursor.accept_keywords(","):
             break
@@ -203,7 +205,7 @@ def alter_table(cursor: TokenCursor) -> Statement:
     if alteration is None:
         word = cursor.name("ADD, DROP, RENAME, ALTER or CHANGE").upper()
         if word in {"SET", "UNSET", "RECOVER", "CLUSTER", "REPLACE", "ADD", "PARTITION"}:
-            raise Unsupported(f"{place(cursor.statement, at)}: the statement ALTER TABLE ... {word}")
+            raise Unsupported(f"{describe_position(cursor.statement, at)}: the statement ALTER TABLE ... {word}")
         cursor.back_to(cursor.mark() - 1)
         cursor.fail("ADD, DROP, RENAME, ALTER or CHANGE")
     cursor.end()
@@ -250,13 +252,13 @@ def _altered_column(cursor: TokenCursor, table: TableName) -> Statement:
     elif cursor.accept_keywords("DROP", "DEFAULT"):
         return AlterDefault(table, column, None)
     elif cursor.at_keywords("SET") or cursor.at_keywords("DROP"):
-        raise Unsupported(f"{place(cursor.statement, at)}: ALTER COLUMN ... SET or DROP NOT NULL")
+        raise Unsupported(f"{describe_position(cursor.statement, at)}: ALTER COLUMN ... SET or DROP NOT NULL")
     elif not (cursor.at_keywords("COMMENT") or cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER")):
         # Hive syntax: CHANGE COLUMN old new type.
         named = cursor.name("TYPE, COMMENT, FIRST or AFTER")
         if named.lower() != column.lower():
             raise Unsupported(
-                f"{place(cursor.statement, at)}: CHANGE COLUMN with another name; RENAME COLUMN {column} TO {named}"
+                f"{describe_position(cursor.statement, at)}: CHANGE COLUMN with another name; RENAME COLUMN {column} TO {named}"
             )
         kind = data_type(cursor)
     if cursor.accept_keywords("COMMENT"):

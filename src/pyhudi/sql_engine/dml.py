@@ -106,7 +106,7 @@ def merge_rows(table: TableHandle, statement: S.MergeInto, prepare: Prepare) -> 
             parts = [merge.changed(number, clause) for number, clause in enumerate(statement.clauses)]
             for part, clause in zip(parts, statement.clauses, strict=True):
                 if clause.action is S.MergeAction.INSERT:
-                    merge.check_no_existing_keys(part, anywhere=has_one_place)
+                    merge.check_no_existing_keys(part, in_any_partition=has_one_place)
         return pa.concat_tables(parts)
 
     message = "several rows of the source would change or insert record {key!r}: leave one of them in the source"
@@ -248,12 +248,12 @@ class _StatementMerge:
         ]
         return {name: text for name, text in values.items() if name not in placing}, " AND ".join(same) or "TRUE"
 
-    def check_no_existing_keys(self, inserted: pa.Table, *, anywhere: bool) -> None:
+    def check_no_existing_keys(self, inserted: pa.Table, *, in_any_partition: bool) -> None:
         """Raise InvalidRequest if a row to be inserted has the key of a stored record that ON did not match."""
         if not inserted.num_rows:
             return
         keys = self.config.keys
-        names = keys.record_fields if anywhere else (*keys.record_fields, *partition_columns(keys))
+        names = keys.record_fields if in_any_partition else (*keys.record_fields, *partition_columns(keys))
         name, existing = self.database.new_name(), self.database.new_name()
         self.database.add(name, inserted)
         self.database.add(existing, RowSource(Scan(self._with_keys_of(inserted)).to_reader))

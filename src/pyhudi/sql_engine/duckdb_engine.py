@@ -22,7 +22,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from pyhudi.errors import HudiError, InvalidRequest, Unsupported
-from pyhudi.sql_engine.literals import parse_spark, place
+from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
 
@@ -67,7 +67,7 @@ _TYPED = {
 """Unambiguous date and time literals; Spark's special words, years alone and the like are excluded."""
 
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII)
-_WHOLE_NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
+_INTEGER_PATTERN = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _SECONDS = re.compile(r"\s*[+-]?\d*\.?\d{0,6}\s*", re.ASCII)
 _INTERVAL = re.compile(
     r"\s*(?:[+-]?\d+\s+(?:year|month|week|day|hour|minute|second|millisecond|microsecond)s?\s*)+", re.ASCII | re.IGNORECASE
@@ -257,7 +257,8 @@ def _check_literals(text: str, tokens: list[Any]) -> None:
         pattern = _TYPED.get(keyword)
         if pattern is not None and text[token.start] not in "'`" and not pattern.fullmatch(behind.text):
             raise InvalidRequest(
-                f"{place(text, token.start)}: {keyword} {behind.text!r} in the embedded engine. Write DATE '2024-05-06', "
+                f"{describe_position(text, token.start)}: {keyword} {behind.text!r} in the embedded engine. Write DATE "
+                "'2024-05-06', "
                 "TIMESTAMP '2024-05-06 07:08:09.123456', with +02:00 or Z for a zone"
             )
         if token.token_type is TokenType.INTERVAL:
@@ -274,23 +275,28 @@ def _check_number(text: str, token: Any, after: list[Any]) -> None:
     has_letter = len(after) == 2 and after[0].token_type is TokenType.DCOLON and after[0].start == token.start
     kind = after[1].text.upper() if has_letter else ""
     if not _NUMBER.fullmatch(number):
-        raise InvalidRequest(f"{place(text, token.start)}: {token.text} is no number")
+        raise InvalidRequest(f"{describe_position(text, token.start)}: {token.text} is no number")
     if "e" in number and kind in ("L", "S", "Y"):
-        raise InvalidRequest(f"{place(text, token.start)}: {token.text}{kind} has an exponent, and is no whole number")
+        raise InvalidRequest(
+            f"{describe_position(text, token.start)}: {token.text}{kind} has an exponent, and is no whole number"
+        )
     if "e" not in number and len(number.replace(".", "").lstrip("0")) > _DIGITS:
-        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} has more than {_DIGITS} digits")
+        raise InvalidRequest(f"{describe_position(text, token.start)}: the number {token.text} has more than {_DIGITS} digits")
     if "e" not in number and len(number.partition(".")[2]) > _DIGITS:
-        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} has more than {_DIGITS} decimal places")
+        raise InvalidRequest(
+            f"{describe_position(text, token.start)}: the number {token.text} has more than {_DIGITS} decimal places"
+        )
     if "e" in number and math.isinf(float(number)):
-        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} is beyond the largest double")
+        raise InvalidRequest(f"{describe_position(text, token.start)}: the number {token.text} is beyond the largest double")
 
 
 def _check_interval(text: str, start: int, value: str, unit: str) -> None:
     seconds = unit.upper() in ("SECOND", "SECONDS")
-    if _WHOLE_NUMBER.fullmatch(value) or (seconds and _SECONDS.fullmatch(value)) or _INTERVAL.fullmatch(value):
+    if _INTEGER_PATTERN.fullmatch(value) or (seconds and _SECONDS.fullmatch(value)) or _INTERVAL.fullmatch(value):
         return
     raise InvalidRequest(
-        f"{place(text, start)}: INTERVAL {value!r} in the embedded engine. Write INTERVAL '1' DAY, or add several intervals; "
+        f"{describe_position(text, start)}: INTERVAL {value!r} in the embedded engine. Write INTERVAL '1' DAY, or add several "
+        "intervals; "
         "only seconds have a fraction"
     )
 

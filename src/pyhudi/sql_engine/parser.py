@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.sql_engine.ddl_parser import alter_table, create, drop, parse_partition, truncate_table
-from pyhudi.sql_engine.literals import place
+from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.sql_ast import (
     CallProcedure,
     CommentOnColumn,
@@ -103,7 +103,7 @@ def _with_or_query(cursor: TokenCursor) -> Statement:
     )
     if cursor.at_keywords("INSERT") or cursor.at_keywords("MERGE"):
         raise Unsupported(
-            f"{place(cursor.statement, head.offset)}: WITH in front of INSERT or MERGE; put it in front of the query"
+            f"{describe_position(cursor.statement, head.offset)}: WITH in front of INSERT or MERGE; put it in front of the query"
         )
     cursor.back_to(mark)
     return Select(_query(cursor))
@@ -277,7 +277,9 @@ def _inserted(cursor: TokenCursor) -> tuple[SetClause, ...] | None:
             break
     cursor.expect(")")
     if len(columns) != len(values):
-        raise InvalidRequest(f"{place(cursor.statement, at)}: INSERT names {len(columns)} columns and gives {len(values)} values")
+        raise InvalidRequest(
+            f"{describe_position(cursor.statement, at)}: INSERT names {len(columns)} columns and gives {len(values)} values"
+        )
     # A column can be qualified with the table.
     return tuple(SetClause(name.rpartition(".")[2], value) for name, value in zip(columns, values, strict=True))
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.sql_engine.session_state import SessionState
 from pyhudi.sql_engine.sql_ast import TableName
@@ -14,6 +15,7 @@ from pyhudi.sql_engine.sql_ast import TableName
 __all__ = ["Catalog"]
 
 
+@checked_class
 class Catalog:
     """Maps names to tables and to rows in memory, for `pyhudi.sql`, with the views, databases and options of SET.
 

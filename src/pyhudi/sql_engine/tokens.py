@@ -14,7 +14,7 @@ from typing import NoReturn
 from sqlglot import TokenType
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.sql_engine.literals import place, tokenize_spark
+from pyhudi.sql_engine.literals import describe_position, tokenize_spark
 from pyhudi.sql_engine.sql_ast import Fragment, TableName, Value
 
 _TEXTS = (TokenType.STRING,)
@@ -83,7 +83,7 @@ class TokenCursor:
     def fail(self, expected: str) -> NoReturn:
         """Raise InvalidRequest: the next token is not what was expected."""
         found = self.statement[self.peek.start : self.peek.end + 1] if self.peek else "the end of the statement"
-        raise InvalidRequest(f"{place(self.statement, self.offset)}: expected {expected}, found {found}")
+        raise InvalidRequest(f"{describe_position(self.statement, self.offset)}: expected {expected}, found {found}")
 
     # Keywords
 

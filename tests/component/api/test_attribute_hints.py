@@ -1,4 +1,4 @@
-"""What users of delta-rs and PyIceberg try first, and what they are told."""
+"""Attribute names of delta-rs and PyIceberg raise an error that names PyHudi's method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inspection: Arrow tables with the documented schemas, of what the real Hudi and we have written."""
+"""`Table.inspect` returns Arrow tables with the documented schemas, for tables of PyHudi and of Apache Hudi."""
 
 from __future__ import annotations
 

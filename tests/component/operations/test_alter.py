@@ -1,4 +1,4 @@
-"""`Table.alter`: columns added, dropped, renamed, retyped, reordered and commented on by ids, without a file being rewritten."""
+"""`Table.alter` adds, drops, renames, retypes, reorders and comments columns by id without rewriting files."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_files_of_before_are_rewritten_after_all_changes(kind: str, more: dict[s
 
 
 def test_ids_of_the_first_change(tmp_path: Path) -> None:
-    """Those that the real Hudi gives: a record's fields first, then what is below each; meta columns come before the others."""
+    """Those that Apache Hudi gives: a record's fields first, then what is below each; meta columns come before the others."""
     table = new_table(tmp_path)
     table.upsert(rows("a"))
     result = table.alter.add("tip", pa.struct({"a": pa.int32(), "b": pa.list_(pa.int32())}))
@@ -212,7 +212,7 @@ def test_ids_of_the_first_change(tmp_path: Path) -> None:
 
 
 def test_an_id_is_not_given_twice(tmp_path: Path) -> None:
-    """The real Hudi counts from the columns that are left, so what was dropped last lends its id to what is added next."""
+    """Apache Hudi counts from the columns that are left, so what was dropped last lends its id to what is added next."""
     table = new_table(tmp_path)
     table.upsert(rows("a"))
     table.alter.add("last", pa.string())
@@ -224,7 +224,7 @@ def test_an_id_is_not_given_twice(tmp_path: Path) -> None:
     assert newest_schema(table)["max_column_id"] == 23
 
 
-def test_a_table_that_the_real_hudi_has_altered_is_altered_further(tmp_path: Path) -> None:
+def test_a_table_that_apache_hudi_has_altered_is_altered_further(tmp_path: Path) -> None:
     table = Table(open_golden("mor_schema_on_read", tmp_path).path, options={"hoodie.compact.inline": "false"})
     before = by_id(table)
     highest = newest_schema(table)["max_column_id"]

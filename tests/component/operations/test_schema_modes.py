@@ -1,4 +1,4 @@
-"""What a batch may change of a table's columns: keys, partitions and order by nothing, the others by what loses nothing."""
+"""Schema changes by a batch: keys, partition and ordering columns are fixed; other columns may widen without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties that a table may be given after it was made, and those that it may not."""
+"""Table properties that may and may not be changed after creation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements in this process: what the suite of all engines does not say."""
+"""Embedded SQL statements that the shared suite does not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements as values, and what is said of those that are none."""
+"""Parsed statements as values, and errors of invalid ones."""
 
 from __future__ import annotations
 

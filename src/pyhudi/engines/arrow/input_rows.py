@@ -152,9 +152,9 @@ def _one_by_one(first: Any, others: Iterator[Any]) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(opened.schema, _batches(opened, others))
 
 
-def _batches(first: pa.RecordBatchReader, others: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+def _batches(first: pa.RecordBatchReader, remaining: Iterator[Any]) -> Iterator[pa.RecordBatch]:
     yield from first
-    for number, part in enumerate(others, 1):
+    for number, part in enumerate(remaining, 1):
         if not is_frame(part):
             raise InvalidRequest(
                 f"item {number} (counted from 0) of the data is not a table or frame, but the first one is: {type(part)}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.inspect import Inspection
 from pyhudi.errors import InvalidRequest
 from pyhudi.features.report.figures import (
@@ -36,6 +37,7 @@ MAX_WRITES = 100
 """Maximum writes and instants in a chart, the latest."""
 
 
+@checked_class
 class Plots:
     """Charts of one table. Every method loads its data when it is called; no data file is opened."""
 
@@ -158,9 +160,9 @@ def _unit(size_bytes: int) -> tuple[int, str]:
     return 1 << (10 * power), ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
 
 
-def _legend(drawn: Any) -> None:
-    if drawn.get_legend_handles_labels()[0]:
-        drawn.legend(frameon=False)
+def _legend(artists: Any) -> None:
+    if artists.get_legend_handles_labels()[0]:
+        artists.legend(frameon=False)
 
 
 def _tick(days: float, length_ms: int) -> str:

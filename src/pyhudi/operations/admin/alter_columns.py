@@ -34,8 +34,9 @@ from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_schema_on_read_supported, check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.transaction import Transaction, check_same_version, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction, check_same_version
 from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.operations.write.write_attempt import retry_on_conflict, write_start
 from pyhudi.operations.write.write_schemas import fixed_columns
@@ -113,7 +114,7 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
             operation=Operation.ALTER_SCHEMA,
         )
         verify = partial(_check_still_open, context)
-        done = transaction.commit(metadata, write_start(snapshot), (), mirror, verify)
+        done = transaction.commit(PlannedCommit(metadata, write_start(snapshot), (), mirror, verify))
     phases.end("commit")
     return WriteResult(
         operation="alter_schema",

@@ -89,7 +89,7 @@ def make_table(
     create_table(storage, env, settings, schema)
 
 
-def refusal_of_existing(
+def existing_table_error(
     uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None, options: Options, instead: str
 ) -> TableExists:
     """Return the error for a write that is to create a table where one exists.

@@ -26,7 +26,7 @@ from pyhudi.operations.admin.table_settings import (
     check_base_format,
 )
 from pyhudi.options.declaration import REGISTRY, Options, settings_options
-from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, parse_key_generator
+from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, SLASH_DATES, parse_key_generator
 from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
 from pyhudi.table.table_config import (
     FORMAT,
@@ -118,6 +118,7 @@ def _implied_settings(config: TableConfig) -> dict[str, str]:
         "hoodie.table.type": str(config.table_type),
         "hoodie.datasource.write.hive_style_partitioning": "false",
         "hoodie.datasource.write.partitionpath.urlencode": "false",
+        SLASH_DATES: "true" if config.keys.slash_dates else "false",
         "hoodie.populate.meta.fields": "true",
         CONSISTENT_TIMESTAMPS: "false",
         "hoodie.table.timeline.timezone": "LOCAL",

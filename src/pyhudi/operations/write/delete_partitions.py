@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from pyhudi.errors import HudiError
 from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing
@@ -14,13 +13,13 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
-from pyhudi.metadata_table.writer.metadata_store import in_threads
 from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.partition_ttl import DeletePartitions
 from pyhudi.operations.services.run_services import with_services
 from pyhudi.operations.write.resolve_blockers import (
@@ -32,8 +31,10 @@ from pyhudi.operations.write.write_attempt import Attempt, retry_on_conflict, wr
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.planning.conflicts import FileGroupId
 from pyhudi.records.schema_evolution import continues
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.engine_protocol import Engine
 
@@ -170,10 +171,15 @@ def _delete_partitions(
             replaced=replaced,
         )
         groups += rings.replaced_groups if rings else ()
-        verify = partial(rings.check_rings_unchanged, context, snapshot.timeline) if rings else None
+
+        def verify(now: Timeline) -> Mapping[str, str]:
+            if rings is not None:
+                rings.check_rings_unchanged(context, snapshot.timeline, now)
+            return {} if settings.once is None else settings.once.check(context, now)
+
         history = snapshot.history
         transaction.columns = None if history is None or schema is None else history.written(transaction.instant_time, schema)
-        done = transaction.commit(metadata, write_start(snapshot), groups, mirror, verify)
+        done = transaction.commit(PlannedCommit(metadata, write_start(snapshot), tuple(groups), mirror, verify))
     phases.end("commit")
     context.release_lock()
     result = WriteResult(
@@ -204,5 +210,5 @@ def partition_deleter(context: TableContext, engine: Engine | None, settings: Wr
     """Return a function that deletes partitions after a write, with its settings but without table services and catalog
     sync.
     """
-    quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none(), sync=None)
+    quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none(), sync=None, once=None)
     return lambda partitions: run_delete_partitions(context, partitions, quiet, engine)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.avro_to_arrow import check_supported
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import zone_mode
@@ -64,6 +65,8 @@ class WriteSchemas:
         """
         config = context.config
         current = None if settings.replaces_schema else snapshot.schema
+        if current is not None:
+            check_supported(current.arrow, f"the table at {context.storage.uri} cannot be written")
         keys_only = settings.operation is WriteOperation.DELETE
         placing = _NO_COLUMNS
         known = pa.schema([*(current.arrow if current else ()), *snapshot.path_fields])

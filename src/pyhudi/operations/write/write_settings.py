@@ -31,7 +31,7 @@ from pyhudi.operations.commit.commit_settings import (
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
 from pyhudi.operations.write.index_lookup import LookupSettings
-from pyhudi.operations.write.micro_batches import StreamBatch
+from pyhudi.operations.write.write_once import ONCE, ApplicationVersion, CommitMark
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.planning.bucket_routing import BUCKET_ENGINE
 from pyhudi.planning.record_placement import SizingSettings
@@ -306,7 +306,7 @@ class WriteSettings:
         clustering_updates: Whether writes may change file groups of a pending clustering: reject, allow, or duplicate
             (write rows twice during a bucket resize).
         drops_clusterings: Whether such writes drop the clustering plan, so that it is not run in vain.
-        batch: Micro-batch of a stream, so that it is committed once.
+        once: Application version or micro-batch of the write, so that it is committed once.
         partial: Rows of an upsert have some of the columns; the others retain their values.
         marker: Marks a row as a delete, instead of `_hoodie_is_deleted`.
         sync: Catalogs to sync after the commit, None for none.
@@ -381,7 +381,7 @@ class WriteSettings:
     ]
     partial: Annotated[bool, PARTIAL_UPDATE]
     event_time: Annotated[str | None, _EVENT_TIME, _WATERMARK] = None
-    batch: StreamBatch | None = None
+    once: Annotated[CommitMark | None, ONCE] = None
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     replaces_schema: bool = False
 
@@ -417,6 +417,7 @@ class WriteSettings:
             event_time=options.text(_EVENT_TIME) if options.flag(_WATERMARK) else None,
             marker=delete_marker_setting(options, combines_with_flag=False),
             sync=SyncSettings.after_writes(options),
+            once=None if (once := options.text(ONCE)) is None else ApplicationVersion.parse(once),
         )
         settings._check_mode()
         return settings
