@@ -144,7 +144,7 @@ def write(
         options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert without a record
             key).
         storage_options: Credentials for PyHudi's own access.
-        schema_mode: Allowed changes of the table's columns: "strict", "widen" (the default) or "evolve", as in
+        schema_mode: Allowed changes of the table's columns: "strict", "merge" (the default), "widen" or "evolve", as in
             `Table.upsert`.
         once: Application id and version of this write, as in `Table.upsert`.
 

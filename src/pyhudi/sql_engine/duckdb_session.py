@@ -26,9 +26,13 @@ from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
+from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_settings import SCHEMA_MODE
 from pyhudi.options.supported import parse_options
+from pyhudi.records.schema_cast import NULL_REMEDY
+from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
@@ -241,7 +245,7 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
     table = session.table(statement.table)
     operation, write_options = table_statements.insert_operation(table, statement, session.statement_options)
     fixed = table_statements.constant_values(table, statement)
-    schema = table.schema()
+    schema = _assignable(session, table)
     with opened(session, statement.query) as (database, (text,)):
         query_schema = database.schema(text)
         names = table_statements.without_meta(query_schema.names)
@@ -259,8 +263,17 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
 
         rows = pa.RecordBatchReader.from_batches(schema, batches())
         write: Callable[..., WriteResult] = getattr(table, operation)
-        # The query may read the table that an overwrite replaces.
-        return write(rows.read_all() if statement.overwrite else rows, options=write_options)
+        # The query may read the table that an overwrite replaces, and a write that lifts NOT NULL reads its rows twice.
+        streams = not statement.overwrite and schema.equals(table.schema())
+        return write(rows if streams else rows.read_all(), options=write_options)
+
+
+def _assignable(session: EmbeddedStatementSession, table: Table) -> pa.Schema:
+    """The columns that a statement assigns: nullable if the options let the write make them so."""
+    options = with_stored_options(parse_options(session.options), table.config)
+    lifts = options.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE)
+    schema = table.schema()
+    return pa.schema([field.with_nullable(True) for field in schema]) if lifts else schema
 
 
 def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
@@ -272,7 +285,7 @@ def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str
         elif column.name in fixed:
             arrays.append(pa.repeat(fixed[column.name], rows.num_rows))
         elif not column.nullable:
-            raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it")
+            raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it. {NULL_REMEDY}")
         else:
             arrays.append(pa.nulls(rows.num_rows, column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=table_schema)

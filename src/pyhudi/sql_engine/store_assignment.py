@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.records.schema_cast import NULL_REMEDY
 
 _types = pa.types
 
@@ -96,7 +97,8 @@ def _become(array: pa.Array, field: pa.Field) -> pa.Array:
     kind = field.type
     try:
         if not field.nullable and array.null_count:
-            raise InvalidRequest(f"column {field.name} is NOT NULL, and a row has no value for it")
+            row = pc.index(array.is_null(), True).as_py()
+            raise InvalidRequest(f"column {field.name!r} may not be null: row {row} (counted from 0) is null. {NULL_REMEDY}")
         if array.type == kind:
             return array
         if _is_text(array.type) and _is_cast_from_text(kind):

@@ -140,6 +140,21 @@ def is_empty(data: Any) -> bool:
     return is_frame(data) and hasattr(data, "__len__") and not len(data) and not arrow_reader(data).schema.names
 
 
+def required_without_nulls(data: Any) -> Any:
+    """Return data in memory with columns that may not be null where they contain no null; a stream, and rows of Spark,
+    are unchanged.
+    """
+    is_stream = isinstance(data, (pa.RecordBatchReader, Iterator)) or hasattr(data, "scanner")
+    if is_stream or not (isinstance(data, (list, tuple, Mapping)) or is_frame(data)):
+        return data
+    rows = arrow_reader(data).read_all()
+    fields = [
+        field.with_nullable(bool(column.null_count) or pa.types.is_null(field.type))
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return rows.cast(pa.schema(fields, metadata=rows.schema.metadata))
+
+
 def is_frame(item: Any) -> bool:
     """Return True if an item is tabular itself: a table, batch, dataset, or a Polars or pandas frame."""
     lazy = type(item).__module__.partition(".")[0] == "polars" and type(item).__name__ == "LazyFrame"

@@ -215,8 +215,9 @@ _COMBINE_INSERTS = Option(
 SCHEMA_MODE = Option(
     "pyhudi.schema.mode",
     tuple(SchemaMode),
-    SchemaMode.WIDEN.value,
-    "which changes of the table's columns the rows may make: none, lossless ones, or those that Hudi makes by default",
+    SchemaMode.MERGE.value,
+    "which changes of the table's columns the rows may make: none, lossless ones (merge), also nulls in required columns "
+    "(widen), or those that Hudi makes by default",
     verbs=_WITH_ROWS,
 )
 _NANOSECONDS = Option(
