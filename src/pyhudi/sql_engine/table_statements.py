@@ -547,7 +547,7 @@ def described(table: Table, statement: Describe, *, names_only: bool = False) ->
     if statement.extended:
         rows += [("", "", ""), ("# Detailed Table Information", "", ""), ("Name", table.name, ""), ("Location", table.uri, "")]
         rows += [("Type", str(table.config.table_type), ""), ("Provider", "hudi", "")]
-        comment = table.config.property(COMMENT_PROPERTY)
-        rows += [("Comment", comment, "")] if comment else []
+        stored_comment = table.config.property(COMMENT_PROPERTY)
+        rows += [("Comment", stored_comment, "")] if stored_comment else []
     columns = zip(*rows, strict=True) if rows else ((), (), ())
     return pa.table(dict(zip(("col_name", "data_type", "comment"), (pa.array(c, pa.string()) for c in columns), strict=True)))

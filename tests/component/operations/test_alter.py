@@ -336,7 +336,7 @@ def test_a_first_write_is_repeated_after_a_change_of_columns(tmp_path: Path) -> 
     table = Table.create(tmp_path, record_key="id", schema=pa.schema([("id", pa.int64())]))
     other = Table(tmp_path)
     begin = Transaction.begin
-    changed = []
+    changed: list[object] = []
 
     def begin_and_alter(context: Any, *args: Any) -> Transaction:
         transaction = begin(context, *args)
