@@ -63,6 +63,17 @@ class TableHandle:
         other.context = context
         return other
 
+    def with_options(self, options: Mapping[str, object] | None) -> TableHandle:
+        """Return this handle with further default options. Raises InvalidRequest if one contradicts the table."""
+        if not options:
+            return self
+        further = parse_options(options, base_options=self.options)
+        merged = self.options.merged(dict(further.values), dict(further.extra))
+        check_against_table(merged, self.context.config)
+        other = self.at(self.load_context(merged))
+        other.options = merged
+        return other
+
     @property
     def uri(self) -> str:
         """Location of the table."""

@@ -116,17 +116,21 @@ def result_row(result: WriteResult) -> pa.Table:
     )
 
 
-def called(session: StatementSession, statement: S.CallProcedure) -> tuple[str | None, dict[str, S.Value]]:
-    """Path of the table that a procedure is called on (None if not passed), and the other arguments."""
+def called(
+    session: StatementSession, statement: S.CallProcedure
+) -> tuple[str | None, Mapping[str, str] | None, dict[str, S.Value]]:
+    """Path (None if not passed) and storage options of the table that a procedure is called on, and the other arguments."""
     arguments = table_statements.call_arguments(statement)
     named = table_statements.called_table(arguments)
     path = arguments.pop("path", None)
+    storage_options = session.storage_options
     if named is not None:
         if path is not None:
             raise InvalidRequest(f"CALL {statement.procedure} takes either table => or path =>")
-        path = session.table(named).uri
+        storage = session.table(named).context.storage
+        path, storage_options = storage.uri, dict(storage.spec().options)
     arguments.pop("table", None)
-    return None if path is None else str(path), arguments
+    return None if path is None else str(path), storage_options, arguments
 
 
 def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult | None:
@@ -183,7 +187,10 @@ def _rename(session: StatementSession, statement: S.RenameTable) -> None:
         raise TableExists(f"table {to} exists already")
     table = session.table(name)
     if not session.unregister(name):
-        raise Unsupported(f"ALTER TABLE {name} RENAME TO: the table is in Spark's catalog; rename it there with spark.sql")
+        raise Unsupported(
+            f"ALTER TABLE {name} RENAME TO: the name is not in PyHudi's catalog; rename it where it is defined, in Spark's "
+            "catalog with spark.sql"
+        )
     try:
         table.set_properties({NAME_PROPERTY: to.parts[-1]})
     except BaseException:
@@ -212,7 +219,8 @@ def _drop(session: StatementSession, statement: S.DropTable) -> None:
     if session.is_registered(name):
         raise Unsupported(f"DROP TABLE {name}: the table is in Spark's catalog; drop it there with spark.sql")
     if not statement.if_exists:
-        session.table(name)
+        uri = session.table(name).uri
+        raise InvalidRequest(f"DROP TABLE {name}: the name of {uri} is not in the catalog; delete the variable or argument")
 
 
 def _show_partitions(session: StatementSession, statement: S.ShowPartitions) -> pa.Table:

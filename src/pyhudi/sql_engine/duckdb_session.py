@@ -20,6 +20,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
+from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.input_rows import arrow_reader
@@ -31,6 +32,8 @@ from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.write_settings import SCHEMA_MODE
 from pyhudi.options.supported import parse_options
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import sql_ast as S
@@ -46,7 +49,7 @@ from pyhudi.sql_engine.session_state import (
     expand_views,
     qualified,
 )
-from pyhudi.sql_engine.sql_catalog import Catalog
+from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
@@ -61,14 +64,18 @@ class EmbeddedStatementSession:
 
     Attributes:
         catalog: Catalog that resolves table names.
-        storage_options: Credentials and settings of the object store.
+        storage_options: Credentials and settings of the object store, for tables by path.
         options: `hoodie.*` options of writes: those of the call, in `run` with those of SET.
+        tables: Tables and rows of this statement.
+        variables: Python variables of the calling code.
         statement_options: These options, and those that only SQL knows.
     """
 
     catalog: Catalog
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, object] | None = field(default=None, repr=False)
+    tables: Catalog = field(default_factory=Catalog)
+    variables: Mapping[str, Any] = field(default_factory=dict, repr=False)
     statement_options: StatementOptions = field(default_factory=lambda: StatementOptions(None))
 
     def with_settings(self) -> EmbeddedStatementSession:
@@ -77,26 +84,41 @@ class EmbeddedStatementSession:
         return replace(self, options=merged.options, statement_options=merged)
 
     def lookup(self, name: S.TableName) -> Any:
-        """Path of the table, or the rows, that a name resolves to. Rows have no database."""
-        known = self.qualified(name)
-        if str(known) not in self.catalog and len(name.parts) == 1 and name.path is None and str(name) in self.catalog:
-            rows = self.catalog.lookup(name)
-            if not isinstance(rows, str):
-                return rows
-        return self.catalog.lookup(known)
+        """Resolve a name to a table, its path, or rows. Raises InvalidRequest for an unknown name."""
+        if name.path is not None:
+            return name.path
+        for catalog, key in ((self.tables, name), (self.catalog, self.qualified(name))):
+            registered = catalog.lookup(key)
+            if registered is not None:
+                return registered
+        rows = self.catalog.lookup(name)
+        # Rows have no database, so they are found in every one.
+        if rows is not None and not isinstance(rows, (str, Table)):
+            return rows
+        variable = self.variables.get(str(name))
+        if is_queryable(variable):
+            return variable
+        own = f" or in tables= (with {', '.join(self.tables)})" if any(self.tables) else ""
+        found = f"variable {name} is of type {type(variable).__name__}" if str(name) in self.variables else "no such variable"
+        raise InvalidRequest(
+            f"table {name} is not in the catalog (it has {', '.join(self.catalog) or 'none'}){own}, nor a Table, Scan or frame "
+            f"among the variables of the caller ({found}): register it, pass tables=, or write its path as hudi.`/path`"
+        )
 
     def table(self, name: S.TableName) -> Table:
         """Open the table that a name resolves to. Raises InvalidRequest for a name of rows, and for an unknown name."""
         if self.view(name) is not None:
             raise InvalidRequest(f"{name} is a view, but the statement requires a table")
-        registered = self.lookup(name)
-        if not isinstance(registered, str):
+        found = self.lookup(name)
+        if isinstance(found, Table):
+            return found.with_options(self.options)
+        if not isinstance(found, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
-        return Table(registered, self.storage_options, self.options)
+        return Table(found, self.storage_options, self.options)
 
     def opened(self, name: S.TableName) -> TableHandle:
         """Handle of the table that a name resolves to, for DML."""
-        return TableHandle(self.table(name).uri, self.storage_options, self.options, None)
+        return self.table(name)._open
 
     def is_registered(self, name: S.TableName) -> bool:
         return str(self.qualified(name)) in self.catalog
@@ -187,19 +209,27 @@ def _rows_of(
         table = session.table(table_argument(reference))
         rows = function_rows(reference, table)
         return rows if isinstance(rows, pa.Table) else RowSource(rows.to_reader)
-    registered = session.lookup(reference.name)
-    if not isinstance(registered, str):
-        if reference.as_of is not None:
-            raise InvalidRequest(
-                f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history"
-            )
-        return arrow_reader(registered).read_all()
-    table = session.table(reference.name)
-    names = table.schema(meta_columns=True).names
-    database.known_columns.update(names)
-    columns = _needed(tree, names)
     predicate = partial(table_predicate, tree, name, is_plain=is_exact_in_duckdb)
-    return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
+    registered = session.lookup(reference.name)
+    if isinstance(registered, (str, Table)):
+        table = session.table(reference.name)
+        names = table.schema(meta_columns=True).names
+        database.known_columns.update(names)
+        columns = _needed(tree, names)
+        return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
+    if reference.as_of is not None:
+        raise InvalidRequest(f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history")
+    if isinstance(registered, Scan):
+        database.known_columns.update(registered.schema.names)
+        return RowSource(_pushed_down(registered, _needed(tree, registered.schema.names), predicate).to_reader)
+    return arrow_reader(registered).read_all()
+
+
+def _pushed_down(scan: Scan, columns: list[str], build_predicate: Callable[[pa.Schema], Expr | None]) -> Scan:
+    """The part of a scan that a query reads. A limit of the scan applies before the query's predicate."""
+    predicate = build_predicate(scan.schema) if scan.limit is None else None
+    bound = None if predicate is None else bind(predicate, scan.schema)
+    return Scan(scan.query.narrowed(None if columns == ["*"] else columns, bound), limit=scan.limit)
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
@@ -365,14 +395,20 @@ def _use(session: EmbeddedStatementSession, statement: S.UseDatabase) -> None:
     state.current[0] = name
 
 
+def _drop_table(session: EmbeddedStatementSession, statement: S.DropTable) -> pa.Table | WriteResult | None:
+    if statement.purge and session.tables.lookup(statement.table) is not None:
+        raise InvalidRequest(f"DROP TABLE {statement.table} PURGE: tables= has the name. Call Table.drop of the table to delete")
+    return RUN[S.DropTable](session, statement)
+
+
 def _show_databases(session: EmbeddedStatementSession, statement: S.ShowDatabases) -> pa.Table:
     return pa.table({"namespace": pa.array(sorted(session.catalog.session.databases.values()), pa.string())})
 
 
 def _call(session: EmbeddedStatementSession, statement: S.CallProcedure) -> pa.Table:
-    path, arguments = called(session, statement)
+    path, storage_options, arguments = called(session, statement)
     rows: pa.Table = features.load("procedures", "CALL").call(
-        statement.procedure, path=path, storage_options=session.storage_options, **arguments
+        statement.procedure, path=path, storage_options=storage_options, **arguments
     )
     return rows
 
@@ -385,6 +421,7 @@ _RUN: Mapping[type, Callable[[EmbeddedStatementSession, Any], pa.Table | WriteRe
     S.MergeInto: _merge,
     S.CallProcedure: _call,
     S.Explain: _explain,
+    S.DropTable: _drop_table,
     S.SetOption: _set_option,
     S.ResetOptions: _reset_options,
     S.CreateDatabase: _create_database,

@@ -376,10 +376,10 @@ def _show_databases(session: SparkStatementSession, statement: S.ShowDatabases) 
 
 
 def _call(session: SparkStatementSession, statement: S.CallProcedure) -> DataFrame:
-    path, arguments = called(session, statement)
+    path, storage_options, arguments = called(session, statement)
     if path is None:
         raise InvalidRequest(f"CALL {statement.procedure} needs table => name, or path => '/path'")
-    return session.verbs.call(session.spark, statement.procedure, path=path, storage_options=session.storage_options, **arguments)
+    return session.verbs.call(session.spark, statement.procedure, path=path, storage_options=storage_options, **arguments)
 
 
 _RUN: Mapping[type, Callable[[SparkStatementSession, Any], DataFrame | WriteResult]] = {
