@@ -16,6 +16,11 @@ ORDERING_FIELDS = "hoodie.table.ordering.fields"
 """The property of the ordering fields in version 9, where there may be several; see `TableVersion.has_ordering_fields`."""
 MERGE_PROPERTY = "hoodie.record.merge.property."
 """Prefix of the merge properties of tables with merge modes."""
+OPTION_PREFIX = "pyhudi.table.options."
+DEFAULT_PREFIX = "pyhudi.table.defaults."
+USER_PREFIX = "pyhudi.table.properties."
+STORED_PREFIXES = (OPTION_PREFIX, DEFAULT_PREFIX, USER_PREFIX)
+"""Prefixes of stored settings, see `operations.admin.stored_settings`."""
 SCHEMA_ON_READ = "hoodie.schema.on.read.enable"
 """Hudi's switch of a schema history with column ids; PyHudi follows the history wherever a table has one."""
 TIME_PREFIXES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")

@@ -7,6 +7,9 @@ from pyhudi.options.declaration import Option
 WITH_ROWS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 """Writes with rows of the caller."""
 
+OVERWRITE_MODE = "hoodie.datasource.overwrite.mode"
+INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
+"""Options of SQL sessions: which partitions INSERT OVERWRITE replaces, and the operation of INSERT INTO."""
 UNAVAILABLE_VALUE = "hoodie.write.partial.update.unavailable.value"
 """Merge property: the placeholder for a value that a change did not include."""
 OVERWRITE_VERBS = ("insert_overwrite", "insert_overwrite_table")
@@ -237,7 +240,7 @@ DRIVER_WORK = Option(
     at_least=0,
     verbs=(*WITH_ROWS, "delete"),
 )
-STATIC_OVERWRITE_PARTITION_PATHS = Option(
+STATIC_PARTITIONS = Option(
     "hoodie.static.overwrite.partition.paths",
     str,
     None,

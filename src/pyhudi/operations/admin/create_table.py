@@ -22,6 +22,7 @@ from pyhudi.format.paths import (
 )
 from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.option_consistency import check_against_table, comparison_value
+from pyhudi.operations.admin.stored_settings import new_stored_properties
 from pyhudi.operations.admin.table_settings import TableSettings, check_base_format, zone_mode
 from pyhudi.options import table_options as props
 from pyhudi.options.declaration import REGISTRY, Options
@@ -115,6 +116,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         **settings.keys.to_properties(),
         **(mode_properties if settings.version.merges_by_modes else merge_properties)(settings.merge),
     }
+    values |= new_stored_properties(dict(options.extra))
     if settings.version.names_format:
         values[props.FORMAT.stored_as] = NATIVE
     if settings.database:

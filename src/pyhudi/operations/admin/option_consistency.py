@@ -63,6 +63,13 @@ def check_against_table(options: Options, config: TableConfig) -> None:
             )
         check_base_format(form)
     _check_time_rule(options.with_prefix(*props.TIME_PREFIXES), config)
+    for key, value in options.with_prefix(*props.STORED_PREFIXES).items():
+        found = config.property(key.removeprefix(props.USER_PREFIX))
+        if found != value:
+            raise InvalidRequest(
+                f"option {key}={value} defines a new table, and the existing one has {found or 'no value'}; change it with "
+                "Table.set_properties"
+            )
     if options.explicit(props.RECORD_KEY_FIELDS) and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; omit the record key field")
 

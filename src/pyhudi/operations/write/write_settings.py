@@ -206,7 +206,7 @@ class WriteSettings:
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     driver_batch_bytes: Annotated[int, DRIVER_BATCH]
     driver_work_bytes: Annotated[int, DRIVER_WORK]
-    partitions_to_overwrite: Annotated[tuple[str, ...] | None, write_options.STATIC_OVERWRITE_PARTITION_PATHS]
+    partitions_to_overwrite: Annotated[tuple[str, ...] | None, write_options.STATIC_PARTITIONS]
     files: FileSettings
     sizing: SizingSettings
     commit: CommitSettings
@@ -238,7 +238,7 @@ class WriteSettings:
                         f"{PARTIAL_UPDATE} requires an upsert"
                     )
                 operation = WriteOperation.INSERT
-        static = options.text(write_options.STATIC_OVERWRITE_PARTITION_PATHS)
+        static = options.text(write_options.STATIC_PARTITIONS)
         prefix = options.value_or_default(METADATA_PREFIX)
         settings = read_settings(
             cls,
