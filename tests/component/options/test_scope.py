@@ -80,7 +80,12 @@ def table() -> Table:
 
 def taking_options(owner: type) -> dict[str, Callable[..., Any]]:
     found = inspect.getmembers(owner, lambda member: inspect.isfunction(member))
-    return {name: m for name, m in found if not name.startswith("_") and "options" in inspect.signature(m).parameters}
+    parameters = {name: inspect.signature(member).parameters for name, member in found}
+    return {
+        name: member
+        for name, member in found
+        if not name.startswith("_") and "options" in parameters[name] and parameters[name]["options"].default is None
+    }
 
 
 ARGUMENTS: dict[str, Any] = {
