@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
+from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame, known_length
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.byte_cursor import checked_text
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -77,7 +77,7 @@ def _is_empty(keys: Any, spec: KeySpec) -> bool:
     """
     if isinstance(keys, (pa.Array, pa.ChunkedArray, *_COLLECTIONS)):
         return not len(keys)
-    if not is_frame(keys) or not hasattr(keys, "__len__") or len(keys):
+    if not is_frame(keys) or known_length(keys) != 0:
         return False
     names = set(arrow_reader(keys).schema.names)
     return not names or {field.split(".")[0] for field in spec.record_fields} <= names

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from copy import copy
 from datetime import tzinfo
+from typing import Self
 
 import pyarrow as pa
 
@@ -60,6 +62,19 @@ class OpenedTable:
     def uri(self) -> str:
         """Location of the table."""
         return self._open.context.storage.uri
+
+    def with_options(self, options: Mapping[str, object] | None) -> Self:
+        """Return this table with further options, which apply to every method of the returned object.
+
+        Args:
+            options: `hoodie.*` options; they replace options of this object.
+
+        Raises:
+            InvalidRequest: An option contradicts the table.
+        """
+        other = copy(self)
+        other._open = self._open.with_options(options)
+        return other
 
     @property
     def name(self) -> str:

@@ -80,6 +80,15 @@ class Scan(ForeignNames):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        raise TypeError(
+            "a Scan is not iterable: use to_batches() for record batches, to_arrow().to_pylist() for rows, or to_pandas(), "
+            "to_polars() and to_arrow() for a frame"
+        )
+
+    def __len__(self) -> int:
+        raise TypeError("a Scan has no len(), and no truth value: use count(), which reads the table")
+
     def to_arrow(self) -> pa.Table:
         """Read all rows into one Arrow table."""
         if self._limit is not None:

@@ -135,9 +135,17 @@ def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
 
 def is_empty(data: Any) -> bool:
     """Return True if the data has neither rows nor columns, such as an empty list or a frame created from one."""
-    if isinstance(data, (list, tuple)):
-        return not data
-    return is_frame(data) and hasattr(data, "__len__") and not len(data) and not arrow_reader(data).schema.names
+    if known_length(data) != 0:
+        return False
+    return isinstance(data, (list, tuple)) or (is_frame(data) and not arrow_reader(data).schema.names)
+
+
+def known_length(data: Any) -> int | None:
+    """Return the number of rows, columns or items that the data has by itself; None for streams, scans and lazy frames."""
+    try:
+        return len(data)
+    except TypeError:
+        return None
 
 
 def required_without_nulls(data: Any) -> Any:

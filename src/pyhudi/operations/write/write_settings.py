@@ -283,7 +283,7 @@ DRIVER_WORK = Option(
     at_least=0,
     verbs=(*_WITH_ROWS, "delete"),
 )
-_STATIC_PARTITIONS = Option(
+STATIC_PARTITIONS = Option(
     "hoodie.static.overwrite.partition.paths",
     str,
     None,
@@ -363,7 +363,7 @@ class WriteSettings:
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     driver_batch_bytes: Annotated[int, DRIVER_BATCH]
     driver_work_bytes: Annotated[int, DRIVER_WORK]
-    partitions_to_overwrite: Annotated[tuple[str, ...] | None, _STATIC_PARTITIONS]
+    partitions_to_overwrite: Annotated[tuple[str, ...] | None, STATIC_PARTITIONS]
     files: FileSettings
     sizing: SizingSettings
     commit: CommitSettings
@@ -403,7 +403,7 @@ class WriteSettings:
                         f"{_DROP_DUPLICATES} turns the upsert into an insert, and {PARTIAL_UPDATE} requires an upsert"
                     )
                 operation = WriteOperation.INSERT
-        static = options.text(_STATIC_PARTITIONS)
+        static = options.text(STATIC_PARTITIONS)
         prefix = options.value_or_default(METADATA_PREFIX)
         settings = read_settings(
             cls,
