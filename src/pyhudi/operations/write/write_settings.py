@@ -42,6 +42,7 @@ from pyhudi.options.write_options import (
     SCHEMA_MODE,
 )
 from pyhudi.planning.record_placement import SizingSettings
+from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.records.schema_evolution import SchemaMode
@@ -188,6 +189,7 @@ class WriteSettings:
         sync: Catalogs to sync after the commit, None for none.
         replaces_schema: The columns of the rows become the table's columns.
         event_time: The event time column.
+        overwrite_where: Predicate of the partitions that an insert_overwrite replaces; None for those of the rows.
     """
 
     operation: Annotated[WriteOperation, write_options.INSERT_DROP_DUPLICATES]
@@ -222,6 +224,7 @@ class WriteSettings:
     once: Annotated[CommitMark | None, ONCE] = None
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     replaces_schema: bool = False
+    overwrite_where: Filter | None = None
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
