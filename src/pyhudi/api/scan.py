@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from pyhudi.api.optional_imports import imported, imported_polars
+from pyhudi.api.optional_imports import imported
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
@@ -15,6 +16,7 @@ from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.partition_pruning import ReadPlan
 from pyhudi.records.html_repr import escaped, facts_as_html
+from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.incoming_layout import rows_without_columns
 
 if TYPE_CHECKING:
@@ -143,8 +145,14 @@ class Scan:
 
     def to_polars(self) -> polars.DataFrame:
         """Read all rows into a Polars DataFrame; `pyhudi.scan_polars` returns a LazyFrame."""
-        frame: polars.DataFrame = imported_polars().from_arrow(self.to_arrow())
-        return frame
+        from pyhudi.api.polars import read_frame
+
+        return read_frame(self)
+
+    def of_slices(self, slices: Sequence[FileSlice]) -> Scan:
+        """Return the scan of some of its file slices."""
+        assert isinstance(self._query, SnapshotQuery), "change data has no file slices"
+        return Scan(replace(self._query, plan=replace(self._query.plan, slices=tuple(slices))), self._threads, self._limit)
 
     def to_dataset(self) -> HudiDataset:
         """Return the rows as a pyarrow dataset, for DuckDB, DataFusion, Polars and others.

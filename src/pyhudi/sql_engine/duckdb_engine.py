@@ -2,14 +2,14 @@
 
 sqlglot translates a statement from Spark's dialect to DuckDB's. Expressions with other values in DuckDB are rewritten
 to return Spark's values (casts to integers truncate) or rejected (hashes). The database can read only the rows that are
-registered: no files, no network, no Python variables.
+registered and the base files of these: no other files, no network, no Python variables.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
-from pyhudi.errors import HudiError, InvalidRequest, Unsupported
+from pyhudi.api.duckdb_scan import quote_identifier, text_literal
+from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
 from pyhudi.sql_engine.literals import parse_spark, place
 
 _BATCH_ROWS = 65_536
@@ -76,6 +77,10 @@ _ANSI: Any = type("_Ansi", (Spark,), {"Parser": type("_AnsiParser", (SparkParser
 """Spark's dialect where a failed cast is an error; only TRY_CAST returns null."""
 
 
+_NOT_BY_FILES = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.OutOfMemoryException)
+"""Errors of a statement, or of the machine, whatever its files contain."""
+
+
 class RowSource:
     """Rows that a query can read several times: each time `read` opens a new stream."""
 
@@ -96,14 +101,24 @@ class RowSource:
             raise
 
 
+class BaseFilesUnreadable(Exception):
+    """DuckDB failed in a query that reads base files; the statement is executed again with PyHudi's reader."""
+
+
 class Database:
-    """In-memory database with the rows of one statement. Close it after reading the result."""
+    """In-memory database with the rows of one statement. Close it after reading the result.
+
+    Attributes:
+        paths: Base files that DuckDB reads itself.
+    """
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
         self._rows: list[RowSource] = []
         self._named = 0
-        for statement in (*_MACROS, *_SETTINGS):
+        self._is_sealed = False
+        self.paths: list[str] = []
+        for statement in _MACROS:
             self._connection.execute(statement)
 
     def close(self) -> None:
@@ -122,37 +137,60 @@ class Database:
         with self._translated_errors():
             self._connection.register(name, rows)
 
+    def add_files(self, name: str, sql: str, paths: Sequence[str]) -> None:
+        """Define a name as a query of base files. No query may have been executed yet: the first one seals the database."""
+        if self._is_sealed:
+            raise Internal("base files are added to a database that already executes queries")
+        self.paths += paths
+        with self._translated_errors():
+            self._connection.execute(f"CREATE TEMP VIEW {quote_identifier(name)} AS {sql}")
+
+    def _sealed(self) -> Any:
+        """The connection, which accesses only the base files."""
+        if not self._is_sealed:
+            allowed = ", ".join(map(text_literal, self.paths))
+            for statement in (*([f"SET allowed_paths = [{allowed}]"] if allowed else []), *_SETTINGS):
+                self._connection.execute(statement)
+            self._is_sealed = True
+        return self._connection
+
     def materialize(self, name: str, query: str) -> None:
         """Compute a query in DuckDB's dialect once, and store its rows under a name."""
         with self._translated_errors():
-            self._connection.execute(f'CREATE TEMP TABLE "{name}" AS {query}')
+            self._sealed().execute(f'CREATE TEMP TABLE "{name}" AS {query}')
 
     def table(self, query: str) -> pa.Table:
         """Return the rows of a query in DuckDB's dialect."""
         with self._translated_errors():
-            rows: pa.Table = self._connection.sql(query).to_arrow_table()
+            rows: pa.Table = self._sealed().sql(query).to_arrow_table()
             return rows
 
     def schema(self, query: str) -> pa.Schema:
         """Return the schema of a query in DuckDB's dialect."""
         with self._translated_errors():
-            schema: pa.Schema = self._connection.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
+            schema: pa.Schema = self._sealed().sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
             return schema
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Stream the rows of a query in DuckDB's dialect."""
         with self._translated_errors():
-            yield from self._connection.sql(query).to_arrow_reader(_BATCH_ROWS)
+            yield from self._sealed().sql(query).to_arrow_reader(_BATCH_ROWS)
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Translate DuckDB's errors; an error raised by a PyHudi stream is re-raised as it was."""
+        """Translate DuckDB's errors; an error raised by a PyHudi stream is re-raised as it was.
+
+        Raises:
+            BaseFilesUnreadable: DuckDB reads base files, and they may be the cause.
+        """
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             failure = next((rows.failure for rows in self._rows if rows.failure is not None), None)
             if failure is not None:
                 raise failure from error
+            if self.paths and not isinstance(error, _NOT_BY_FILES):
+                raise BaseFilesUnreadable from error
             raise _as_ours(error) from error
 
 
@@ -177,11 +215,6 @@ def to_duck(tree: exp.Expr) -> str:
         return text
     except SqlglotError as error:
         raise Unsupported(f"the embedded engine: {error}") from error
-
-
-def quote_identifier(name: str) -> str:
-    """Quote an identifier for DuckDB."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _as_spark(node: exp.Expr) -> exp.Expr:

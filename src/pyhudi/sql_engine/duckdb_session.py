@@ -20,6 +20,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
+from pyhudi.api.duckdb_scan import native_rows
+from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.input_rows import arrow_reader
@@ -28,12 +30,13 @@ from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.options.supported import parse_options
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, quote_identifier, read_spark, to_duck
+from pyhudi.sql_engine.duckdb_engine import BaseFilesUnreadable, Database, RowSource, quote_identifier, read_spark, to_duck
 from pyhudi.sql_engine.sql_catalog import Catalog
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
@@ -106,17 +109,29 @@ def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
 
 
 @contextmanager
-def opened(session: EmbeddedStatementSession, *queries: S.SelectQuery) -> Iterator[tuple[Database, list[str]]]:
-    """A database with the rows that queries read, and the queries in DuckDB's dialect."""
+def opened(
+    session: EmbeddedStatementSession, *queries: S.SelectQuery, reads_files: bool = False
+) -> Iterator[tuple[Database, list[str]]]:
+    """A database with the rows that queries read, and the queries in DuckDB's dialect. reads_files: as in `_prepared`."""
     database = Database()
     try:
-        yield database, [_prepared(session, database, query) for query in queries]
+        yield database, [_prepared(session, database, query, reads_files=reads_files) for query in queries]
     finally:
         database.close()
 
 
-def _prepared(session: EmbeddedStatementSession, database: Database, query: S.SelectQuery, *, expression: bool = False) -> str:
-    """Translate a query or an expression to DuckDB's dialect, and register the rows that it reads."""
+def _prepared(
+    session: EmbeddedStatementSession,
+    database: Database,
+    query: S.SelectQuery,
+    *,
+    expression: bool = False,
+    reads_files: bool = False,
+) -> str:
+    """Translate a query or an expression to DuckDB's dialect, and register the rows that it reads.
+
+    reads_files: DuckDB reads the base files that it can.
+    """
     names: dict[int, str] = {}
 
     def stand_in(reference: S.Reference) -> str:
@@ -125,16 +140,36 @@ def _prepared(session: EmbeddedStatementSession, database: Database, query: S.Se
     tree = read_spark(splice_query(query, stand_in), expression=expression)
     for reference in query.references:
         name = names[reference.start]
-        database.add(name, _rows_of(session, reference, tree, name))
+        rows = _rows_of(session, reference, tree, name)
+        if isinstance(rows, pa.Table):
+            database.add(name, rows)
+        else:
+            # DuckDB evaluates the condition of a query that names a table, but not that of a table-valued function.
+            _add_scan(database, name, rows, has_condition=reference.name is None, reads_files=reads_files)
     return to_duck(tree)
 
 
-def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: exp.Expr, name: str) -> RowSource | pa.Table:
+def _add_scan(database: Database, name: str, scan: Scan, *, has_condition: bool, reads_files: bool) -> None:
+    """Register the rows of a scan. has_condition: its condition is not a part of the query."""
+    query = scan.query
+    native = None
+    if reads_files and scan.limit is None and isinstance(query, SnapshotQuery):
+        native = native_rows(query, query.spec.condition if has_condition else None)
+    if native is None:
+        database.add(name, RowSource(scan.to_reader))
+        return
+    sql = native.sql
+    if native.rest:
+        rest = database.new_name()
+        database.add(rest, RowSource(scan.of_slices(native.rest).to_reader))
+        sql += f" UNION ALL SELECT * FROM {rest}"
+    database.add_files(name, sql, native.paths)
+
+
+def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: exp.Expr, name: str) -> Scan | pa.Table:
     """Rows of a table reference. name: its name in the query tree."""
     if reference.name is None:
-        table = session.table(table_argument(reference))
-        rows = function_rows(reference, table)
-        return rows if isinstance(rows, pa.Table) else RowSource(rows.to_reader)
+        return function_rows(reference, session.table(table_argument(reference)))
     registered = session.catalog.lookup(reference.name)
     if not isinstance(registered, str):
         if reference.as_of is not None:
@@ -145,7 +180,7 @@ def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: ex
     table = session.table(reference.name)
     columns = _needed(tree, table.schema(meta_columns=True).names)
     predicate = partial(table_predicate, tree, name, is_plain=is_exact_in_duckdb)
-    return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
+    return table_statements.requested_rows(table, columns, reference.as_of, predicate)
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
@@ -163,8 +198,13 @@ def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
 
 
 def _select(session: EmbeddedStatementSession, statement: S.Select) -> pa.Table:
-    with opened(session, statement.query) as (database, (text,)):
-        return database.table(text)
+    try:
+        with opened(session, statement.query, reads_files=True) as (database, (text,)):
+            return database.table(text)
+    except BaseFilesUnreadable:
+        # PyHudi's reader reports which file is missing or damaged.
+        with opened(session, statement.query) as (database, (text,)):
+            return database.table(text)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
