@@ -1,39 +1,29 @@
-"""A table as a Polars LazyFrame, `pyhudi.scan_polars`, or as a DataFrame, `Scan.to_polars`.
+"""A table as a Polars LazyFrame: `pyhudi.scan_polars`.
 
 Polars pushes the required columns, the predicate and the row limit down to its source. The translatable part of the
-predicate prunes file slices. Base files that `operations.read.native_scan` selects are then scanned by Polars, which
-evaluates the predicate while it reads them; PyHudi's reader supplies the other slices. If Polars fails to read a file,
-PyHudi's reader reads the slices again and reports the error.
+predicate prunes file slices. Polars itself scans the plain ones (`polars_scan`), and evaluates the predicate while it
+reads them; PyHudi's reader supplies the others.
 """
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported_polars
+from pyhudi.api.polars_scan import frame_schema, native_frames, native_rows
 from pyhudi.api.scan import Scan
 from pyhudi.api.splits import first_rows, read_batches
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.read.change_queries import ChangeQuery
-from pyhudi.operations.read.native_scan import divide_query
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.instant_arguments import InstantArgument
-from pyhudi.planning.native_scan import NativeScan
-from pyhudi.records.filters.engine_expressions import to_engine
-from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_parser import Filter
-from pyhudi.records.filters.filter_visitor import join_in_pairs
-from pyhudi.records.filters.from_polars import COMPARISONS
 from pyhudi.records.filters.pushdown import pushed_down
-from pyhudi.table.file_slices import FileSlice
 
 if TYPE_CHECKING:
     import polars
@@ -88,26 +78,8 @@ def lazy_frame(scan: Scan) -> polars.LazyFrame:
         raise Unsupported(
             f"lazy frames need Polars 1.24 or later, and this is {polars.__version__}: pip install --upgrade polars"
         ) from None
-    frame = register_io_source(_Source(scan.query), schema=_frame_schema(scan.schema))
+    frame = register_io_source(_Source(scan.query), schema=frame_schema(scan.schema))
     return frame if scan.limit is None else frame.head(scan.limit)
-
-
-def read_frame(scan: Scan) -> polars.DataFrame:
-    """Read the rows of a scan into a DataFrame."""
-    polars = imported_polars()
-    query = scan.query
-    if scan.limit is None and isinstance(query, SnapshotQuery):
-        native = _native_rows(query, query.spec.condition)
-        if native is not None:
-            frames: list[polars.DataFrame] = []
-            with _suppress_polars_errors():
-                frames.append(native.rows.collect())
-            if frames:
-                if native.rest:
-                    frames.append(polars.from_arrow(scan.of_slices(native.rest).to_arrow()))
-                return polars.concat(frames)
-    rows: polars.DataFrame = polars.from_arrow(scan.to_arrow())
-    return rows
 
 
 class _Source:
@@ -134,10 +106,10 @@ class _Source:
         # PyHudi's reader counts the rows of a limit before the predicate.
         if isinstance(query, SnapshotQuery) and (predicate is None or n_rows is None):
             # The predicate is evaluated by Polars, so that only the condition of the scan is left.
-            native = _native_rows(query, self._query.spec.condition)
+            native = native_rows(query, self._query.spec.condition)
             if native is not None:
                 rows = native.rows if predicate is None else native.rows.filter(predicate)
-                height = yield from _native_frames(query, native, rows if n_rows is None else rows.head(n_rows), names)
+                height = yield from native_frames(query, native, rows if n_rows is None else rows.head(n_rows), names)
                 if height is not None:
                     tasks = native.rest
                     remaining = None if n_rows is None else n_rows - height
@@ -150,137 +122,3 @@ class _Source:
                     continue
                 frame = polars.from_arrow(pa.Table.from_batches([part]))
                 yield (frame if predicate is None else frame.filter(predicate)).select(names)
-
-
-@dataclass(frozen=True, slots=True)
-class _NativeRows:
-    """Rows that Polars reads.
-
-    Attributes:
-        rows: They, as a lazy frame of the columns of the query.
-        plain: Their slices.
-        rest: Slices that PyHudi's reader reads.
-    """
-
-    rows: polars.LazyFrame
-    plain: tuple[FileSlice, ...]
-    rest: tuple[FileSlice, ...]
-
-
-def _native_rows(query: SnapshotQuery, condition: Expr | None) -> _NativeRows | None:
-    """Scan the plain slices of a query with Polars; None if there are none. condition: which rows the scan returns."""
-    polars = imported_polars()
-    query = replace(query, spec=replace(query.spec, condition=condition))
-    divided = divide_query(query)
-    if not divided.scans:
-        return None
-    try:
-        test = None if condition is None else to_engine(condition, _PolarsExpressions())
-    except Unsupported:
-        return None
-    names, frames = query.schema.names, []
-    with _suppress_polars_errors():
-        for scan in divided.scans:
-            frame = _scanned(scan)
-            frames.append((frame if test is None else frame.filter(test)).select(names))
-        expected = _frame_schema(query.schema)
-        if all(frame.collect_schema() == expected for frame in frames):
-            return _NativeRows(polars.concat(frames), divided.plain, divided.rest)
-    return None
-
-
-def _scanned(scan: NativeScan) -> polars.LazyFrame:
-    polars = imported_polars()
-    frame = polars.scan_parquet(list(scan.paths), glob=False, hive_partitioning=False)
-    changed = []
-    for column in scan.columns:
-        type_ = polars_type(column.field.type)
-        if column.stored_name is None:
-            value = None if column.value is None else column.value.as_py()
-            changed.append(polars.lit(value, dtype=type_).alias(column.field.name))
-        elif column.is_cast or column.stored_name != column.field.name:
-            stored = polars.col(column.stored_name)
-            changed.append((stored.cast(type_) if column.is_cast else stored).alias(column.field.name))
-    return frame.with_columns(changed) if changed else frame
-
-
-def _native_frames(
-    query: SnapshotQuery, native: _NativeRows, rows: polars.LazyFrame, names: Sequence[str]
-) -> Generator[polars.DataFrame, None, int | None]:
-    """Yield the named columns of the rows, and return their number; None if Polars failed before the first frame."""
-    polars = imported_polars()
-    height = 0
-    has_rows = False
-    try:
-        if not names:
-            height = rows.select(polars.len()).collect().item()
-            yield polars.DataFrame(height=height)
-            return height
-        selected = rows.select(names)
-        # Since Polars 1.33.
-        for frame in selected.collect_batches() if hasattr(selected, "collect_batches") else [selected.collect()]:
-            has_rows = True
-            height += frame.height
-            yield frame
-    except BaseException as error:
-        if not isinstance(error, _polars_errors()):
-            raise
-        if not has_rows:
-            return None
-        for slice_ in native.plain:
-            for _ in query.reader(slice_):
-                pass
-        uri = query.snapshot.context.storage.uri
-        raise Unsupported(f"Polars cannot read a base file of {uri}: {error}. Read the scan with to_arrow().") from error
-    return height
-
-
-def _polars_errors() -> tuple[type[BaseException], ...]:
-    """Errors of Polars' Parquet reader; a file that is missing is an OSError, a damaged one may be a panic."""
-    exceptions = imported_polars().exceptions
-    return (exceptions.PolarsError, exceptions.PanicException, OSError)
-
-
-@contextmanager
-def _suppress_polars_errors() -> Iterator[None]:
-    with suppress(*_polars_errors()):
-        yield
-
-
-def _frame_schema(schema: pa.Schema) -> polars.Schema:
-    frame: polars.DataFrame = imported_polars().from_arrow(schema.empty_table())
-    return frame.schema
-
-
-def polars_type(type_: pa.DataType) -> polars.DataType:
-    """Return the type of Polars for an Arrow type."""
-    return _frame_schema(pa.schema([("c", type_)]))["c"]
-
-
-class _PolarsExpressions:
-    """`ExpressionBuilder` of Polars."""
-
-    def compare(self, column: str, sign: str, value: pa.Scalar) -> Any:
-        return COMPARISONS[sign](imported_polars().col(column), self._literal(value))
-
-    def is_in(self, column: str, values: list[pa.Scalar]) -> Any:
-        polars = imported_polars()
-        return polars.col(column).is_in(polars.from_arrow(pa.array(values, values[0].type)).implode())
-
-    def is_null(self, column: str) -> Any:
-        return imported_polars().col(column).is_null()
-
-    def starts_with(self, column: str, prefix: str) -> Any:
-        return imported_polars().col(column).str.starts_with(prefix)
-
-    def constant(self, value: bool) -> Any:  # noqa: FBT001
-        return imported_polars().lit(value)
-
-    def negated(self, part: Any) -> Any:
-        return ~part
-
-    def joined(self, parts: Iterable[Any], *, is_any: bool) -> Any:
-        return join_in_pairs(list(parts), operator.or_ if is_any else operator.and_)
-
-    def _literal(self, value: pa.Scalar) -> Any:
-        return imported_polars().lit(value.as_py(), dtype=polars_type(value.type))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from pyhudi.api.optional_imports import imported
+from pyhudi.api.optional_imports import imported, imported_polars
+from pyhudi.api.polars_scan import native_rows, suppress_polars_errors, to_frame
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
@@ -145,9 +146,19 @@ class Scan:
 
     def to_polars(self) -> polars.DataFrame:
         """Read all rows into a Polars DataFrame; `pyhudi.scan_polars` returns a LazyFrame."""
-        from pyhudi.api.polars import read_frame
-
-        return read_frame(self)
+        query = self._query
+        if self._limit is None and isinstance(query, SnapshotQuery) and query.schema.names:
+            native = native_rows(query, query.spec.condition)
+            frames: list[polars.DataFrame] = []
+            if native is not None:
+                with suppress_polars_errors():
+                    frames.append(native.rows.collect())
+            if native is not None and frames:
+                if native.rest:
+                    frames.append(to_frame(self.of_slices(native.rest).to_arrow()))
+                whole: polars.DataFrame = imported_polars().concat(frames)
+                return whole
+        return to_frame(self.to_arrow())
 
     def of_slices(self, slices: Sequence[FileSlice]) -> Scan:
         """Return the scan of some of its file slices."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
-from pyhudi.api.duckdb_scan import native_rows
+from pyhudi.api.duckdb_scan import native_rows, quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
@@ -36,7 +36,7 @@ from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
-from pyhudi.sql_engine.duckdb_engine import BaseFilesUnreadable, Database, RowSource, quote_identifier, read_spark, to_duck
+from pyhudi.sql_engine.duckdb_engine import BaseFilesUnreadable, Database, RowSource, read_spark, to_duck
 from pyhudi.sql_engine.sql_catalog import Catalog
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored

@@ -459,8 +459,8 @@ def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: p
 
 
 def path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: Collection[str]) -> dict[str, pa.Scalar]:
-    """Partition columns that come from the path: those that the file lacks or whose values there do not count, or all when asked
-    for.
+    """Return the needed columns whose values come from the partition path: those that the file lacks, those whose values in
+    the file are ignored, and all partition columns if the spec requests it.
     """
     usable = {*path_valued_columns(spec.keys), *spec.path_columns}
     always = usable if spec.values_from_path else set(spec.path_columns)

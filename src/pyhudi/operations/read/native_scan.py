@@ -7,7 +7,7 @@ cache of the table's footers if they have been read before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,8 +111,8 @@ class _Layouts:
         with open_base_rows(self._storage, path, footers=self._spec.footers) as file:
             assert isinstance(file, pq.ParquetFile), "the file is a Parquet file, and no key excludes it"
             metadata = file.metadata
-            for schema, stored in reversed(self._known):
-                if metadata.schema.equals(schema):
+            for known, stored in reversed(self._known):
+                if metadata.schema.equals(known):
                     return stored
             schema = file.schema_arrow.remove_metadata()
             stored = StoredColumns(schema, plain_columns(metadata, schema))
