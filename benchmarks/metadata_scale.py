@@ -44,7 +44,8 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_commit import MetadataCommit
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore, create_store
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.supported import parse_options
 from pyhudi.records.column_statistics import ColumnRange
 from pyhudi.records.hashing import key_shards
@@ -171,9 +172,8 @@ def measure_commits(folder: Path, partition_count: int) -> dict[str, float]:
             stat = WriteStat(file_id=file_id, path=path, partition_path=partition, file_size_in_bytes=100_000_000)
             statuses.append(WriteStatus(stat, IndexedFile(ranges)))
         mirror = MetadataCommit(None, FileIndexing(columns, key_shards=shards), SCHEMA, statuses)
-        transaction.commit(
-            commit_metadata(Operation.UPSERT, statuses, arrow_to_avro(SCHEMA, table.name), {}), None, metadata_commit=mirror
-        )
+        metadata = commit_metadata(Operation.UPSERT, statuses, arrow_to_avro(SCHEMA, table.name), {})
+        transaction.commit(PlannedCommit(metadata, metadata_commit=mirror))
         wall.append(time.perf_counter() - started)
         cpu.append(time.process_time() - cpu_started)
     return {"seconds": float(np.median(wall)), "cpu_seconds": float(np.median(cpu))}

@@ -11,11 +11,12 @@ from typing import Any
 from benchmarks.many_writers.world import LateStorage, Store, VirtualTime, WriterEnvironment
 from pyhudi import Table
 from pyhudi.errors import StorageUnavailable
-from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
+from pyhudi.format.actions.commit_metadata import Operation, WriteStat
 from pyhudi.format.instants import Action
 from pyhudi.operations.commit.action_attempt import rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.commit.planned_commit import LockedCommit, PlannedCommit, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.supported import parse_options
 from pyhudi.planning.conflicts import WriteStart
 from pyhudi.storage.locks import StorageLock
@@ -92,7 +93,7 @@ def simulate(setting: Setting) -> Outcome:
         settings = CommitSettings.of(parse_options(options))
         rng = random.Random(f"{setting.seed}/{number}")
 
-        def hold(transaction: Transaction, metadata: CommitMetadata, now: Timeline) -> None:
+        def hold(commit: LockedCommit) -> None:
             env.sleep_ms(setting.held_ms)
 
         def write() -> None:
@@ -108,7 +109,7 @@ def simulate(setting: Setting) -> Outcome:
                         stat = WriteStat(name, f"{name}.parquet", "0", num_writes=1, num_update_writes=1, partition_path="")
                         start = WriteStart.of(transaction.requested_on or Timeline(()), "")
                         metadata = commit_metadata(Operation.UPSERT, [WriteStatus(stat)], _SCHEMA, {})
-                        transaction.commit(metadata, start, (), hold)
+                        transaction.commit(PlannedCommit(metadata, start, (), hold))
                 except StorageUnavailable as error:
                     refused.append(str(error))
                     continue

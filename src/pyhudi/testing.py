@@ -197,14 +197,14 @@ def _copy(rows: pa.Table) -> pa.Table:
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
-def _check_choice(description: str, taken: Sequence[tuple[int, ...]], offered: Sequence[int]) -> None:
-    first, repeated = taken
+def _check_choice(description: str, chosen: Sequence[tuple[int, ...]], options: Sequence[int]) -> None:
+    first, repeated = chosen
     if len(set(first)) < len(first):
-        raise InvalidRequest(f"the {description} selected the same item twice, of {len(offered)}")
-    if not set(first) <= set(offered):
-        raise InvalidRequest(f"the {description} selected an item that was not offered, of {len(offered)}")
+        raise InvalidRequest(f"the {description} selected the same item twice, of {len(options)}")
+    if not set(first) <= set(options):
+        raise InvalidRequest(f"the {description} selected an item that was not offered, of {len(options)}")
     if first != repeated:
-        raise InvalidRequest(f"the {description} selected other items when called again, of {len(offered)}")
+        raise InvalidRequest(f"the {description} selected other items when called again, of {len(options)}")
 
 
 def _check_pickles(merger: RecordMerger) -> None:

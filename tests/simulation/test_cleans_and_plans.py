@@ -1,4 +1,4 @@
-"""A clean and the plan of another table service: neither takes a file from the other, whoever is first."""
+"""A clean and a concurrent service plan do not remove each other's files, in either order."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_plan_that_comes_between_the_plan_and_the_request_of_a_clean(service: 
             context.timeline.request(str(int(world.table.timeline().latest_time()) + 1), action, plan)
 
     settings = CleanSettings.of(parse_options({**world.options, **ONE_VERSION}))
-    result = run_clean(replace(context, storage=FaultyStorage(context.storage, watch=watch)), settings)
+    result = run_clean(replace(context, storage=FaultyStorage(context.storage, listener=watch)), settings)
     assert result.instant is None
     assert "planned a service" in result.reason
     assert old in world.files()

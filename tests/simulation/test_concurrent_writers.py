@@ -1,7 +1,6 @@
-"""Several writers at once: nothing is lost, nothing stands there twice, and who loses is told to whom.
+"""Concurrent writers lose nothing, duplicate nothing, and report conflicts to the loser.
 
-First the meetings one by one, each set up exactly: a second writer acts at one storage call of the first.  Then threads and
-processes that meet as they happen to.
+First exact interleavings, where a second writer runs at one storage call of the first; then threads and processes.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType
 from pyhudi.operations.commit.action_attempt import rollback_own_attempt
 from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.planned_commit import PlannedCommit
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.rollback import RollbackResult, rollback_failed_writes
 from pyhudi.operations.commit.transaction import Transaction
@@ -38,7 +38,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.write_tasks import WriteStatus
-from tests.simulation.meetings import OPTIONS, Interrupted, meeting, rows, values
+from tests.simulation.interleavings import OPTIONS, Interrupted, meeting, rows, values
 from tests.simulation.tables import World
 
 
@@ -364,7 +364,7 @@ def test_a_commit_that_lands_while_it_is_taken_for_dead_stays(world: World) -> N
     transaction.start()
 
     def land() -> None:
-        transaction.commit(CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": ""}), None)
+        transaction.commit(PlannedCommit(CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": ""})))
 
     storage = Interrupted(context.storage, lambda operation, path: ".heartbeat" in path, land)
     assert rollback_failed_writes(replace(context, storage=storage), settings) == ()
@@ -378,7 +378,7 @@ def test_a_write_that_may_have_landed_keeps_its_files_until_its_rollback_stands_
     settings = CommitSettings.of(parse_options(world.options))
     transaction = Transaction.begin(context, Action.COMMIT, settings)
     transaction.start()
-    transaction.commit(CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": ""}), None)
+    transaction.commit(PlannedCommit(CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": ""})))
     own = f"a/x-0_0-0-0_{transaction.instant_time}.parquet"
     Markers(context.storage, transaction.instant_time).create(own, MarkerType.CREATE)
     context.storage.put(own, b"rows")
@@ -400,7 +400,7 @@ def test_no_commit_lands_once_its_rollback_stands_on_the_timeline(world: World) 
 
     def publish() -> None:
         with pytest.raises(WriteConflict, match="rolled back"):
-            transaction.commit(CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": ""}), None)
+            transaction.commit(PlannedCommit(CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": ""})))
 
     def has_begun(operation: str, path: str) -> bool:
         return operation == "delete"

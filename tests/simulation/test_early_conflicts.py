@@ -1,6 +1,6 @@
-"""Early conflict detection: the younger of two writes to one file group stops before it has written any data.
+"""Early conflict detection: the younger of two writes to one file group stops before it writes data.
 
-First beside a write of which there is no more than what it leaves in the table's folders, as any writer would; then two of ours.
+First beside files of an unknown writer, then with two writers of PyHudi.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.markers import Markers
 from pyhudi.table.table_context import TableContext
-from tests.simulation.meetings import meeting
+from tests.simulation.interleavings import meeting
 from tests.simulation.tables import World, partition_of
 
 ENABLE = "hoodie.write.concurrency.early.conflict.detection.enable"
@@ -272,7 +272,7 @@ def paused_at_data(world: World, then: Callable[[], object]) -> TableContext:
         if left and call.operation == "open_output" and "/.hoodie/" not in call.path:
             left.pop()()
 
-    return replace(context, storage=FaultyStorage(context.storage, watch=watch))
+    return replace(context, storage=FaultyStorage(context.storage, listener=watch))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -312,7 +312,7 @@ def test_commits_stop_it_before_its_first_file_where_that_is_asked_for() -> None
                 left.pop().upsert({"k2": 7})
 
         context = world.table.context
-        storage = FaultyStorage(context.storage, watch=watch)
+        storage = FaultyStorage(context.storage, listener=watch)
         with pytest.raises(WriteConflict, match="changed concurrently"):
             write(world, replace(context, storage=storage), rows(world, k0=10), **{checks: asked})
         assert no_data_written(storage) == asked

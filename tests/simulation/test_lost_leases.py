@@ -1,8 +1,6 @@
-"""A process is suspended past its lease at each kind of call that it makes while it holds the lock, at every one when WIDE;
-another one writes meanwhile.
-
-Whatever the suspended one was about to publish, it publishes nothing from a state that is no longer the table's: all rows are
-there when it has ended, by files as by every index, and the next writers and services go on.
+"""A process is suspended past its lease at each kind of call under the lock, in the wide tier at every call, while
+another one writes. It publishes nothing from an outdated state: all rows exist by files and by every index, and
+later writers and services proceed.
 """
 
 from __future__ import annotations
@@ -74,7 +72,7 @@ class Suspension:
         self.over = False
         self.clock = ReplayEnvironment(9, world.environment.now_ms())
         context = world.table.context
-        self.storage = FaultyStorage(context.storage, watch=self._watch)
+        self.storage = FaultyStorage(context.storage, listener=self._watch)
         self.lock = _WatchedLock(context.storage, self.clock)
         self.lock.step = self._step
         self.context = replace(context, storage=self.storage, lock=self.lock, env=self.clock)
@@ -284,7 +282,7 @@ def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(ki
                 with suppress(TableState):
                     carry_out(run)
 
-        context = replace(context, storage=FaultyStorage(context.storage, watch=watch), lock=lock)
+        context = replace(context, storage=FaultyStorage(context.storage, listener=watch), lock=lock)
         rollback_failed_attempt(context, planned, action, CommitSettings.of(parse_options(run.options)))
         if not done:
             break

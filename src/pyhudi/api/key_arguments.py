@@ -7,13 +7,13 @@ strings    record keys as in `_hoodie_record_key`, for lookups
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
+from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame, known_length
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.byte_cursor import checked_text
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -30,7 +30,7 @@ def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
         kind = keys.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
             return keys.cast(pa.string())
-    if _holds_nothing(keys, spec):
+    if _is_empty(keys, spec):
         return pa.array([], pa.string())
     rows = keys_to_delete(keys, spec)
     if isinstance(rows, (Mapping, list, tuple)):
@@ -51,7 +51,7 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
         raise InvalidRequest(
             f"keys= takes a list of values, such as [{keys!r:.80}], or rows; to delete by predicate, pass where="
         )
-    if _holds_nothing(keys, spec):
+    if _is_empty(keys, spec):
         return pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]).empty_table()
     if isinstance(keys, (pa.Array, pa.ChunkedArray)):
         return _columns([keys], spec)
@@ -70,14 +70,14 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
     return _columns([[key[place] for key in values] for place in range(count)], spec)
 
 
-def _holds_nothing(keys: Any, spec: KeySpec) -> bool:
+def _is_empty(keys: Any, spec: KeySpec) -> bool:
     """Whether the keys are known to be empty before anything is read; their types do not matter then.
 
     Rows without the key fields are not empty: they are rejected by the names of their columns.
     """
     if isinstance(keys, (pa.Array, pa.ChunkedArray, *_COLLECTIONS)):
         return not len(keys)
-    if not is_frame(keys) or not hasattr(keys, "__len__") or len(keys):
+    if not is_frame(keys) or known_length(keys) != 0:
         return False
     names = set(arrow_reader(keys).schema.names)
     return not names or {field.split(".")[0] for field in spec.record_fields} <= names
@@ -92,3 +92,10 @@ def _columns(values: list[Any], spec: KeySpec) -> pa.Table:
         key_columns = "_hoodie_record_key and _hoodie_partition_path" if spec.generates_keys else ", ".join(fields)
         raise InvalidRequest(f"the keys of this table cannot be passed as values: pass rows with the columns {key_columns}")
     return arrow_reader(dict(zip(fields, values, strict=True))).read_all()
+
+
+def joined_names(names: str | Sequence[str] | None) -> str | None:
+    """Join the names of fields as options write them."""
+    if names is None:
+        return None
+    return names if isinstance(names, str) else ",".join(names)

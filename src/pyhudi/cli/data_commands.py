@@ -25,6 +25,7 @@ from pyhudi.cli.arguments import (
 from pyhudi.cli.inspect_commands import AsOfOption, ColumnsOption, FilterOption
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.errors import InvalidRequest
+from pyhudi.operations.write.write_once import ONCE
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import Catalog
 from pyhudi.sql_engine import sql as run_sql
@@ -39,6 +40,10 @@ _READ = {
     ".orc": "orc",
 }
 _WRITTEN = (".parquet", ".csv", ".arrow")
+OnceOption = Annotated[
+    str | None,
+    typer.Option("--once", metavar="APPLICATION:VERSION", help="Write nothing if this or a later version is committed."),
+]
 _LOADS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 
 
@@ -79,8 +84,9 @@ def load(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, CSV, JSON lines, Arrow or ORC.", exists=True)],
     operation: Annotated[str, typer.Option("--operation", help=f"Write operation: {', '.join(_LOADS)}.")] = "upsert",
     schema_mode: Annotated[
-        SchemaMode | None, typer.Option("--schema-mode", help="Schema evolution that the files may cause; widen by default.")
+        SchemaMode | None, typer.Option("--schema-mode", help="Schema evolution that the files may cause; merge by default.")
     ] = None,
+    once: OnceOption = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
@@ -94,13 +100,14 @@ def load(
     opened, given = open_for_call(table, storage, options)
     rows = pyarrow.dataset.dataset([str(path) for path in files], format=formats.pop())
     mode = None if schema_mode is None else str(schema_mode)
-    print_value(getattr(opened, operation)(rows, schema_mode=mode, options=given), output)
+    print_value(getattr(opened, operation)(rows, schema_mode=mode, options=_with_once(given, once)), output)
 
 
 def delete(
     table: TableArgument,
     where: Annotated[str, typer.Option("--where", help="Predicate, such as \"fare > 10 and city = 'sf'\".")],
     dry_run: DryRunOption = True,
+    once: OnceOption = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
@@ -110,7 +117,11 @@ def delete(
     if dry_run:
         print_text(f"would delete {opened.scan(filter=where).count():,} rows of {opened.uri}; pass --no-dry-run to delete them")
         return
-    print_value(opened.delete(where=where, options=given), output)
+    print_value(opened.delete(where=where, options=_with_once(given, once)), output)
+
+
+def _with_once(options: dict[str, str], once: str | None) -> dict[str, str]:
+    return options if once is None else {**options, ONCE.key: once}
 
 
 def count(

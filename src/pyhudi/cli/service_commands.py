@@ -24,6 +24,7 @@ from pyhudi.errors import InstantNotFound
 from pyhudi.format.table_versions import parse_table_version
 from pyhudi.operations.admin.upgrade import lower_version
 from pyhudi.operations.admin.validate import ValidationSeverity
+from pyhudi.operations.commit.rollback import find_rollback_target
 from pyhudi.table.tags import resolve_tag
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
@@ -147,11 +148,7 @@ def rollback(
     """Roll back a write."""
     opened = open_table(table, storage)
     if dry_run:
-        timeline = opened.timeline()
-        writes = (*timeline.completed_writes(), *timeline.pending_writes())
-        if all(write.request_time != instant for write in writes):
-            raise InstantNotFound(f"the active timeline of {opened.uri} has no write requested at {instant}")
-        found = next(write for write in writes if write.request_time == instant)
+        found = find_rollback_target(opened.context, opened.timeline(), instant)
         print_text(f"would roll back the {found.action} {instant} of {opened.uri}; pass --no-dry-run to do it")
         return
     print_value(opened.rollback(instant), output)

@@ -11,7 +11,7 @@ Specification: docs/formats/base-file.md, "Types".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal
 from typing import Any
 
@@ -38,6 +38,8 @@ ARROW_TYPES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.string(), "string"),
     (pa.binary(), "bytes"),
 )
+UNSUPPORTED = b"unsupported"
+"""Metadata key of a field whose values are not decoded: the reason. Its Arrow type is that of the stored bytes."""
 _AVRO_PRIMITIVES = {name: type_ for type_, name in ARROW_TYPES}
 _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("int", "date"): pa.date32(),
@@ -57,7 +59,8 @@ def avro_to_arrow(text: str) -> pa.Schema:
     A union with null, in either order, is a nullable field; T alone is a non-nullable one. An enum becomes string, a
     uuid string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64,
     fixed bytes fixed_size_binary, an array's item `element`. A doc becomes the field's metadata entry `comment`. The
-    default of a non-nullable field becomes the entry `default` (see `column_default`).
+    default of a non-nullable field becomes the entry `default` (see `column_default`). A column with a logical type
+    whose values PyHudi does not decode has the type of the stored bytes, and fails `check_supported`.
 
     Specification: docs/formats/base-file.md, "Types".
 
@@ -92,9 +95,40 @@ def arrow_field(field: Json) -> pa.Field:
         raise Unsupported(f"column {field['name']!r}: {error.args[0]}") from error
     doc = field.get("doc")
     metadata: dict[bytes, str] = {COMMENT: doc} if isinstance(doc, str) and doc else {}
+    reason = _unsupported_reason(field["type"])
+    if reason is not None:
+        metadata[UNSUPPORTED] = reason
     if not nullable and field.get("default") is not None:
         metadata[DEFAULT] = json.dumps(_in_microseconds(field["default"], field["type"]))
     return pa.field(field["name"], type_, nullable, metadata=metadata or None)
+
+
+def check_supported(fields: Iterable[pa.Field], what: str) -> None:
+    """Check that the values of some columns can be decoded.
+
+    Args:
+        fields: Fields from `avro_to_arrow`.
+        what: Subject of the error, such as "the table at X cannot be written".
+
+    Raises:
+        Unsupported: A column has a logical type whose values PyHudi does not decode; names the column and the type.
+    """
+    for field in fields:
+        reason = (field.metadata or {}).get(UNSUPPORTED)
+        if reason is not None:
+            raise Unsupported(f"{what}: column {field.name!r}: {reason.decode()}. The other columns can be read")
+
+
+def _unsupported_reason(node: Any) -> str | None:
+    """Return why values of a resolved Avro type cannot be decoded, at any depth; None if they can."""
+    if isinstance(node, list):
+        return next(filter(None, map(_unsupported_reason, node)), None)
+    if not isinstance(node, dict):
+        return None
+    if node.get("logicalType") in _NOT_PLAIN:
+        return f"the logical type {node['logicalType']} (Hudi 1.2) is not supported"
+    below = [node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields") or ())]
+    return _unsupported_reason([part for part in below if part is not None]) if any(below) else None
 
 
 def default_text(field: pa.Field) -> str | None:
@@ -156,8 +190,6 @@ def arrow_type(node: Any) -> tuple[pa.DataType, bool]:
             raise Unsupported("a field of type null is not supported")
         return _AVRO_PRIMITIVES[node], False
     kind, logical = node["type"], node.get("logicalType")
-    if logical in _NOT_PLAIN:
-        raise Unsupported(f"the logical type {logical} (Hudi 1.2) is not supported: its underlying type {kind} is not its value")
     if logical == "decimal" and kind in ("bytes", "fixed"):
         return _decimal_type(node), False
     if kind == "record":

@@ -66,12 +66,12 @@ class Action(StrEnum):
         return self in (Action.COMPACTION, Action.CLUSTERING)
 
 
-def parse_action(word: str) -> Action:
+def parse_action(name: str) -> Action:
     """Return the action with this name. Raises CorruptData for an unknown one."""
     try:
-        return Action(word)
+        return Action(name)
     except ValueError:
-        raise CorruptData("unknown action of an instant", found=word) from None
+        raise CorruptData("unknown action of an instant", found=name) from None
 
 
 class State(IntEnum):

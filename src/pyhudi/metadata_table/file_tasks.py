@@ -449,6 +449,8 @@ def _write_base(
     )
 
 
-def _chained(first: tuple[pa.Array, pa.Array], rest: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+def _chained(
+    first: tuple[pa.Array, pa.Array], remaining: Iterator[tuple[pa.Array, pa.Array]]
+) -> Iterator[tuple[pa.Array, pa.Array]]:
     yield first
-    yield from rest
+    yield from remaining

@@ -404,15 +404,15 @@ class _StatsRows:
         values = encode_column_stats(stats, kind, typed=self._typed)
         return build_records(keys, values, deletes, TYPED_SCHEMA if self._typed else RECORD_SCHEMA)
 
-    def _arrays(self, kind: pa.DataType, alike: _TypedStats) -> list[pa.Array]:
+    def _arrays(self, kind: pa.DataType, stats: _TypedStats) -> list[pa.Array]:
         """Keys, then the columns of COLUMN_STATS_SCHEMA without the two flags."""
-        ranges, count = alike.ranges, len(alike.keys)
+        ranges, count = stats.ranges, len(stats.keys)
         type_and_info = value_type(kind) if self._typed else None
         ordinal, info = (None, None) if type_and_info is None else (int(type_and_info[0]), type_and_info[1])
         return [
-            pa.array(alike.keys, pa.string()),
-            pa.array(alike.names, pa.string()),
-            pa.array(alike.columns, pa.string()),
+            pa.array(stats.keys, pa.string()),
+            pa.array(stats.names, pa.string()),
+            pa.array(stats.columns, pa.string()),
             wrap_stored([stated(range_.min) for range_ in ranges], kind, typed=self._typed),
             wrap_stored([stated(range_.max) for range_ in ranges], kind, typed=self._typed),
             pa.array([range_.value_count for range_ in ranges], pa.int64()),

@@ -47,6 +47,7 @@ from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.partition_ttl import TtlSettings
 from pyhudi.operations.services.run_services import ServiceRunSettings
 from pyhudi.operations.write.micro_batches import SinkSettings
+from pyhudi.operations.write.write_once import ONCE
 from pyhudi.operations.write.write_settings import (
     OPERATION,
     OPERATIONS_ON_INPUT_ROWS,
@@ -179,7 +180,8 @@ def _change(name: str) -> TableOperation:
 
 
 def _service(name: str, *settings: type, single: Iterable[Option] = (THREADS,)) -> TableOperation:
-    return _verb(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
+    service = _verb(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
+    return replace(service, accepted=service.accepted - {ONCE})
 
 
 def _read(
@@ -211,13 +213,14 @@ VERBS: Mapping[str, TableOperation] = {
         *_WRITES,
         _change("update"),
         _change("merge"),
-        TableOperation("write_batch", OperationFamily.WRITE, _ANY_WRITE),
+        TableOperation("write_batch", OperationFamily.WRITE, _ANY_WRITE - {ONCE}),
         *_bootstrap_verb(),
         _service("rollback", CommitSettings, single=()),
         _service("restore", CommitSettings, single=()),
         _service("savepoint", CommitSettings, single=()),
         _service("delete_savepoint", CommitSettings, single=()),
         _service("set_properties", CommitSettings, single=()),
+        _service("drop", CommitSettings, single=()),
         _service("clean", CleanSettings, single=()),
         _service("archive", ArchiveSettings, single=()),
         _service("cluster", ClusterSettings),
@@ -270,7 +273,9 @@ VERBS: Mapping[str, TableOperation] = {
         _change("pyhudi.spark.merge"),
         TableOperation("pyhudi.spark.sql", OperationFamily.WRITE, _ANY_WRITE),
         TableOperation(
-            "pyhudi.spark.write_stream", OperationFamily.WRITE, _ANY_WRITE | {OPERATION} | settings_options(SinkSettings)
+            "pyhudi.spark.write_stream",
+            OperationFamily.WRITE,
+            (_ANY_WRITE - {ONCE}) | {OPERATION} | settings_options(SinkSettings),
         ),
     )
 }

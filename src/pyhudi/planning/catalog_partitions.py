@@ -31,12 +31,14 @@ _DAY = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})")
 _HOUR = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})/(\d{1,2})")
 
 
-def extractor_class(column_count: int, *, hive_style: bool) -> str:
+def extractor_class(column_count: int, *, hive_style: bool, slash_dates: bool = False) -> str:
     """Return the class that reads values from paths, as Hudi chooses it."""
     if not column_count:
         return f"{_PACKAGE}NonPartitionedExtractor"
     if column_count > 1:
         return f"{_PACKAGE}MultiPartKeysValueExtractor"
+    if slash_dates:
+        return f"{_PACKAGE}SlashEncodedDayPartitionValueExtractor"
     return f"{_PACKAGE}{'HiveStyle' if hive_style else 'SinglePart'}PartitionValueExtractor"
 
 
@@ -63,13 +65,13 @@ def _multi_part(path: str) -> Values:
     return tuple(_hive_style(part)[0] if "=" in part else part for part in split_path(path))
 
 
-def _slash_encoded(form: re.Pattern[str], words: str) -> Extractor:
+def _slash_encoded(form: re.Pattern[str], parts: str) -> Extractor:
     def values(path: str) -> Values:
         numbers = path if "=" not in path else "/".join(part.rpartition("=")[2] for part in split_path(path))
         matched = form.fullmatch(numbers)
         if matched is None:
             raise InvalidRequest(
-                f"the partition {path} is not of the form {words}; name another "
+                f"the partition {path} is not of the form {parts}; name another "
                 "hoodie.datasource.hive_sync.partition_extractor_class"
             )
         year, *rest = matched.groups()

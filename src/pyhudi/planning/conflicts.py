@@ -161,17 +161,17 @@ def keys_looked_up_during_compaction(file_groups: Iterable[FileGroupId], compact
 def find_conflicts(
     own_time: str,
     file_groups: Iterable[FileGroupId],
-    others: Mapping[Instant, Iterable[FileGroupId]],
+    concurrent: Mapping[Instant, Iterable[FileGroupId]],
     compactions: frozenset[str],
 ) -> tuple[Conflict, ...]:
-    """Return the instants among `others` that change a group of this write.
+    """Return the instants among `concurrent` that change a group of this write.
 
     compactions: request times of those that are compactions, pending or completed. One requested before this write is
     no conflict: log files that complete later join the slice that it creates.
     """
     mine = frozenset(file_groups)
     conflicts = []
-    for instant, groups in others.items():
+    for instant, groups in concurrent.items():
         shared = tuple(sorted(mine.intersection(groups)))
         if shared and not (instant.request_time in compactions and instant.request_time < own_time):
             conflicts.append(Conflict(instant, shared))

@@ -97,24 +97,24 @@ def merge_ranges(ranges: Iterable[ColumnRange]) -> ColumnRange:
 
 
 def exchanged_range(
-    full_range: ColumnRange, leaving: Sequence[ColumnRange | None], arriving: Sequence[ColumnRange | None]
+    full_range: ColumnRange, removed_ranges: Sequence[ColumnRange | None], added_ranges: Sequence[ColumnRange | None]
 ) -> ColumnRange | None:
     """Update the merged statistics of several files when some files are replaced by others.
 
     Args:
         full_range: Exact statistics of all files before.
-        leaving: Statistics of the removed files; None for an unknown one.
-        arriving: Statistics of the added files; None for an unknown one.
+        removed_ranges: Statistics of the removed files; None for an unknown one.
+        added_ranges: Statistics of the added files; None for an unknown one.
 
     Returns:
         The new statistics. None if they cannot be computed: something is unknown, or a removed file had a bound that no
         added file has.
     """
-    removed = [part for part in leaving if part is not None]
-    added = [part for part in arriving if part is not None]
+    removed = [part for part in removed_ranges if part is not None]
+    added = [part for part in added_ranges if part is not None]
     if (
-        len(removed) < len(leaving)
-        or len(added) < len(arriving)
+        len(removed) < len(removed_ranges)
+        or len(added) < len(added_ranges)
         or not all(_is_complete(part) for part in (full_range, *removed, *added))
     ):
         return None

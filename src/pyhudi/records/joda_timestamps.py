@@ -258,22 +258,22 @@ def _format_token(token: _PatternToken, local: datetime) -> str:
     return f"{_number(letter, local):0{count}d}"
 
 
-def _number(letter: str, local: datetime) -> int:
-    if letter == "M":
+def _number(symbol: str, local: datetime) -> int:
+    if symbol == "M":
         return local.month
-    if letter == "d":
+    if symbol == "d":
         return local.day
-    if letter == "D":
+    if symbol == "D":
         return local.timetuple().tm_yday
-    if letter == "H":
+    if symbol == "H":
         return local.hour
-    if letter == "k":
+    if symbol == "k":
         return local.hour or 24
-    if letter == "K":
+    if symbol == "K":
         return local.hour % 12
-    if letter == "h":
+    if symbol == "h":
         return local.hour % 12 or 12
-    return local.minute if letter == "m" else local.second
+    return local.minute if symbol == "m" else local.second
 
 
 def _format_offset(local: datetime, separator: str) -> str:

@@ -409,11 +409,11 @@ def record_by_record(strategy_id: str, function: _Function, partial: _Function |
         partial: The same for partial records, whose dictionaries lack columns. Columns missing in the result come from
             the newer record, or else the older. None: partial updates are rejected.
     """
-    return _RowWise(strategy_id, function) if partial is None else _PartialRowWise(strategy_id, function, partial)
+    return _RowByRowMerger(strategy_id, function) if partial is None else _PartialRowByRowMerger(strategy_id, function, partial)
 
 
 @dataclass(frozen=True, slots=True)
-class _RowWise:
+class _RowByRowMerger:
     strategy_id: str
     function: _Function
 
@@ -422,7 +422,7 @@ class _RowWise:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartialRowWise(_RowWise):
+class _PartialRowByRowMerger(_RowByRowMerger):
     partial: _Function
 
     def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:

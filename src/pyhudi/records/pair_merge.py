@@ -46,17 +46,19 @@ class MergedPairs:
     present: dict[str, BoolMask] | None
 
 
-def merge_pairs(rule: RecordMergeRule, older: PairSide, newer: PairSide, requested_mask: BoolMask, wins: BoolMask) -> MergedPairs:
-    """Merge the pairs in `requested_mask` by the rule; for other pairs select the newer record where `wins`, else the
+def merge_pairs(
+    rule: RecordMergeRule, older: PairSide, newer: PairSide, requested_mask: BoolMask, newer_wins: BoolMask
+) -> MergedPairs:
+    """Merge the pairs in `requested_mask` by the rule; for other pairs select the newer record where `newer_wins`, else the
     older.
     """
-    rows = _choose(older.rows, newer.rows, wins)
-    is_live, changed = np.ones(len(wins), dtype=np.bool_), wins.copy()
+    rows = _choose(older.rows, newer.rows, newer_wins)
+    is_live, changed = np.ones(len(newer_wins), dtype=np.bool_), newer_wins.copy()
     present: dict[str, BoolMask] | None = None
-    all_rows = np.ones(len(wins), dtype=np.bool_)
+    all_rows = np.ones(len(newer_wins), dtype=np.bool_)
     sides = [side.present or dict.fromkeys(rows.column_names, all_rows) for side in (older, newer)]
     if older.present is not None or newer.present is not None:
-        present = {name: np.where(wins, sides[1][name], sides[0][name]) for name in rows.column_names}
+        present = {name: np.where(newer_wins, sides[1][name], sides[0][name]) for name in rows.column_names}
     values: list[pa.Table] = []
     positions: list[Ints] = []
     remaining = requested_mask.copy()

@@ -7,9 +7,10 @@ registered and the base files of these: no other files, no network, no Python va
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +23,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from pyhudi.api.duckdb_scan import quote_identifier, text_literal
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
-from pyhudi.sql_engine.literals import parse_spark, place
+from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
 
@@ -67,7 +68,7 @@ _TYPED = {
 """Unambiguous date and time literals; Spark's special words, years alone and the like are excluded."""
 
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII)
-_WHOLE_NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
+_INTEGER_PATTERN = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _SECONDS = re.compile(r"\s*[+-]?\d*\.?\d{0,6}\s*", re.ASCII)
 _INTERVAL = re.compile(
     r"\s*(?:[+-]?\d+\s+(?:year|month|week|day|hour|minute|second|millisecond|microsecond)s?\s*)+", re.ASCII | re.IGNORECASE
@@ -101,23 +102,20 @@ class RowSource:
             raise
 
 
-class BaseFilesUnreadable(Exception):
-    """DuckDB failed in a query that reads base files; the statement is executed again with PyHudi's reader."""
-
-
 class Database:
     """In-memory database with the rows of one statement. Close it after reading the result.
 
-    Attributes:
-        paths: Base files that DuckDB reads itself.
+    The first query seals it: base files can be added before, rows at any time.
     """
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
         self._rows: list[RowSource] = []
         self._named = 0
+        self.known_columns: set[str] = set()
         self._is_sealed = False
-        self.paths: list[str] = []
+        self._paths: list[str] = []
+        self._by_files: dict[str, RowSource] = {}
         for statement in _MACROS:
             self._connection.execute(statement)
 
@@ -137,18 +135,28 @@ class Database:
         with self._translated_errors():
             self._connection.register(name, rows)
 
-    def add_files(self, name: str, sql: str, paths: Sequence[str]) -> None:
-        """Define a name as a query of base files. No query may have been executed yet: the first one seals the database."""
+    def add_files(self, name: str, sql: str, paths: Sequence[str], rows: RowSource) -> None:
+        """Define a name as a query of base files. rows: the same rows, which replace it if DuckDB cannot read the files."""
         if self._is_sealed:
             raise Internal("base files are added to a database that already executes queries")
-        self.paths += paths
-        with self._translated_errors():
+        self._paths += paths
+        self._by_files[name] = rows
+        try:
             self._connection.execute(f"CREATE TEMP VIEW {quote_identifier(name)} AS {sql}")
+        except duckdb.Error:
+            self._replace_files()
+
+    def _replace_files(self) -> None:
+        """Replace the queries of base files by rows of PyHudi's reader, which reports errors of a file."""
+        replaced, self._by_files = self._by_files, {}
+        for name, rows in replaced.items():
+            self._connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
+            self.add(name, rows)
 
     def _sealed(self) -> Any:
         """The connection, which accesses only the base files."""
         if not self._is_sealed:
-            allowed = ", ".join(map(text_literal, self.paths))
+            allowed = ", ".join(map(text_literal, self._paths))
             for statement in (*([f"SET allowed_paths = [{allowed}]"] if allowed else []), *_SETTINGS):
                 self._connection.execute(statement)
             self._is_sealed = True
@@ -161,8 +169,18 @@ class Database:
 
     def table(self, query: str) -> pa.Table:
         """Return the rows of a query in DuckDB's dialect."""
+        connection = self._sealed()
+        rows: pa.Table
+        if self._by_files:
+            try:
+                rows = connection.sql(query).to_arrow_table()
+                return rows
+            except (duckdb.Error, pa.ArrowException, OSError) as error:
+                if isinstance(error, _NOT_BY_FILES):
+                    raise _as_ours(error, self.known_columns) from error
+                self._replace_files()
         with self._translated_errors():
-            rows: pa.Table = self._sealed().sql(query).to_arrow_table()
+            rows = connection.sql(query).to_arrow_table()
             return rows
 
     def schema(self, query: str) -> pa.Schema:
@@ -178,23 +196,27 @@ class Database:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Translate DuckDB's errors; an error raised by a PyHudi stream is re-raised as it was.
-
-        Raises:
-            BaseFilesUnreadable: DuckDB reads base files, and they may be the cause.
-        """
+        """Translate DuckDB's errors; an error raised by a PyHudi stream is re-raised as it was."""
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             failure = next((rows.failure for rows in self._rows if rows.failure is not None), None)
             if failure is not None:
                 raise failure from error
-            if self.paths and not isinstance(error, _NOT_BY_FILES):
-                raise BaseFilesUnreadable from error
-            raise _as_ours(error) from error
+            raise _as_ours(error, self.known_columns) from error
 
 
-def _as_ours(error: Exception) -> HudiError:
+_UNKNOWN_COLUMN = re.compile(r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"')
+
+
+def _as_ours(error: Exception, columns: Iterable[str]) -> HudiError:
+    unknown = _UNKNOWN_COLUMN.search(str(error)) if isinstance(error, duckdb.BinderException) else None
+    if unknown is not None and columns:
+        name = unknown[1] or unknown[2]
+        near = difflib.get_close_matches(name.lower(), [column.lower() for column in columns], n=3, cutoff=0.5)
+        spelled = [column for found in near for column in columns if column.lower() == found]
+        hint = f"did you mean {' or '.join(dict.fromkeys(spelled))}?" if spelled else f"there are {', '.join(sorted(columns))}"
+        return InvalidRequest(f"column {name} does not exist; {hint}")
     message = str(error).split("\n\nLINE", 1)[0].split("\nCandidate", 1)[0].strip()
     if isinstance(error, duckdb.CatalogException) and "Function" in message:
         return Unsupported(f"the embedded engine does not support the function: {message}")
@@ -225,6 +247,8 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
         return _with_escape(node)
     if isinstance(node, exp.Literal) and not node.is_string:
         return _exact_decimal(node)
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and node.arg_key == "expressions":
+        return exp.alias_(node.copy(), "count(1)", quoted=True) if isinstance(node.parent, exp.Select) else node
     return node
 
 
@@ -276,7 +300,8 @@ def _check_literals(text: str, tokens: list[Any]) -> None:
         pattern = _TYPED.get(keyword)
         if pattern is not None and text[token.start] not in "'`" and not pattern.fullmatch(behind.text):
             raise InvalidRequest(
-                f"{place(text, token.start)}: {keyword} {behind.text!r} in the embedded engine. Write DATE '2024-05-06', "
+                f"{describe_position(text, token.start)}: {keyword} {behind.text!r} in the embedded engine. Write DATE "
+                "'2024-05-06', "
                 "TIMESTAMP '2024-05-06 07:08:09.123456', with +02:00 or Z for a zone"
             )
         if token.token_type is TokenType.INTERVAL:
@@ -293,23 +318,28 @@ def _check_number(text: str, token: Any, after: list[Any]) -> None:
     has_letter = len(after) == 2 and after[0].token_type is TokenType.DCOLON and after[0].start == token.start
     kind = after[1].text.upper() if has_letter else ""
     if not _NUMBER.fullmatch(number):
-        raise InvalidRequest(f"{place(text, token.start)}: {token.text} is no number")
+        raise InvalidRequest(f"{describe_position(text, token.start)}: {token.text} is no number")
     if "e" in number and kind in ("L", "S", "Y"):
-        raise InvalidRequest(f"{place(text, token.start)}: {token.text}{kind} has an exponent, and is no whole number")
+        raise InvalidRequest(
+            f"{describe_position(text, token.start)}: {token.text}{kind} has an exponent, and is no whole number"
+        )
     if "e" not in number and len(number.replace(".", "").lstrip("0")) > _DIGITS:
-        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} has more than {_DIGITS} digits")
+        raise InvalidRequest(f"{describe_position(text, token.start)}: the number {token.text} has more than {_DIGITS} digits")
     if "e" not in number and len(number.partition(".")[2]) > _DIGITS:
-        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} has more than {_DIGITS} decimal places")
+        raise InvalidRequest(
+            f"{describe_position(text, token.start)}: the number {token.text} has more than {_DIGITS} decimal places"
+        )
     if "e" in number and math.isinf(float(number)):
-        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} is beyond the largest double")
+        raise InvalidRequest(f"{describe_position(text, token.start)}: the number {token.text} is beyond the largest double")
 
 
 def _check_interval(text: str, start: int, value: str, unit: str) -> None:
     seconds = unit.upper() in ("SECOND", "SECONDS")
-    if _WHOLE_NUMBER.fullmatch(value) or (seconds and _SECONDS.fullmatch(value)) or _INTERVAL.fullmatch(value):
+    if _INTEGER_PATTERN.fullmatch(value) or (seconds and _SECONDS.fullmatch(value)) or _INTERVAL.fullmatch(value):
         return
     raise InvalidRequest(
-        f"{place(text, start)}: INTERVAL {value!r} in the embedded engine. Write INTERVAL '1' DAY, or add several intervals; "
+        f"{describe_position(text, start)}: INTERVAL {value!r} in the embedded engine. Write INTERVAL '1' DAY, or add several "
+        "intervals; "
         "only seconds have a fraction"
     )
 

@@ -25,7 +25,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from pyhudi.errors import InvalidRequest, Unsupported
 
-__all__ = ["DIALECT", "parse_spark", "place", "tokenize_spark"]
+__all__ = ["DIALECT", "parse_spark", "describe_position", "tokenize_spark"]
 
 DIALECT = "spark"
 
@@ -55,7 +55,7 @@ _REFUSED = (
 )
 
 
-def place(statement: str, offset: int) -> str:
+def describe_position(statement: str, offset: int) -> str:
     """Line and column of a character of a statement, as in error messages."""
     before = statement[:offset]
     return f"SQL, line {before.count(chr(10)) + 1}, column {len(before) - (before.rfind(chr(10)) + 1) + 1}"
@@ -84,7 +84,8 @@ def tokenize_spark(statement: str, dialect: Any = DIALECT, lead: str = "") -> li
             token.text = values[start]
         elif token.token_type in _REFUSED or (token.token_type is TokenType.HEX_STRING and statement[start] not in "xX"):
             raise Unsupported(
-                f"{place(statement, start)}: {statement[start : token.end - len(lead) + 1]} is no literal of Spark's. Write text "
+                f"{describe_position(statement, start)}: {statement[start : token.end - len(lead) + 1]} is no literal of "
+                "Spark's. Write text "
                 "as 'text', bytes as X'6162'"
             )
     return tokens
@@ -127,7 +128,9 @@ def _masked(statement: str) -> tuple[str, dict[int, str]]:
         if kind in ("word", "hex"):
             continue
         if kind == "open":
-            raise InvalidRequest(f"{place(statement, start)}: the quote {found[0]} is not closed. Close it, or double it in text")
+            raise InvalidRequest(
+                f"{describe_position(statement, start)}: the quote {found[0]} is not closed. Close it, or double it in text"
+            )
         if kind == "bracketed":
             at = _end_of_brackets(statement, start)
         if kind in ("comment", "bracketed"):
@@ -162,7 +165,7 @@ def _end_of_brackets(statement: str, start: int) -> int:
         depth += 1 if found[0] == "/*" else -1
         if depth == 0:
             return found.end()
-    raise InvalidRequest(f"{place(statement, start)}: the comment /* is not closed. Close it with */")
+    raise InvalidRequest(f"{describe_position(statement, start)}: the comment /* is not closed. Close it with */")
 
 
 def _decoded(statement: str, start: int, literal: str) -> str:
@@ -180,11 +183,13 @@ def _decoded(statement: str, start: int, literal: str) -> str:
         try:
             return chr(int(four or eight, 16))
         except (ValueError, OverflowError) as error:
-            raise InvalidRequest(f"{place(statement, start)}: {found[0]} in {literal} is no character of Unicode") from error
+            raise InvalidRequest(
+                f"{describe_position(statement, start)}: {found[0]} in {literal} is no character of Unicode"
+            ) from error
 
     value = _ESCAPE.sub(character, body)
     try:
         # Two escapes can be the halves of one surrogate pair.
         return value.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeError as error:
-        raise InvalidRequest(f"{place(statement, start)}: {literal} has half of a surrogate pair") from error
+        raise InvalidRequest(f"{describe_position(statement, start)}: {literal} has half of a surrogate pair") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pyhudi.errors import Unsupported
-from pyhudi.sql_engine.literals import place
+from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.tokens import TokenCursor
 
 _PLAIN = {
@@ -77,11 +77,24 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
     if word == "STRUCT":
         return _struct(cursor)
     if word in _TEXT:
-        raise Unsupported(f"{place(cursor.statement, start)}: type {word} with a length, which a table cannot store; use STRING")
+        raise Unsupported(
+            f"{describe_position(cursor.statement, start)}: type {word} with a length, which a table cannot store; use STRING"
+        )
     if word in _OTHERS:
-        raise Unsupported(f"{place(cursor.statement, start)}: a column of type {word}, which a Hudi table cannot hold")
+        raise Unsupported(
+            f"{describe_position(cursor.statement, start)}: a column of type {word}, which a Hudi table cannot hold"
+        )
     cursor.back_to(cursor.mark() - 1)
     cursor.fail("a type")
+
+
+def parse_type(text: str) -> pa.DataType:
+    """Parse text that is one type, such as `bigint`. Errors as in `data_type`."""
+    cursor = TokenCursor(text)
+    kind = data_type(cursor)
+    if cursor.peek is not None:
+        cursor.fail("the end of the type")
+    return kind
 
 
 def field(name: str, kind: pa.DataType, *, nullable: bool = True, comment: str | None = None) -> pa.Field:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.sql_engine.literals import parse_spark, place
+from pyhudi.sql_engine.literals import describe_position, parse_spark
 from pyhudi.sql_engine.sql_ast import Fragment, Reference, SelectQuery, TableName, Value
 from pyhudi.sql_engine.tokens import TokenCursor
 
@@ -37,7 +37,7 @@ def parse_query_text(statement: str, body: Fragment) -> SelectQuery:
     """Parse a query. Raises InvalidRequest, with its position in the statement, for other text."""
     tree = parsed(body, statement)
     if not isinstance(tree, _QUERIES):
-        raise InvalidRequest(f"{place(statement, body.offset)}: expected a query, found {_beginning(body.text)}")
+        raise InvalidRequest(f"{describe_position(statement, body.offset)}: expected a query, found {_beginning(body.text)}")
     return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
 
 
@@ -57,9 +57,9 @@ def parsed(body: Fragment, statement: str, *, expression: bool = False) -> exp.E
         description = _MISSING.sub("expected an \\1 here", str(details.get("description", error)).removesuffix("."))
         highlight = details.get("highlight")
         near = f" (at {highlight!r})" if highlight else ""
-        raise InvalidRequest(f"{place(statement, offset)}: {description}{near}") from error
+        raise InvalidRequest(f"{describe_position(statement, offset)}: {description}{near}") from error
     except SqlglotError as error:
-        raise InvalidRequest(f"{place(statement, body.offset)}: {error}") from error
+        raise InvalidRequest(f"{describe_position(statement, body.offset)}: {error}") from error
 
 
 def _offset(text: str, line: int | None, column: int | None, highlight: str | None) -> int:

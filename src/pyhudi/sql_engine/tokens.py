@@ -14,7 +14,7 @@ from typing import NoReturn
 from sqlglot import TokenType
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.sql_engine.literals import place, tokenize_spark
+from pyhudi.sql_engine.literals import describe_position, tokenize_spark
 from pyhudi.sql_engine.sql_ast import Fragment, TableName, Value
 
 _TEXTS = (TokenType.STRING,)
@@ -83,7 +83,7 @@ class TokenCursor:
     def fail(self, expected: str) -> NoReturn:
         """Raise InvalidRequest: the next token is not what was expected."""
         found = self.statement[self.peek.start : self.peek.end + 1] if self.peek else "the end of the statement"
-        raise InvalidRequest(f"{place(self.statement, self.offset)}: expected {expected}, found {found}")
+        raise InvalidRequest(f"{describe_position(self.statement, self.offset)}: expected {expected}, found {found}")
 
     # Keywords
 
@@ -171,6 +171,16 @@ class TokenCursor:
         self._at += 1
         self._suffix(word)
         return sign * (int(word.text) if word.text.isdigit() else float(word.text))
+
+    def literal_text(self, description: str) -> str:
+        """Consume a literal and return it in the syntax of filters, where a backslash is an ordinary character."""
+        typed = next((word for word in ("DATE", "TIMESTAMP") if self.at_keywords(word)), "")
+        begun = self.offset
+        value = self.value(description)
+        if not isinstance(value, str):
+            return self.statement[begun : self.last_token_end]
+        quoted = "'" + value.replace("'", "''") + "'"
+        return f"{typed} {quoted}" if typed else quoted
 
     def _suffix(self, number: Token) -> None:
         """Consume the type suffix of a number, as in 10L, which is a token of its own."""

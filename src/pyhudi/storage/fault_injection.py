@@ -123,11 +123,11 @@ class FaultyStorage:
         inner: Storage,
         plan: Fault | None = None,
         *,
-        watch: CallListener | None = None,
+        listener: CallListener | None = None,
         _course: _FaultState | None = None,
     ) -> None:
         self._inner = inner
-        self._course = _course if _course is not None else _FaultState(plan, watch)
+        self._course = _course if _course is not None else _FaultState(plan, listener)
 
     def __repr__(self) -> str:
         return f"FaultyStorage({self._inner!r})"
@@ -248,10 +248,10 @@ class FaultyStorage:
 class _FaultyOutput:
     """The context manager of `open_output`.  The call is counted at the end of the block, where it takes effect."""
 
-    def __init__(self, inner: Storage, path: str, course: _FaultState) -> None:
+    def __init__(self, inner: Storage, path: str, state: _FaultState) -> None:
         self._call = StorageCall("open_output", inner.absolute(path), True)
         self._output = inner.open_output(path)
-        self._course = course
+        self._course = state
 
     def __enter__(self) -> pa.NativeFile:
         self._course.check_not_crashed()
@@ -278,11 +278,11 @@ class _FaultyOutput:
 class _FaultState:
     """Call count and fault state, shared by all storages of one test."""
 
-    def __init__(self, plan: Fault | None, watch: CallListener | None) -> None:
+    def __init__(self, plan: Fault | None, listener: CallListener | None) -> None:
         self.token = uuid.uuid4().hex
         self.triggered = False
         self._plan = plan
-        self._watch = watch
+        self._watch = listener
         self._calls: list[StorageCall] = []
         self._counts = dict.fromkeys(CountedCalls, 0)
         self._dead = False

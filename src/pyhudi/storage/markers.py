@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import xxhash
 
@@ -31,11 +30,11 @@ from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, p
 from pyhudi.format.paths import MARKER_FOLDER, file_name, join_path, parent_folder
 from pyhudi.options.declaration import Option
 from pyhudi.storage.base import Storage
+from pyhudi.storage.thread_pool import in_threads
 
 _TYPE_FILE = "MARKERS.type"
 _LISTS = b"TIMELINE_SERVER_BASED"
 _LIST_FILE = re.compile(r"MARKERS\d+")
-_READ_AT_ONCE = 16
 
 
 TYPE = Option(
@@ -138,12 +137,7 @@ class Markers:
     def _listed(self, paths: Sequence[str], *, truncated: bool = False) -> Sequence[tuple[str, MarkerType]]:
         """Read the markers in list files.  truncated: accept only complete lines and skip an incomplete last one."""
         recorded: list[tuple[str, MarkerType]] = []
-        if len(paths) > 1:
-            with ThreadPoolExecutor(min(len(paths), _READ_AT_ONCE)) as pool:
-                contents = list(pool.map(self._storage.read, paths))
-        else:
-            contents = [self._storage.read(path) for path in paths]
-        for path, content in zip(paths, contents, strict=True):
+        for path, content in zip(paths, in_threads(self._storage.read, paths), strict=True):
             data = content or b""
             try:
                 recorded.extend(decode_marker_list(data[: data.rfind(b"\n") + 1] if truncated else data))

@@ -409,5 +409,5 @@ def like(kind: str, name: str) -> str:
     return f"; did you mean {near[0]}?" if near else f"; the usual ones are {', '.join(_OWN[kind])}"
 
 
-def _applied(meaning: OptionTarget, name: str, value: str) -> Mapping[str, str]:
-    return {meaning: value} if isinstance(meaning, str) else meaning(name, value)
+def _applied(target: OptionTarget, name: str, value: str) -> Mapping[str, str]:
+    return {target: value} if isinstance(target, str) else target(name, value)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.storage.base import FileInfo, Listing, check_path
+from pyhudi.storage.thread_pool import in_threads
 
 # At least two characters, so that a Windows drive is not parsed as a scheme.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
@@ -117,8 +117,6 @@ def _parts(path: str) -> list[str]:
 
 # Shared by all storages below a URI.
 
-_LISTINGS_AT_ONCE = 8
-
 
 class UriMixin:
     """URI-related methods of a storage at `location`."""
@@ -142,9 +140,8 @@ class UriMixin:
 def files_below(folder: str, list_folder: Callable[[str], Listing]) -> Iterator[FileInfo]:
     """Every file below a folder, level by level.  Several listing requests run concurrently."""
     level: tuple[str, ...] = (check_path(folder),)
-    with ThreadPoolExecutor(_LISTINGS_AT_ONCE, "pyhudi-list") as pool:
-        while level:
-            listings = list(pool.map(list_folder, level))
-            for listing in listings:
-                yield from listing.files
-            level = tuple(path for listing in listings for path in listing.folders)
+    while level:
+        listings = in_threads(list_folder, level)
+        for listing in listings:
+            yield from listing.files
+        level = tuple(path for listing in listings for path in listing.folders)

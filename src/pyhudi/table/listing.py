@@ -14,14 +14,12 @@ Source: docs/formats/timeline.md, "Other files of a table".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.paths import META_FOLDER, PARTITION_METADATA_FILE, PROPERTIES_FILE, file_name, join_path, split_path
 from pyhudi.storage.base import FileInfo, Listing, Storage
-
-_LISTING_THREADS = 16
+from pyhudi.storage.thread_pool import in_threads
 
 
 class FileListing(Protocol):
@@ -62,12 +60,8 @@ class DirectoryListing:
         """Return the files of each partition; folders already listed are not listed again."""
         wanted = list(dict.fromkeys(partitions))
         missing = [partition for partition in wanted if partition not in self._known]
-        if len(missing) == 1:
-            self._known[missing[0]] = self._storage.list(missing[0]).files
-        elif missing:
-            with ThreadPoolExecutor(min(_LISTING_THREADS, len(missing))) as pool:
-                for partition, listing in zip(missing, pool.map(self._storage.list, missing), strict=True):
-                    self._known[partition] = listing.files
+        for partition, listing in zip(missing, in_threads(self._storage.list, missing), strict=True):
+            self._known[partition] = listing.files
         return {partition: self._known[partition] for partition in wanted}
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
@@ -93,29 +87,25 @@ def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
         return None if folder and join_path(folder, META_FOLDER) in listing.folders else listing
 
     level = [""]
-    with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-        while level:
-            below: list[str] = []
-            for folder, listing in zip(level, pool.map(look, level), strict=True):
-                if listing is not None:
-                    yield folder, listing
-                    below.extend(path for path in listing.folders if file_name(path) != META_FOLDER)
-            level = below
+    while level:
+        below: list[str] = []
+        for folder, listing in zip(level, in_threads(look, level), strict=True):
+            if listing is not None:
+                yield folder, listing
+                below.extend(path for path in listing.folders if file_name(path) != META_FOLDER)
+        level = below
 
 
 def check_no_nested_table(storage: Storage, partitions: Iterable[str]) -> None:
     """Raise InvalidRequest if a partition would be located in the folder of another table."""
-    folders = {"/".join(parts[: n + 1]) for parts in map(split_path, partitions) for n in range(len(parts))}
-    if not folders:
-        return
-    with ThreadPoolExecutor(min(_LISTING_THREADS, len(folders))) as pool:
-        marks = pool.map(lambda folder: storage.stat(join_path(folder, PROPERTIES_FILE)), sorted(folders))
-        for folder, mark in zip(sorted(folders), marks, strict=True):
-            if mark is not None:
-                raise InvalidRequest(
-                    f"rows of partition {folder!r} would lie in {storage.absolute(folder)}, the folder of another Hudi table: "
-                    "move that table, or leave these rows out"
-                )
+    folders = sorted({"/".join(parts[: n + 1]) for parts in map(split_path, partitions) for n in range(len(parts))})
+    marks = in_threads(lambda folder: storage.stat(join_path(folder, PROPERTIES_FILE)), folders)
+    for folder, mark in zip(folders, marks, strict=True):
+        if mark is not None:
+            raise InvalidRequest(
+                f"rows of partition {folder!r} would lie in {storage.absolute(folder)}, the folder of another Hudi table: "
+                "move that table, or leave these rows out"
+            )
 
 
 def _is_partition(listing: Listing) -> bool:

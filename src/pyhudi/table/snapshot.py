@@ -24,7 +24,7 @@ from pyhudi.format.actions.rollback_metadata import RollbackPlan
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro.nodes import NO_DEFAULT, Record
 from pyhudi.format.avro.schema import parse_schema
-from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
+from pyhudi.format.avro_to_arrow import avro_to_arrow, check_supported, without_meta_columns
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.format.names import parse_data_file_instant
@@ -76,7 +76,12 @@ class TableSchema:
         return tuple((f.name, f.default) for f in root.fields if f.default is not NO_DEFAULT and f.default is not None)
 
     def stored_avro(self, table_name: str) -> str:
-        """The Avro JSON of files: meta columns, then these, each as the table declares it."""
+        """The Avro JSON of files: meta columns, then these, each as the table declares it.
+
+        Raises:
+            Unsupported: Values of a column cannot be encoded.
+        """
+        check_supported(self.arrow, f"the table {table_name} cannot be written")
         return arrow_to_avro(with_meta_fields(self.arrow), table_name, self.avro)
 
     @classmethod

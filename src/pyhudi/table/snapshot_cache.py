@@ -59,7 +59,7 @@ class SnapshotCache:
     """
 
     def __init__(self) -> None:
-        self._kept: _CachedSnapshot | None = None
+        self._cached: _CachedSnapshot | None = None
         self.footers = FooterCache()
 
     def __reduce__(self) -> tuple[type[SnapshotCache], tuple[()]]:
@@ -67,10 +67,10 @@ class SnapshotCache:
 
     def snapshot(self, context: TableContext) -> Snapshot:
         """Return the current snapshot.  context: with properties that were just read.  Raises as `load_snapshot`."""
-        kept = self._kept
-        if kept is not None and kept.is_current(context):
-            return replace(kept.snapshot, context=context)
-        self._kept = None
+        cached = self._cached
+        if cached is not None and cached.is_current(context):
+            return replace(cached.snapshot, context=context)
+        self._cached = None
         return self._load(context)
 
     @retry_on_stale_files
@@ -103,7 +103,7 @@ class SnapshotCache:
             return load_snapshot(context, timeline=timeline)
         if len(snapshot.slicing.replaced) <= MAX_REPLACED:
             stamps = (os.getpid(), files, metadata_files, definitions, column_files)
-            self._kept = _CachedSnapshot(*stamps, replace(snapshot, commits={}))
+            self._cached = _CachedSnapshot(*stamps, replace(snapshot, commits={}))
         return snapshot
 
 

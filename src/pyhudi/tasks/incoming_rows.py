@@ -80,7 +80,7 @@ def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: Prepare
     """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the
     latter alone.
 
-    given: the rows' columns as the caller had them.  For example, a float that became a double has another text than
+    input_schema: the rows' columns as the caller had them.  For example, a float that became a double has another text than
     the float.
     """
     columns = normalise(typed_nulls(without_meta_fields(input_schema), before.input_schema))
@@ -115,11 +115,11 @@ def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | No
         )
 
 
-def key_columns(given: pa.Schema, request: PrepareRequest) -> pa.Schema:
+def key_columns(input_schema: pa.Schema, request: PrepareRequest) -> pa.Schema:
     """Return the columns of rows to delete; an all-null column has the table's type, or is text if no file has the
     column.
     """
-    typed = typed_nulls(given, request.data_schema)
+    typed = typed_nulls(input_schema, request.data_schema)
     return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
 
 
@@ -260,7 +260,7 @@ class _MoveResolution:
 def _picked(
     request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
 ) -> _MoveResolution:
-    """By a rule that takes one of the two: the incoming row goes where it says, or the stored one stays."""
+    """By a rule that selects one of the two: the incoming row with its own partition, or the stored one."""
     wins = request.rule.newer_wins(older, newer.select(older.column_names), plain_deletes)
     return _MoveResolution(
         newer, wins, _either(plain_deletes, request.rule.deletes(newer)), np.zeros(len(plain_deletes), dtype=np.bool_)
@@ -314,18 +314,18 @@ def _with_columns(request: TagRequest, rows: pa.Table, created: pa.Table) -> pa.
     return _replaced(rows, PARTITION_PATH, paths)
 
 
-def _with_rows(rows: pa.Table, at: Ints, others: pa.Table) -> pa.Table:
+def _with_rows(rows: pa.Table, at: Ints, other_rows: pa.Table) -> pa.Table:
     """The rows with those at some places replaced, in order."""
     if not len(at):
         return rows
     order = np.arange(rows.num_rows, dtype=np.int64)
     order[at] = rows.num_rows + np.arange(len(at), dtype=np.int64)
-    return pa.concat_tables([rows, relabel(others, rows.schema)]).take(pa.array(order))
+    return pa.concat_tables([rows, relabel(other_rows, rows.schema)]).take(pa.array(order))
 
 
 def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints, read: ReadStored) -> pa.Table:
-    """The present version of each key in the file slice named beside it, in order; nulls where the slice has no such record any
-    more.
+    """The stored version of each key in its file slice, in order; nulls if the slice has no such
+    record.
     """
     reader = request.spec.reader(request.validity, rule=request.rule.with_marker(None))
     computed = None if request.spec.populate_meta_fields else request.spec.keys

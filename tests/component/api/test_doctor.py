@@ -1,4 +1,4 @@
-"""The doctor: each thing that is wrong is found, and what is in order is not."""
+"""`Table.doctor` reports every defect and nothing else."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_index_that_is_being_built(tmp_path: Path) -> None:
 
     for dies in (False, True):
         seen.clear()
-        context = replace(table.context, storage=FaultyStorage(table.context.storage, watch=watch))
+        context = replace(table.context, storage=FaultyStorage(table.context.storage, listener=watch))
         settings, request = IndexSettings.of(parse_options({})), index_request("bloom_filters")
         with pytest.raises(SimulatedCrash) if dies else nullcontext():
             create_index(context, LocalEngine(1), settings, request)

@@ -1,4 +1,4 @@
-"""Clustering end to end: rows change nothing but their place, pending plans hold their file groups, one executor has a plan."""
+"""Clustering end to end: rows are unchanged, pending plans protect their file groups, one executor runs a plan."""
 
 from __future__ import annotations
 
@@ -314,6 +314,11 @@ def test_a_clustering_plan_without_a_record_holds_nothing(tmp_path: Path, table_
     assert path.exists()
     table.unschedule_clustering(request_time)
     assert not path.exists()
+    leave_plan()
+    assert table.rollback(request_time).rolled_back == request_time
+    assert not path.exists() and table.validate().ok
+    with pytest.raises(InstantNotFound):
+        table.rollback(request_time)
     leave_plan()
     assert table.cluster().instant != request_time
     leave_plan()

@@ -1,4 +1,4 @@
-"""Markers in lists (`hoodie.write.markers.type=TIMELINE_SERVER_BASED`): what is there while files are written, and later."""
+"""Batched markers (`hoodie.write.markers.type=TIMELINE_SERVER_BASED`) during and after a write."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _dies(table: hp.Table, act: Act, *, at: str) -> list[str]:
             written.append(call.path)
         return None
 
-    storage = FaultyStorage(table.context.storage, watch=watch)
+    storage = FaultyStorage(table.context.storage, listener=watch)
     lock = InProcessLock(table.uri, SystemEnvironment())
     with pytest.raises(SimulatedCrash):
         act(replace(table.context.reloaded(), storage=storage, lock=lock))

@@ -1,16 +1,20 @@
-"""Tables of version 9 beside what the golden tables show: properties that are left over, wrong or not known, damage, the gate."""
+"""Tables of version 9: leftover, wrong and unknown properties, damage, feature gate."""
 
 from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, Unsupported
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from tests.support.golden_tables import open_golden
 from tests.support.rows import assert_same_rows, without_meta
 
@@ -98,7 +102,6 @@ def test_what_an_upgrade_left_of_a_payload_says_nothing(tmp_path: Path) -> None:
         ({"hoodie.record.merge.property.hoodie.payload.taste": "sweet"}, Unsupported, "hoodie.payload.taste=sweet"),
         ({"hoodie.table.partial.update.mode": "KEEP_VALUES"}, CorruptData, "KEEP_VALUES"),
         ({"hoodie.table.base.file.format": "LANCE"}, Unsupported, "LANCE"),
-        ({"hoodie.datasource.write.slash.separated.date.partitioning": "true"}, Unsupported, "slash.separated.date"),
         ({"hoodie.table.version": "10"}, Unsupported, "10"),
     ],
 )
@@ -110,21 +113,42 @@ def test_what_is_not_known_is_refused_at_open(values: dict[str, str], error: typ
 
 
 @pytest.mark.parametrize("kind", ["vector", "blob", "variant"])
-def test_types_of_release_1_2_are_refused_by_name(kind: str, tmp_path: Path) -> None:
-    path = open_golden("mor_v9", tmp_path).path
+@pytest.mark.parametrize("nested", [False, True])
+def test_column_of_a_type_that_is_not_decoded_leaves_the_others_readable(kind: str, nested: bool, tmp_path: Path) -> None:
+    golden = open_golden("mor_v9", tmp_path)
     types = {
-        "vector": '{"type":"fixed","name":"vector_float_3","size":12,"logicalType":"vector","dimension":3}',
+        "vector": '{"type":"fixed","name":"halves","size":6,"logicalType":"vector","dimension":3,"elementType":"FLOAT16"}',
         "blob": '{"type":"record","name":"blob","logicalType":"blob","fields":[{"name":"data","type":["null","bytes"]}]}',
         "variant": '{"type":"record","name":"v","logicalType":"variant","fields":[{"name":"metadata","type":"bytes"}]}',
     }
-    for instant in (path / ".hoodie" / "timeline").glob("*"):
-        if instant.is_file():
-            instant.unlink()
-    named = f'{{"name":"fare","type":["null",{types[kind]}],"default":null}}'
-    schema = '{"type":"record","name":"r","fields":[{"name":"id","type":"string"},' + named + "]}"
-    changed(path, {"hoodie.table.create.schema": schema.replace(":", "\\:")})
-    with pytest.raises(Unsupported, match=f"'fare'.*{kind}"):
-        Table(str(path)).scan()
+    type_ = f'{{"type":"array","items":{types[kind]}}}' if nested else types[kind]
+    added = f'{{"name":"odd","type":["null",{type_}],"default":null}}'
+    path = golden.path
+    for instant in (path / ".hoodie" / "timeline").glob("*commit"):
+        instant.write_bytes(_with_column(instant.read_bytes(), added))
+    table = Table(str(path))
+    names = [name for name in table.schema().names if name != "odd"]
+    expected = golden.expected("snapshot").select(names)
+    assert_same_rows(table.scan(names).to_arrow(), expected)
+    assert table.scan(names[:1], filter=f"{names[0]} is not null").count() == expected.num_rows
+    uses: list[dict[str, Any]] = [{}, {"columns": ["odd"]}, {"columns": names[:1], "filter": "odd is null"}]
+    for use in uses:
+        with pytest.raises(Unsupported, match=f"column 'odd': the logical type {kind}"):
+            table.scan(**use)
+    before = sorted((path / ".hoodie" / "timeline").iterdir())
+    writes: list[Callable[[], object]] = [lambda: table.upsert(expected), table.compact, table.cluster]
+    for write in writes:
+        with pytest.raises(Unsupported, match=f"cannot be written: column 'odd': the logical type {kind}"):
+            write()
+    assert sorted((path / ".hoodie" / "timeline").iterdir()) == before
+
+
+def _with_column(commit: bytes, added: str) -> bytes:
+    """Commit metadata whose schema has one column more."""
+    metadata = CommitMetadata.decode(commit)
+    schema = json.loads(metadata.extra_metadata["schema"])
+    schema["fields"].append(json.loads(added))
+    return replace(metadata, extra_metadata={**metadata.extra_metadata, "schema": json.dumps(schema)}).encode()
 
 
 def test_a_tuple_of_another_length_names_file_and_lengths(tmp_path: Path) -> None:

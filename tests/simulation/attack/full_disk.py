@@ -52,7 +52,7 @@ def attack(folder: Path, seed: int, rounds: int) -> list[str]:
             if call_number == at:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
 
-        storage = FaultyStorage(open_storage(path), watch=watch)
+        storage = FaultyStorage(open_storage(path), listener=watch)
         key, data = f"k{number % 5}", pa.table({"id": [f"k{number % 5}"], "v": pa.array([number], pa.int64())})
         try:
             Table(path, dict(storage.spec().options), options).upsert(data)

@@ -70,7 +70,7 @@ def commit(path: str, name: str, value: int, options: Mapping[str, Any], point: 
 
     if point is not None and point.step:
         _stop_at(point)
-    storage = FaultyStorage(open_storage(path), watch=watch)
+    storage = FaultyStorage(open_storage(path), listener=watch)
     say(value=value)
     try:
         done = Table(path, dict(storage.spec().options), dict(options)).upsert(

@@ -39,7 +39,7 @@ def write(path: str, name: str, seed: int, turns: int, options: dict[str, Any], 
         if call_number == at:
             os.kill(os.getpid(), signal.Signals[f"SIG{number}"])
 
-    storage = FaultyStorage(open_storage(path), watch=watch)
+    storage = FaultyStorage(open_storage(path), listener=watch)
     table = Table(path, dict(storage.spec().options), options)
     mine: int | None = None
     for turn in range(turns):

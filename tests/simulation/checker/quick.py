@@ -23,6 +23,7 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import parse_instant_file
 from pyhudi.format.properties import parse_properties
 from pyhudi.options.declaration import Options, read_settings
+from pyhudi.storage import thread_pool
 from pyhudi.table import table_config as config_module
 from pyhudi.table.table_config import TableConfig
 
@@ -97,6 +98,7 @@ def quickly() -> Iterator[None]:
                 stack.enter_context(patch.object(module, "parse_instant_file", _instant))
             if getattr(module, "read_settings", None) is read_settings:
                 stack.enter_context(patch.object(module, "read_settings", _read_settings))
+        stack.enter_context(patch.object(thread_pool, "_pool", _OneThread()))
         stack.enter_context(patch.object(config_module, "parse_properties", lambda data: dict(_properties(data))))
         stack.enter_context(patch.object(TableConfig, "from_properties", lambda values: _config(tuple(values.items()))))
         stack.enter_context(patch.object(tempfile, "TemporaryDirectory", _one_folder(stack)))

@@ -189,7 +189,7 @@ class _Run:
     # What actors do
 
     def _work(self, actor: Actor) -> None:
-        storage = FaultyStorage(open_storage(URI), watch=actor.watch)
+        storage = FaultyStorage(open_storage(URI), listener=actor.watch)
         options = self.world.settings
         for number, text in enumerate(self.schedule.operations[actor.name], 1):
             actor.begin()

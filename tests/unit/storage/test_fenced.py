@@ -1,4 +1,4 @@
-"""The storage that changes nothing once its lock is lost."""
+"""Fenced storage rejects every change after its lock is lost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_lost_lease_changes_nothing(change: Callable[[Storage], object]) -> No
 def test_a_plan_that_was_stored_while_the_lease_ran_out_is_taken_back() -> None:
     env = ReplayEnvironment(2)
     below = open_storage("memory://leased-plans")
-    inner = FaultyStorage(below, watch=lambda *_: suspend_past_the_lease(below, env))
+    inner = FaultyStorage(below, listener=lambda *_: suspend_past_the_lease(below, env))
     lock = StorageLock(below, env)
     with lock.held(), pytest.raises(StorageUnavailable, match="was lost"):
         FencedStorage(inner, lock).put_if_absent("t/1.compaction.requested", b"plan")

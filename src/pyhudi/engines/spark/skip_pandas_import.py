@@ -34,19 +34,19 @@ def spare_pandas() -> None:
     watch = _PandasImportHook()
     sys.meta_path.insert(0, watch)
     pa.array([])
-    watch.is_hiding = False
+    watch.is_active = False
 
 
 class _PandasImportHook(MetaPathFinder):
     """Hides pandas at first, then waits for its import and repeats PyArrow's check."""
 
     def __init__(self) -> None:
-        self.is_hiding = True
+        self.is_active = True
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != _NAME:
             return None
-        if self.is_hiding:
+        if self.is_active:
             raise ModuleNotFoundError(f"No module named {_NAME!r}", name=_NAME)
         sys.meta_path.remove(self)
         spec = find_spec(_NAME)

@@ -54,9 +54,10 @@ from pyhudi.operations.admin.table_settings import (
 from pyhudi.operations.commit.action_attempt import rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import BootstrapResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes, rollback_instant
-from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.records.keys.key_spec import HIVE_STYLE, partition_columns
 from pyhudi.records.mergers import merge_rule
@@ -193,7 +194,7 @@ def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engi
 
 
 def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str, FileInfo]]:
-    """(folder, file) of all data files below a folder; what writers of files keep for themselves is passed over.
+    """(folder, file) of all data files below a folder; temporary and hidden files are skipped.
 
     form: the format that they are to have.  Raises Unsupported for a file of another one.
     """
@@ -326,7 +327,7 @@ def _take_over(context: TableContext, engine: Engine, plan: _BootstrapPlan, sett
         _check_unchanged(context.storage.spec(), engine, plan.files)
         for mode, transaction in transactions.items():
             operation = Operation.BOOTSTRAP if mode is BootstrapMode.METADATA_ONLY else Operation.BULK_INSERT
-            transaction.commit(commit_metadata(operation, statuses[mode], schema_text, parts), None)
+            transaction.commit(PlannedCommit(commit_metadata(operation, statuses[mode], schema_text, parts)))
     wait_ms = settings.commit.lock_wait_ms
     ensure_metadata_table(context.reloaded(), engine, settings.metadata, wait_ms, plan.stored, plan.stored)
     stats = [status.stat for found in statuses.values() for status in found]
@@ -377,12 +378,12 @@ def _write(
 
 
 def _check_unchanged(table: StorageSpec, engine: Engine, files: Sequence[_SourceEntry]) -> None:
-    """Raises TableState where a source file is not what it was when it was listed: whoever reads the table would be refused."""
+    """Raise TableState if a source file changed since it was listed, because readers would refuse the table."""
     engine.map(run_check_sources, [InspectSourceTask(table, file.source) for file in files])
 
 
 def _store_index(context: TableContext, groups: Sequence[BootstrappedGroup], base_path: str) -> None:
-    # What the rollback of another writer has left would be read beside this one.
+    # Files left by another writer's rollback would be read together with this bootstrap.
     remove_bootstrap_index(context.storage)
     now_ms = context.env.now_ms()
     for folder, encode in ((BOOTSTRAP_PARTITIONS_FOLDER, encode_partitions), (BOOTSTRAP_FILE_IDS_FOLDER, encode_file_ids)):

@@ -127,7 +127,7 @@ def partitions_with_consistent_hashing(context: TableContext) -> frozenset[str]:
     return frozenset(folder.removeprefix(RING_FOLDER).removeprefix("/") for folder in folders)
 
 
-def remove_rings(context: TableContext, instants: Collection[str]) -> None:
+def remove_ring_metadata(context: TableContext, instants: Collection[str]) -> None:
     """Remove the files of instants that are rolled back: markers first, as a marker without metadata stops every
     writer.
     """

@@ -74,7 +74,7 @@ class ConsistentHashingWrite:
                 "plan the write again",
                 instants=tuple(gone),
             )
-        # Nothing else makes rings.
+        # Only these create hashing metadata.
         if set(current_timeline.completed(Action.REPLACECOMMIT)).issubset(planned.completed(Action.REPLACECOMMIT)):
             return
         for partition, ring in self.valid_rings.items():
@@ -112,8 +112,8 @@ def load_rings_for_write(
     return ConsistentHashingWrite(ConsistentHashingLayout(counted, settings.hash_fields), counted)
 
 
-def with_copies(
-    rings: ConsistentHashingWrite, context: TableContext, snapshot: Snapshot, groups: Iterable[FileGroupId]
+def with_double_writes(
+    hashing_write: ConsistentHashingWrite, context: TableContext, snapshot: Snapshot, groups: Iterable[FileGroupId]
 ) -> ConsistentHashingWrite:
     """Add double writes for pending resizes: changes of removed nodes are also written to the new ones.
 
@@ -124,7 +124,7 @@ def with_copies(
     for instant in snapshot.timeline.pending(Action.CLUSTERING) if wanted else ():
         planned = touched_file_groups(context, instant) & wanted
         for partition, changes in load_node_changes(context, instant.request_time).items() if planned else ():
-            ring = rings.valid_rings.get(partition)
+            ring = hashing_write.valid_rings.get(partition)
             if ring is None or {change.sequence for change in changes} != {ring.sequence}:
                 continue
             after = ring.changed(instant.request_time, (node for change in changes for node in change.nodes))
@@ -133,9 +133,9 @@ def with_copies(
                 for log in (log for slice_ in group.slices for log in slice_.logs):
                     if log.name.instant_time == instant.request_time:
                         versions[group.file_id] = max(versions.get(group.file_id, 0), log.name.version + 1)
-            copy = DoubleWriteTargets(instant.request_time, after, rings.layout.hash_fields, versions)
+            copy = DoubleWriteTargets(instant.request_time, after, hashing_write.layout.hash_fields, versions)
             copies.update({group: copy for group in planned if group[0] == partition})
-    return replace(rings, copies=copies)
+    return replace(hashing_write, copies=copies)
 
 
 def replace_rings(
@@ -157,7 +157,7 @@ def replace_rings(
             made[partition] = renewed(ring, instant, context.env.uuid4)
             store_ring(context, made[partition])
         elif settings is not None:
-            # Its file groups were never replaced, so the first ring will do.
+            # Its file groups were never replaced, so the initial hashing metadata is current.
             first = load_or_create_ring(context, snapshot.timeline, partition, present, settings.first_count)
             counted[partition] = made[partition] = first
     given_up = tuple((partition, file_id) for partition, ring in counted.items() for file_id in ring.file_ids)

@@ -168,21 +168,21 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
     return schema, tuple(records)
 
 
-def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_of: type[DocumentT]) -> DocumentT:
-    """Return the one record of a container file, in the shape of `target`, whose root is bound to the class `made_of`.
+def decode_document(target: Schema, data: bytes | bytearray | memoryview, value_class: type[DocumentT]) -> DocumentT:
+    """Return the one record of a container file, in the shape of `target`, whose root is bound to the class `value_class`.
 
     Raises as `decode_container`.
     """
     records = decode_container(data, target)[1]
     if len(records) != 1:
         raise CorruptData("a document must hold one record", expected=1, found=len(records))
-    return check_type(records[0], made_of)
+    return check_type(records[0], value_class)
 
 
-def check_type(value: Any, made_of: type[DocumentT]) -> DocumentT:
-    """Return `value` if it is a `made_of`; otherwise the schema is bound to another class, which raises CorruptData."""
-    if not isinstance(value, made_of):
-        raise CorruptData("an Avro document has another type", expected=made_of.__name__, found=type(value).__name__)
+def check_type(value: Any, value_class: type[DocumentT]) -> DocumentT:
+    """Return `value` if it is a `value_class`; otherwise the schema is bound to another class, which raises CorruptData."""
+    if not isinstance(value, value_class):
+        raise CorruptData("an Avro document has another type", expected=value_class.__name__, found=type(value).__name__)
     return value
 
 

@@ -163,10 +163,10 @@ def version_field(default: int) -> AvroField:
     return AvroField("", Union((INT, NULL)), default)
 
 
-def record(name: str, made_of: type, **by_name: AvroField) -> Record:
-    """Return a record of the dataclass `made_of`; its attributes are the field names in snake case, in any order."""
+def record(name: str, value_class: type, **by_name: AvroField) -> Record:
+    """Return a record of the dataclass `value_class`; its attributes are the field names in snake case, in any order."""
     named = tuple(AvroField(key, item.node, item.default) for key, item in by_name.items())
-    return Record(name, named, made_of, tuple(_snake_case(key) for key in by_name))
+    return Record(name, named, value_class, tuple(_snake_case(key) for key in by_name))
 
 
 def _snake_case(name: str) -> str:

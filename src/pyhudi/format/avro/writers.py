@@ -184,15 +184,15 @@ def _record_writer(node: Record, cache: dict[int, Write]) -> Write:
     return write_dict
 
 
-def _dataclass_writer(made_of: type, attributes: tuple[str, ...], writes: tuple[Write, ...]) -> Write:
+def _dataclass_writer(value_class: type, attributes: tuple[str, ...], writes: tuple[Write, ...]) -> Write:
     if len(attributes) == 1:
         only, write_only = attributes[0], writes[0]
         return lambda out, value: write_only(out, getattr(value, only))
     values_of = attrgetter(*attributes)
 
     def write(out: bytearray, value: Any) -> None:
-        if type(value) is not made_of:
-            raise ValueError(f"expected a {made_of.__name__}, not {value!r:.100}")
+        if type(value) is not value_class:
+            raise ValueError(f"expected a {value_class.__name__}, not {value!r:.100}")
         for write_field, field_value in zip(writes, values_of(value), strict=True):
             write_field(out, field_value)
 

@@ -52,6 +52,7 @@ from pyhudi.format.byte_cursor import ByteCursor
 
 MAGIC: Final = b"#HUDI#"
 LOG_FORMAT_VERSION: Final = 1
+_PARQUET_MAGIC: Final = b"PAR1"
 
 # Hudi reads both lengths of a block as 32-bit numbers.
 MAX_BLOCK_BYTES: Final = 2**31 - 1
@@ -293,13 +294,18 @@ def scan_blocks(read_range: ReadRange, size_bytes: int, *, skip_checks: bool = F
     Raises:
         CorruptData: No magic where a block must begin, or a block that passes the checks is corrupt inside (with
             `skip_checks`, also if it does not fit the file).
-        Unsupported: An unknown log format version, block type or header.
+        Unsupported: An unknown log format version, block type or header, or a file that is a Parquet file.
     """
     window = _Window(read_range, size_bytes)
     offset = number = 0
     follows = None
     while size_bytes - offset >= len(MAGIC):
         magic = window.get(offset, len(MAGIC))
+        if offset == 0 and magic.startswith(_PARQUET_MAGIC):
+            raise Unsupported(
+                "a log file that is a Parquet file is not supported: its first bytes are PAR1 (log format of RFC-103). "
+                "Compact the table with the Hudi release that wrote it"
+            )
         if magic != MAGIC:
             raise CorruptData("no log block begins here", offset=offset, expected=MAGIC, found=magic)
         reason = None if skip_checks else _torn(window, offset)

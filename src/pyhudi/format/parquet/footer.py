@@ -429,12 +429,12 @@ def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]
     return leaves
 
 
-def _check_group(walk: _StructReader, group: _Struct, leaves: Sequence[_SchemaLeaf], end: int) -> None:
+def _check_group(walk: _StructReader, group: _Struct, columns: Sequence[_SchemaLeaf], end: int) -> None:
     rows, chunks = group["num_rows"], group["columns"]
     walk.expect(rows >= 0, "the rows of a row group", found=rows)
-    walk.expect(len(chunks) == len(leaves), "the columns of a row group", expected=len(leaves), found=len(chunks))
+    walk.expect(len(chunks) == len(columns), "the columns of a row group", expected=len(columns), found=len(chunks))
     largest = 0
-    for chunk, leaf in zip(chunks, leaves, strict=True):
+    for chunk, leaf in zip(chunks, columns, strict=True):
         column, name = chunk["metadata"], ".".join(leaf.path)
         walk.expect(
             "crypto" not in chunk and "file_path" not in chunk, f"{name} is encrypted or in another file, which is not supported"

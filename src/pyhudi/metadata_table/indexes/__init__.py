@@ -71,9 +71,9 @@ def _has_definition(partition: str, config: TableConfig) -> bool:
     return kind is not None and kind.has_definition(config)
 
 
-def dependent_partitions(partition: str, others: Iterable[str]) -> tuple[str, ...]:
-    """Return those of `others` that require `partition`."""
-    kinds = ((other, index_for_partition(other)) for other in others)
+def dependent_partitions(partition: str, partitions: Iterable[str]) -> tuple[str, ...]:
+    """Return those of `partitions` that require `partition`."""
+    kinds = ((other, index_for_partition(other)) for other in partitions)
     return tuple(o for o, kind in kinds if kind is not None and kind.needs is not None and kind.needs.partition == partition)
 
 

@@ -55,12 +55,12 @@ from pyhudi.metadata_table.metadata_records import (
 )
 from pyhudi.metadata_table.reader.index_lookups import find_column_stats, find_expression_partition_stats, find_partition_ranges
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.metadata_table.writer.metadata_store import in_threads
 from pyhudi.planning.data_skipping import excluded_by_results, result_texts
 from pyhudi.records.column_statistics import ColumnRange, covers, merge_ranges
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.expression_functions import OPTION_NAMES, IndexExpression, filter_texts
 from pyhudi.records.filters.filter_ast import FunctionCall
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.bootstrap_sources import load_bootstrap_sources
 from pyhudi.table.table_config import local_zone_name
 from pyhudi.table.table_context import TableContext

@@ -42,7 +42,8 @@ from pyhudi.metadata_table.reader.index_lookups import find_records, scan_record
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, store_definitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.metadata_table.writer.metadata_store import MetadataStore, in_threads
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext

@@ -37,9 +37,10 @@ from pyhudi.metadata_table.reader.index_lookups import (
 )
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.metadata_table.writer.metadata_store import MetadataStore, in_threads
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.java_strings import has_text, is_binary_like
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 
 

@@ -12,7 +12,6 @@ The hash of a key determines its file group. The base file and the log blocks of
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -34,9 +33,8 @@ from pyhudi.metadata_table.reader.metadata_file_cache import MetadataFiles
 from pyhudi.records.hashing import key_shards
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
-
-_GROUP_THREADS = 8
 
 T = TypeVar("T")
 
@@ -118,10 +116,7 @@ class GroupReader:
     def read_all(self, tasks: Sequence[tuple[FileSlice, KeyRequest]]) -> list[GroupCells]:
         """Read the cells of several groups into memory, in parallel."""
         self._files.fetch(file for slice_, _ in tasks for file in _files_of(slice_))
-        if len(tasks) < 2:
-            return [self._read_now(*task) for task in tasks]
-        with ThreadPoolExecutor(min(_GROUP_THREADS, len(tasks))) as pool:
-            return list(pool.map(lambda task: self._read_now(*task), tasks))
+        return in_threads(lambda task: self._read_now(*task), tasks)
 
     def read(self, slice_: FileSlice, request: KeyRequest) -> GroupCells:
         """Return the cells of one group; its base file is read lazily."""

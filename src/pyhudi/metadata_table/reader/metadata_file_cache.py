@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
-from pyhudi.errors import CorruptData, TableState
+from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.hfile import HFile, open_hfile
 from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
 from pyhudi.format.log.log_corruption import check_log_complete
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import file_name
 from pyhudi.storage.base import Storage
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, LogFile
 
 FULL_READ_BYTES = 1 << 20
@@ -32,7 +32,6 @@ FULL_READ_BYTES = 1 << 20
 _CACHE_BYTES = 64 << 20
 _CACHED_HFILES = 256
 _CACHED_LOGS = 4096
-_FETCH_THREADS = 16
 _WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
 
 V = TypeVar("V")
@@ -73,8 +72,7 @@ class MetadataFiles:
         """Fetch the small ones of some files in parallel, before they are read one by one."""
         uncached = [file for file in files if file.size_bytes <= FULL_READ_BYTES and self._contents.get(file.path) is None]
         if len(uncached) > 1:
-            with ThreadPoolExecutor(min(_FETCH_THREADS, len(uncached))) as pool:
-                list(pool.map(self._content, uncached))
+            in_threads(self._content, uncached)
 
     def blocks(self, log: LogFile, *, verified: bool) -> tuple[LogBlock | CorruptBlock, ...]:
         """Return all blocks of a log file, without their contents.
@@ -93,6 +91,8 @@ class MetadataFiles:
                 log_blocks = tuple(scan_blocks(self._read_range(log), log.size_bytes, skip_checks=self._trusted))
             except CorruptData as error:
                 raise error.with_path(self.absolute(log)) from error
+            except Unsupported as error:
+                raise Unsupported(f"{error} [{self.absolute(log)}]") from error
             self._headers.put(log.path, log_blocks)
         if verified:
             try:

@@ -51,11 +51,11 @@ from pyhudi.metadata_table.writer.metadata_store import (
     create_store,
     drop_partitions,
     drop_store,
-    in_threads,
     set_partitions,
     store_partition_marker,
 )
 from pyhudi.operations.commit.commit_settings import INDEX_TYPE
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine

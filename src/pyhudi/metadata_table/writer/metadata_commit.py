@@ -49,7 +49,7 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import DeltaCommit, MetadataStore, SpilledKeys, drop_partitions, drop_store
 from pyhudi.metadata_table.writer.overlapping_commits import ConcurrentCommits
 from pyhudi.metadata_table.writer.sole_writer import SoleWriter, load_sole_writer
-from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.operations.commit.planned_commit import LockedCommit
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -160,7 +160,7 @@ def _load_sole_writer(earlier: MetadataTable, timeline: Timeline) -> SoleWriter 
 
 @dataclass(frozen=True, slots=True)
 class MetadataCommit:
-    """Metadata table part of one commit; the hook of `Transaction.commit`.
+    """Metadata table part of one commit; the hook of `PlannedCommit.metadata_commit`.
 
     Attributes:
         engine: Runs tasks; None for threads of this process.
@@ -190,18 +190,18 @@ class MetadataCommit:
             context, self.engine, load, self.data_schema, self.indexing, self.statuses, time, operation, self.replaced
         )
 
-    def __call__(self, transaction: Transaction, metadata: CommitMetadata, current_timeline: Timeline) -> Timeline | None:
+    def __call__(self, locked: LockedCommit) -> Timeline | None:
         """Write the delta commit of the metadata table; see `MetadataHook`.
 
         Raises:
             IndexStarted: The tasks did not collect what an index needs.
         """
-        context, time = transaction.context.reloaded(), transaction.instant_time
+        context, time, current_timeline = locked.context.reloaded(), locked.instant_time, locked.timeline
         partitions = maintained_partitions(context.config)
         if FILES not in partitions:
             return None
-        commit = self._build_publishing(context, partitions, metadata, current_timeline, time)
-        commit.read, commit.earlier = transaction.read, self.earlier
+        commit = self._build_publishing(context, partitions, locked.metadata, current_timeline, time)
+        commit.read, commit.earlier = locked.commits.read, self.earlier
         indexes = open_indexes(context)
         _check_requirements(indexes, commit)
         attempt = commit.store.begin(time)
@@ -216,9 +216,7 @@ class MetadataCommit:
             index.begin(commit)
         store = commit.store
         commit.completes_as(
-            Instant(
-                time, completed_action(transaction.action), State.COMPLETED, store.next_time(current_timeline, attempt.timeline)
-            )
+            Instant(time, completed_action(locked.action), State.COMPLETED, store.next_time(current_timeline, attempt.timeline))
         )
         updates = {index: index.updates_for_commit(commit) for index in indexes if index.partition in commit.partitions}
         return self._write(commit, replace(attempt, store=store), updates)
@@ -268,7 +266,7 @@ class MetadataCommit:
             # table.
             commit.context.storage.delete_folder(join_path(SIDE_FOLDER, commit.time))
         remaining = [update for update in ranges if update.index.partition not in dropped]
-        overlap.rewrite_overtaken_stats(
+        overlap.rewrite_overwritten_stats(
             commit.context, attempt.store, commit.timeline, commit.completed_instant, remaining, schema
         )
         return None if overlap.has_newer_completed else timeline

@@ -31,7 +31,7 @@ from pyhudi.metadata_table.indexes.metadata_index import Index
 from pyhudi.metadata_table.reader.metadata_reader import MetadataCache, MetadataTable
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.metadata_table.writer.metadata_store import MetadataStore, build_commit_metadata, in_threads
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore, build_commit_metadata
 from pyhudi.operations.commit.orphan_cleanup import sweep_side_files
 from pyhudi.operations.commit.service_result import Disabled, Executed, NotDue, Outcome
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
@@ -39,6 +39,7 @@ from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.planning.archival import reason_not_to_archive
 from pyhudi.planning.cleaning import CleaningPolicy
 from pyhudi.storage.locks import LOCK_WAIT
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.log_file_sizes import check_size, load_written_sizes
 from pyhudi.table.pending_plans import load_compaction_plan
@@ -47,6 +48,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
+_MERGES_AT_ONCE = 8
 _MIN_RETAINED = 20
 
 
@@ -214,7 +216,7 @@ def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
     expected = load_written_sizes(store.context.timeline, store.load(), logs)
     tasks = [_task(store, time, operation, sizes, expected) for operation in plan.operations or ()]
     if engine is None:
-        written = in_threads(run_metadata_merge, tasks)
+        written = in_threads(run_metadata_merge, tasks, _MERGES_AT_ONCE)
     else:
         written = engine.run_tasks(run_metadata_merge, tasks, [task.slice.size_bytes for task in tasks])
     statistics = [stat for stat in written if stat is not None]

@@ -11,8 +11,7 @@ The instant of a delta commit is that of the table's own instant; readers ignore
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -39,6 +38,7 @@ from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
 from pyhudi.metadata_table.reader.metadata_reader import BlockValidity, load_rolled_back
 from pyhudi.metadata_table.writer.sole_writer import SINCE_KEY
 from pyhudi.storage.base import FileInfo, Storage
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.cached_property import cached_property
 from pyhudi.table.table_config import create_table_files, load_table_config, store_table_config
 from pyhudi.table.table_context import TableContext
@@ -49,7 +49,6 @@ from pyhudi.tasks.file_stats import KeyShard
 
 PARTITIONS_KEY = "hoodie.table.metadata.partitions"
 INFLIGHT_KEY = "hoodie.table.metadata.partitions.inflight"
-_THREADS = 8
 _NEVER_IN_NAMES = frozenset("./\\\n")
 
 T = TypeVar("T")
@@ -401,14 +400,6 @@ def store_partition_marker(storage: Storage, partition: str, request_time: str, 
     """Write the file that marks a folder as a partition: Hudi's compaction and clean skip folders without it."""
     document = PartitionMetadata(request_time, 1).encode(now_ms)
     storage.put_if_absent(join_path(partition, PARTITION_METADATA_FILE), document)
-
-
-def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-    """Run small tasks in parallel threads, with results in order, where a job of the engine is not worthwhile."""
-    if len(tasks) < 2:
-        return [function(task) for task in tasks]
-    with ThreadPoolExecutor(min(_THREADS, len(tasks))) as pool:
-        return list(pool.map(function, tasks))
 
 
 class _Groups:

@@ -35,8 +35,9 @@ from pyhudi.metadata_table.codecs.value_wrappers import wrappers_for_bounds
 from pyhudi.metadata_table.file_tasks import ConcurrentKeys, run_concurrent_keys
 from pyhudi.metadata_table.indexes.metadata_index import PartitionStatsUpdate
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.metadata_table.writer.metadata_store import MetadataStore, SpilledKeys, drop_partitions, in_threads
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore, SpilledKeys, drop_partitions
 from pyhudi.records.column_statistics import NO_VALUES, covers
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, Timeline
 from pyhudi.tasks.engine_protocol import Engine
@@ -93,7 +94,7 @@ class ConcurrentCommits:
             drop_partitions(context, clashing)
         return clashing
 
-    def rewrite_overtaken_stats(
+    def rewrite_overwritten_stats(
         self,
         context: TableContext,
         store: MetadataStore,

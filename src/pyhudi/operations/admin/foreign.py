@@ -10,7 +10,7 @@ from pyhudi.format.paths import META_FOLDER, file_name
 from pyhudi.operations.admin.table_settings import FORCE
 from pyhudi.storage.base import Storage
 
-_FILES_LOOKED_AT = 200
+_MAX_INSPECTED_FILES = 200
 """Number of files that are checked in a folder."""
 
 _DELTA, _ICEBERG = "_delta_log", "metadata"
@@ -48,7 +48,7 @@ def _find_foreign(storage: Storage) -> str | None:
     if _ICEBERG in folders and any(info.name.endswith(".metadata.json") for info in storage.list(_ICEBERG).files):
         return "an Iceberg table"
     extensions = tuple(BASE_EXTENSIONS.values())
-    for info in islice(storage.walk(""), _FILES_LOOKED_AT):
+    for info in islice(storage.walk(""), _MAX_INSPECTED_FILES):
         inside = info.path.startswith(f"{META_FOLDER}/")
         if not inside and info.name.endswith(extensions) and parse_base_file(info.name) is None:
             return "data files without a table"

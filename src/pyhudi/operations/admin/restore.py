@@ -19,10 +19,9 @@ Source: docs/formats/writing.md, "Savepoint and restore".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.features.consistent_hashing.ring_store import remove_rings
+from pyhudi.features.consistent_hashing.ring_store import remove_ring_metadata
 from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
@@ -33,10 +32,12 @@ from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import RestoreResult
-from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
+from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.partition_buckets import remove_counts
@@ -45,8 +46,6 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import resolve_tag
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 from pyhudi.table.timeline.archived_timeline import Bounds
-
-_DELETING_THREADS = 16
 
 
 @observed("restore")
@@ -134,8 +133,8 @@ def _execute(
                     Markers(locked.storage, instant.request_time).create(path, MarkerType.CREATE)
         for info in plan.instants_to_rollback:
             _remove_instant(locked, info, files)
-        # Rings that writes have marked are valid whatever the timeline contains.
-        remove_rings(locked, times)
+        # Hashing metadata that writes have marked is valid regardless of the timeline.
+        remove_ring_metadata(locked, times)
         remove_counts(locked, times)
     for time in removed_instants:
         # A task that ends later removes its files itself (`tasks.task_attempts`); the others have written theirs.
@@ -241,9 +240,7 @@ def _delete_files(context: TableContext, instants: Iterable[str]) -> dict[str, d
                 there = deleted.setdefault(instant, {})
                 there[partition] = (*there.get(partition, ()), info.path)
     batches = [paths for partitions in deleted.values() for paths in partitions.values()]
-    if batches:
-        with ThreadPoolExecutor(min(_DELETING_THREADS, len(batches))) as pool:
-            list(pool.map(context.storage.delete, batches))
+    in_threads(context.storage.delete, batches)
     return deleted
 
 

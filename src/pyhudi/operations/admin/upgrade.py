@@ -90,17 +90,17 @@ def lower_version(version: TableVersion) -> TableVersion:
 
 
 def _run_steps(
-    context: TableContext, step_context: StepContext, taken: Sequence[Direction], every: Iterable[Direction]
+    context: TableContext, step_context: StepContext, directions: Sequence[Direction], every: Iterable[Direction]
 ) -> VersionChange:
     """Run some steps in order, after all of them have checked the table.
 
     Args:
         context: The table.
         step_context: Inputs of the steps.
-        taken: The steps to run.
+        directions: The steps to run.
         every: All steps in this direction. The one that ends in the table's version may have died before its cleanup.
     """
-    for direction in taken:
+    for direction in directions:
         direction.check(context)
     with context.locked(step_context.lock_wait_ms) as locked:
         locked = locked.reloaded()
@@ -109,7 +109,7 @@ def _run_steps(
                 direction.finish(locked)
     version = int(context.config.version)
     done = VersionChange(version, version)
-    for direction in taken:
+    for direction in directions:
         done = done.combine(direction.run(context.reloaded(), step_context))
     return done
 

@@ -60,7 +60,7 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.operations.admin.stable_check import repeat_until_stable
 from pyhudi.operations.admin.validate_data import check_bucket_counts, check_keys, check_logs, check_plans, index_checks
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.read.query import read_spec
+from pyhudi.operations.read.query import read_spec, table_schema
 from pyhudi.operations.services.clustering_plans import never_runnable_reason
 from pyhudi.records.column_statistics import ColumnRange
 from pyhudi.records.html_repr import HtmlRepr
@@ -302,7 +302,7 @@ class _Validation:
             self._made("plans", partial(check_plans, self._snapshot, paths), "")
 
     def check_buckets(self) -> None:
-        """Check bucket counts of partitions, and rings, against file groups."""
+        """Check bucket counts and consistent-hashing metadata of partitions against file groups."""
         self._made("buckets", partial(check_bucket_counts, self._context, self._snapshot, self._slices))
         self._made("rings", partial(check_consistent_hashing, self._context, self._snapshot, self._slices))
 
@@ -418,7 +418,7 @@ class _Validation:
         return names
 
     def _schema(self) -> pa.Schema:
-        return read_spec(self._snapshot, None, None).table_schema
+        return table_schema(self._snapshot, meta_columns=True)
 
     def _key_columns(self) -> list[str]:
         if self._context.config.populate_meta_fields:

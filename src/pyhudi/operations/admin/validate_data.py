@@ -235,29 +235,29 @@ def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Seque
 # Source: docs/formats/metadata-table.md.
 
 
-def index_checks(table: CheckedTable, pass_over: Callable[[str, str], None]) -> Iterator[tuple[str, Check]]:
+def index_checks(table: CheckedTable, skip: Callable[[str, str], None]) -> Iterator[tuple[str, Check]]:
     """Return the checks that apply to the indexes of a table, by name.
 
     Args:
         table: The table.
-        pass_over: Called with the name of an index that cannot be checked, and the reason.
+        skip: Called with the name of an index that cannot be checked, and the reason.
     """
     for name in in_build_order(table.metadata.partitions):
         kind = index_for_partition(name)
         if table.table_schema is None and kind is not FilesIndex:
             continue
         if kind is None:
-            pass_over(name, "PyHudi does not know this index")
+            skip(name, "PyHudi does not know this index")
             continue
         try:
             index = open_index(name, table.metadata.definitions if kind.is_defined else {})
             if table.table_schema is not None:
                 check_computable((index,), table.table_schema)
         except (Unsupported, CorruptData) as error:
-            pass_over(name, str(error))
+            skip(name, str(error))
             continue
         doubt = index.skip_check_reason(table) if table.table_schema is not None else None
         if doubt is not None:
-            pass_over(name, doubt)
+            skip(name, doubt)
             continue
         yield name, partial(index.check, table)

@@ -218,7 +218,7 @@ class _Sync:
     def _make(self, target: CatalogTable, action: str) -> SyncedTable:
         self.catalog.create_table(target)
         changes = self._catalog_partitions(target, SyncedInstant())
-        return self._finish(target, action, changes, SyncedInstant(), always=True)
+        return self._finish(target, action, changes, SyncedInstant(), forced=True)
 
     def _bring_up_to_date(self, catalog_table: CatalogTable, target: CatalogTable) -> SyncedTable:
         synced = SyncedInstant.by(catalog_table.parameters) if self.settings.incremental else SyncedInstant()
@@ -236,7 +236,7 @@ class _Sync:
         changes = self._catalog_partitions(target, synced)
         done = "changed" if differs else "unchanged"
         return self._finish(
-            target, done, changes, SyncedInstant.by(catalog_table.parameters), always=not self.settings.conditional or differs
+            target, done, changes, SyncedInstant.by(catalog_table.parameters), forced=not self.settings.conditional or differs
         )
 
     def _catalog_partitions(self, table: CatalogTable, synced: SyncedInstant) -> PartitionChanges:
@@ -248,8 +248,9 @@ class _Sync:
             return PartitionChanges({}, {}, ())
         every = since.written is None
         paths = self._with_files() - since.dropped if since.written is None else since.written
-        hive_style = self.snapshot.config.keys.hive_style
-        extract = find_extractor(settings.extractor or extractor_class(len(columns), hive_style=hive_style))
+        keys = self.snapshot.config.keys
+        inferred = extractor_class(len(columns), hive_style=keys.hive_style, slash_dates=keys.slash_dates)
+        extract = find_extractor(settings.extractor or inferred)
 
         def values(path: str) -> Values:
             values_of_path = extract(path)
@@ -270,10 +271,10 @@ class _Sync:
         return frozenset(path for path, slices in self.snapshot.slices().items() if slices)
 
     def _finish(
-        self, target: CatalogTable, action: str, changes: PartitionChanges, before: SyncedInstant, *, always: bool
+        self, target: CatalogTable, action: str, changes: PartitionChanges, before: SyncedInstant, *, forced: bool
     ) -> SyncedTable:
         now = before
-        if always or changes:
+        if forced or changes:
             known = self.catalog.table(target.database, target.name)
             if known is None:
                 raise TableState(f"{self.catalog.name}: {target.full_name} was dropped concurrently; synchronize again")

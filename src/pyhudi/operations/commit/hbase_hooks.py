@@ -26,7 +26,7 @@ def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_me
 
 
 @contextmanager
-def told_to_hbase(
+def update_hbase_index(
     context: TableContext, engine: Engine, settings: HbaseSettings | None, statuses: Sequence[WriteStatus], instant_time: str
 ) -> Iterator[None]:
     """Update the HBase index around the commit of ``statuses``."""

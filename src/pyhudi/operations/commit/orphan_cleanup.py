@@ -24,12 +24,25 @@ from pyhudi.format.paths import (
 )
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.storage import liveness
+from pyhudi.storage.base import Storage
 from pyhudi.storage.heartbeats import list_heartbeats
 from pyhudi.storage.locks import QUEUE_FOLDER
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.table.timeline.timeline_store import TimelineStore
+
+
+def delete_unreported_files(storage: Storage, instant_time: str, metadata: CommitMetadata) -> None:
+    """Delete files of repeated task attempts: they have a marker but no write statistic, and must not become visible."""
+    reported = set()
+    for stats in metadata.partition_to_write_stats.values():
+        for stat in stats:
+            reported.add(stat.path)
+            reported.update(stat.cdc_stats or {})
+    lost = [path for path, _ in Markers(storage, instant_time).list() if path not in reported]
+    if lost:
+        storage.delete(lost)
 
 
 def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:

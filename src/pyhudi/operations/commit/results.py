@@ -33,6 +33,7 @@ class WriteResult(HtmlRepr):
         index_source: Data that the index lookup read.
         conflict_retries: Number of times the write was planned again after a conflict.
         rolled_back: Failed instants that this write rolled back.
+        skipped: True if the write was committed earlier, so that nothing was done. See `once` of `Table.upsert`.
         schema_changes: Changes of the table's columns by this write.
         not_found: Partitions to delete that do not exist.
         services: `due`, `run`, `planned`, `not due` or `off` for each table service.
@@ -56,6 +57,7 @@ class WriteResult(HtmlRepr):
     index_source: str | None = None
     conflict_retries: int = 0
     rolled_back: tuple[str, ...] = ()
+    skipped: bool = False
     schema_changes: tuple[str, ...] = ()
     not_found: tuple[str, ...] = ()
     services: Mapping[str, str] = field(default_factory=dict)
@@ -66,6 +68,8 @@ class WriteResult(HtmlRepr):
         return asdict(self)
 
     def __str__(self) -> str:
+        if self.skipped:
+            return f"{self.operation} (skipped: committed earlier)"
         lines = [
             f"{self.operation} {self.instant or '(nothing to commit)'}",
             f"  rows          {self.rows_in:,} in, {self.rows_inserted:,} inserted, {self.rows_updated:,} updated, "

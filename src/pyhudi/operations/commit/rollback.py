@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
-from pyhudi.features.consistent_hashing.ring_store import remove_rings
+from pyhudi.features.consistent_hashing.ring_store import remove_ring_metadata
 from pyhudi.format.actions.rollback_metadata import (
     InstantInfo,
     RollbackMetadata,
@@ -44,16 +44,17 @@ from pyhudi.metadata_table.writer.metadata_commit import apply_rollback_to_metad
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.orphan_cleanup import remove_leftovers, sweep_unfinished_documents
 from pyhudi.operations.commit.rollback_checks import check_can_roll_back, file_id_from_name
-from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
+from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.table.bootstrap_sources import remove_bootstrap_index
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.partition_buckets import remove_counts
-from pyhudi.table.pending_plans import planned_path
+from pyhudi.table.pending_plans import load_clustering_plan, planned_path
 from pyhudi.table.snapshot import double_written_logs, load_rollback_targets
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -146,6 +147,27 @@ def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, ti
     return tuple(result for result in finished if result is not None)
 
 
+def find_rollback_target(context: TableContext, timeline: Timeline, request_time: str) -> Instant:
+    """Return the write of a request time, or the pending clustering whose plan is empty: a failed planner left it.
+
+    Raises:
+        InstantNotFound: The timeline has neither.
+    """
+    for instant in (*timeline.completed_writes(), *timeline.pending_writes(), *timeline.pending(Action.CLUSTERING)):
+        if instant.request_time == request_time and (instant.action.is_write or _is_empty_plan(context, instant)):
+            return instant
+    raise InstantNotFound(f"the active timeline of {context.storage.uri} has no write requested at {request_time}")
+
+
+def _is_empty_plan(context: TableContext, instant: Instant) -> bool:
+    """Whether the instant is a clustering whose requested file holds no plan: no process can run it."""
+    return (
+        instant.action is Action.CLUSTERING
+        and instant.state is State.REQUESTED
+        and load_clustering_plan(context.timeline, instant) is None
+    )
+
+
 @observed("rollback")
 def rollback_instant(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
     """Roll back one write or service, pending or completed.
@@ -183,7 +205,7 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
         requested, plan = planned
         files = _files_by_partition(plan.rollback_requests or ())
         named = {_path(context, partition, file) for partition, partition_files in files.items() for file in partition_files}
-        # A running task may have written another file, and rings are removed only once the rollback is on the timeline.
+        # A running task may have written another file, and hashing metadata is removed once the rollback is on the timeline.
         if named <= set(marked) and instant.action is not Action.REPLACECOMMIT:
             return _publish(locked, settings, requested, plan, files, begun_ms)
     return _execute(context, settings, requested, plan)
@@ -293,9 +315,9 @@ def _request_under_lock(
         check_can_roll_back(locked_context, timeline, current)
     else:
         _refuse_alive(locked_context, settings, current)
-    plan = RollbackPlan(
-        InstantInfo(current.request_time, current.action.value), _plan_requests(locked_context, timeline, current)
-    )
+    # The rollback of a clustering by that name retains its plan.
+    action = Action.REPLACECOMMIT if _is_empty_plan(locked_context, current) else current.action
+    plan = RollbackPlan(InstantInfo(current.request_time, action.value), _plan_requests(locked_context, timeline, current))
     time = new_instant_time(locked_context, timeline, settings)
     requested = store.request(time, Action.ROLLBACK, plan.encode(locked_context.env.token_bytes(16)))
     _begin(locked_context, timeline, requested, plan)
@@ -416,8 +438,8 @@ def _publish(
         locked_context, requested.request_time, target, deleted_by_partition, timeline, logs=not action.retains_plan
     )
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
-        # While the rollback is pending no process runs the plan again, and no new ring can get the same name.
-        remove_rings(locked_context, (target,))
+        # While the rollback is pending no process runs the plan again, and no new hashing metadata can get the same name.
+        remove_ring_metadata(locked_context, (target,))
         remove_counts(locked_context, (target,))
     if target == METADATA_BOOTSTRAP_INSTANT_TIME:
         remove_bootstrap_index(locked_context.storage)

@@ -25,16 +25,19 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pyhudi.errors import CorruptData, TableState, WriteConflict
 from pyhudi.format.actions.commit_metadata import Operation
+from pyhudi.format.avro_to_arrow import check_supported
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.hbase_hooks import told_to_hbase
+from pyhudi.operations.commit.hbase_hooks import update_hbase_index
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.plan_ownership import PlanSuperseded, PlanTaken, claim, drop_plan, plan_and_claim
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.commit.service_result import NotDue, Run, RunSummary, Scheduled
-from pyhudi.operations.commit.transaction import Transaction, check_may_begin, commit_metadata, new_instant_time
+from pyhudi.operations.commit.transaction import Transaction, check_may_begin
 from pyhudi.operations.services.clean_state import load_deleted_files
 from pyhudi.planning.conflicts import WriteStart
 from pyhudi.table.pending_plans import plan_files
@@ -287,6 +290,12 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
         assert self.engine is not None, "an action that runs tasks has an engine"
         return self.engine
 
+    def load_context(self, locked_context: TableContext) -> Snapshot:
+        snapshot = load_snapshot(locked_context)
+        if snapshot.schema is not None:
+            check_supported(snapshot.schema.arrow, f"the table at {locked_context.storage.uri} cannot be written")
+        return snapshot
+
     @abstractmethod
     def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[GroupT]:
         """Load the plan of an instant, and its tasks. Raises PlanSuperseded if the plan can never run."""
@@ -331,9 +340,9 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
                 replaced=replaced,
                 retains_keys=hbase is not None,
             )
-            touched = [(partition, file_id) for partition, ids in (replaced or {}).items() for file_id in ids]
-            with told_to_hbase(context, self.workers, hbase, statuses, time):
-                done = transaction.commit(metadata, rewrite.start, touched, mirror, rewrite.verify)
+            touched = tuple((partition, file_id) for partition, ids in (replaced or {}).items() for file_id in ids)
+            with update_hbase_index(context, self.workers, hbase, statuses, time):
+                done = transaction.commit(PlannedCommit(metadata, rewrite.start, touched, mirror, rewrite.verify))
         phases.end("commit")
         return self.result(rewrite, done, statuses, phases.seconds)
 

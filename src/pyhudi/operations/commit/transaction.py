@@ -18,92 +18,32 @@ Source: docs/formats/timeline.md, "Writing a state"; docs/formats/writing.md, "C
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
-from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.avro.container import add_checksum_marker
-from pyhudi.format.avro_to_arrow import avro_to_arrow
-from pyhudi.format.instants import Action, Instant, State, completed_action, format_instant_time
-from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.schema_history import VersionedSchema, encode_schema
+from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.format.schema_history import VersionedSchema
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.conflict_prefetch import prefetch_concurrent_commits
+from pyhudi.operations.commit.conflict_check import ConflictCheck
 from pyhudi.operations.commit.hudi_writers import reject_late_foreign_writers, wait_for_foreign_writers
-from pyhudi.operations.commit.touched_file_groups import (
-    file_groups_of_commit,
-    load_replaced_groups,
-    touched_file_groups,
-    written_groups,
-)
-from pyhudi.planning.conflicts import (
-    FileGroupId,
-    WriteStart,
-    describe_conflicts,
-    find_conflicts,
-    instants_to_check,
-    keys_looked_up_during_compaction,
-    replaced_under_us,
-    schema_to_commit,
-)
-from pyhudi.records.schema_on_read.column_ids import reconciled, same_columns
-from pyhudi.storage.base import Storage, put_if_absent_confirmed
+from pyhudi.operations.commit.instant_times import new_instant_time, time_after
+from pyhudi.operations.commit.orphan_cleanup import delete_unreported_files
+from pyhudi.operations.commit.planned_commit import CommitCache, LockedCommit, PlannedCommit
+from pyhudi.operations.commit.recorded_columns import record_columns
+from pyhudi.planning.conflicts import FileGroupId, WriteStart
+from pyhudi.storage.base import put_if_absent_confirmed
 from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.markers import Markers
-from pyhudi.storage.time_generators import find_time_generator
-from pyhudi.table.schema_on_read_history import (
-    ColumnHistory,
-    WrittenColumns,
-    drop_older_histories,
-    load_column_history,
-    store_history,
-)
-from pyhudi.table.snapshot import Snapshot, load_archived_commits, load_rollback_targets, load_schema, read_commit
+from pyhudi.table.schema_on_read_history import WrittenColumns, drop_older_histories, store_history
+from pyhudi.table.snapshot import Snapshot, load_rollback_targets
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
-from pyhudi.table.timeline.archived_timeline import Bounds
-from pyhudi.table.timeline.timeline_store import TimelineStore, next_instant_time
-from pyhudi.tasks.write_tasks import WriteStatus
 
 _LOG = logging.getLogger("pyhudi.operations.commit.transaction")
-
-MetadataHook = Callable[["Transaction", CommitMetadata, Timeline], Timeline | None]
-"""Writes a commit to the metadata table, under the lock, before the commit is published. Returns the timeline of the
-metadata table
-with that delta commit, or None if the timeline has to be loaded.
-"""
-
-
-def new_instant_time(context: TableContext, timeline: Timeline, settings: CommitSettings) -> str:
-    """Return a new instant time, larger than every time on the timeline.
-
-    The caller holds the table lock and has just loaded the timeline.
-
-    Raises:
-        TableState: The time generator is behind the timeline.
-    """
-    time = _time_after(context, timeline.latest_time(), settings)
-    if settings.clock_skew_ms:
-        context.env.sleep_ms(settings.clock_skew_ms)
-    return time
-
-
-def _time_after(context: TableContext, after: str, settings: CommitSettings) -> str:
-    """Return the time of the clock or the configured time generator, larger than ``after`` ('' for no lower bound)."""
-    zone, generator = context.config.zone, find_time_generator(settings.time_generator)
-    if generator is None:
-        return next_instant_time(context.env, zone, after)
-    time = format_instant_time(generator.now_ms(context.storage.uri), zone)
-    if time <= after[:17]:
-        # Incrementing ``after`` could yield a time that the generator assigns to another writer.
-        raise TableState(
-            f"time generator {settings.time_generator} returned {time} for {context.storage.uri}, which is not "
-            f"after {after} on its "
-            "timeline: other writers use another time source, or the generator went backwards. Configure the "
-            "same one for all writers."
-        )
-    return time
 
 
 def stored_ms(context: TableContext, request_time: str, action: Action) -> int | None:
@@ -194,7 +134,7 @@ class Transaction:
     without_ids: Timeline | None = field(default=None)
     metadata_timeline: Timeline | None = field(default=None)
     may_have_late_attempts: bool = field(default=False)
-    _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
+    _commits: CommitCache = field(default_factory=CommitCache, repr=False)
     _planned_on: Timeline | None = field(default=None, repr=False)
 
     @classmethod
@@ -239,7 +179,7 @@ class Transaction:
         """Record the snapshot this transaction was planned on: its column-id mode and the commit metadata already
         loaded.
         """
-        self._read.update(snapshot.commits)
+        self._commits.add(snapshot.commits)
         self._planned_on = snapshot.timeline
         self.without_ids = snapshot.timeline if snapshot.history is None else None
 
@@ -248,30 +188,8 @@ class Transaction:
         self.started = True
         self.context.timeline.start(Instant(self.instant_time, self.action, State.REQUESTED), content)
 
-    def commit(
-        self,
-        metadata: CommitMetadata,
-        start: WriteStart | None,
-        read_set: Iterable[FileGroupId] = (),
-        metadata_commit: MetadataHook | None = None,
-        verify: Callable[[Timeline], None] | None = None,
-        *,
-        shares_groups: bool = False,
-        ignored_instants: frozenset[str] = frozenset(),
-    ) -> Instant:
+    def commit(self, planned: PlannedCommit) -> Instant:
         """Publish the action.
-
-        Args:
-            metadata: The commit metadata.
-            start: The state that the write was planned on; None skips conflict detection (for table services, whose
-                plan protects their file groups).
-            read_set: What the commit depends on besides the file groups that it writes: file groups that it replaces,
-                and `new_keys` of partitions in which it looked up keys without finding them.
-            metadata_commit: Writes to the metadata table; required if the table has one.
-            verify: Checks the timeline under the lock, and raises if the action must not complete.
-            shares_groups: All data was appended to file groups that other writers append to as well. Only an instant
-                that replaces such a group is then a conflict.
-            ignored_instants: Resizes that are no conflict, because this write double-wrote its changes for them.
 
         Returns:
             The completed instant.
@@ -281,87 +199,93 @@ class Transaction:
                 `rollback_own_attempt`.
             CommitUnknown: The store did not confirm whether the completed file was written.
         """
-        groups = written_groups(metadata).union(read_set)
-        base_timeline = None if shares_groups else self.requested_on
+        groups = planned.groups
+        check = None
+        if planned.start is not None:
+            check = self._conflict_check(
+                planned.start, shares_groups=planned.shares_groups, ignored_instants=planned.ignored_instants
+            )
+        base_timeline = None if check is None or planned.shares_groups else self.requested_on
         # A concurrent writer of another kind writes the previous columns, whichever file groups it changes.
         waited_for = None if self.columns is not None and self.columns.changes else groups
-        if start is not None and base_timeline is not None and not self.context.holds_lock:
+        if base_timeline is not None and not self.context.holds_lock:
             wait_for_foreign_writers(self.context, self.settings, base_timeline, self.instant_time, waited_for)
-        if start is not None and not shares_groups:
-            self._fail_fast_on_conflict(start, groups, ignored_instants)
-        ahead = prefetch_concurrent_commits(self.context, self.instant_time, start, self._commit_of)
-        with ahead as end_reading, self.context.locked(self.settings.lock_wait_ms) as locked:
-            end_reading()
+        if check is not None and not planned.shares_groups:
+            check.check_unlocked(None, groups)
+        with ExitStack() as stack:
+            end_prefetch = None if check is None else stack.enter_context(check.prefetching())
+            locked = stack.enter_context(self.context.locked(self.settings.lock_wait_ms))
+            if end_prefetch is not None:
+                end_prefetch()
             self.heartbeat.check()
-            files = locked.timeline.load_files()
-            self.check_ownership(files, State.INFLIGHT)
-            now = locked.timeline.build_timeline(files, self._planned_on)
-            if verify is not None:
-                verify(now)
-            if start is not None:
-                if base_timeline is not None:
-                    reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
-                self._check_conflicts(now, start, groups, shares_groups=shares_groups, ignored_instants=ignored_instants)
-            metadata, history = self._with_ids(metadata, now)
-            if history is None and start is not None and start.schema is not None:
-                metadata = self._with_schema(metadata, start.schema, now)
-            self._delete_unreported_files(locked.storage, metadata)
-            if metadata_commit is not None:
-                self.metadata_timeline = metadata_commit(replace(self, context=locked), metadata, now)
+            now = self._owned_timeline(locked)
+            metadata = planned.metadata
+            if planned.verify is not None:
+                metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(now) or {})})
+            if base_timeline is not None:
+                reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
+            if check is not None:
+                check.check(now, groups)
+                if now.last_completed_write() is None:
+                    self._check_create_schema(locked)
+            recorded = record_columns(
+                LockedCommit(locked, self.instant_time, self.action, metadata, now, self._commits),
+                planned.start,
+                self.columns,
+                self.without_ids,
+            )
+            commit = recorded.commit
+            delete_unreported_files(locked.storage, self.instant_time, commit.metadata)
+            if planned.metadata_commit is not None:
+                self.metadata_timeline = planned.metadata_commit(commit)
             elif self.context.config.metadata_partitions:
                 raise Internal(
                     f"{self.action} {self.instant_time} would leave the metadata table of {self.context.storage.uri} out of date"
                 )
-            completion_time = new_instant_time(self.context, now, self.settings)
-            if history:
-                store_history(locked, self.instant_time, completion_time, history)
-                completion_time = _time_after(self.context, completion_time, self.settings)
-            done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
-            self.context.lock.check()
-            self._publish(done, metadata.encode(self.context.env.token_bytes(16)))
-            self.completed = done
-        self._tidy_up(metadata, now if history else None)
+            done = self._complete(commit, recorded.history)
+        self._tidy_up(commit.metadata, now if recorded.history else None)
         return done
 
-    def check_conflicts(
-        self, start: WriteStart, read_set: Iterable[FileGroupId], ignored_instants: frozenset[str] = frozenset()
-    ) -> None:
-        """Raise WriteConflict if `commit` would, by the current timeline. It needs no lock, and success proves nothing."""
-        self._check_conflicts(
-            self.context.timeline.load(), start, set(read_set), shares_groups=False, ignored_instants=ignored_instants
-        )
+    def _check_create_schema(self, locked: TableContext) -> None:
+        """Raise WriteConflict if the columns of a table without commits changed since this first write began."""
+        if locked.reloaded().config.create_schema != self.context.config.create_schema:
+            raise WriteConflict(f"the columns of {self.context.storage.uri} changed while {self.instant_time} was written")
 
-    def check_requested_on_state(self, start: WriteStart, read_set: Iterable[FileGroupId]) -> None:
+    def _owned_timeline(self, locked: TableContext) -> Timeline:
+        """Load the timeline under the lock. Raises WriteConflict as `check_ownership`."""
+        files = locked.timeline.load_files()
+        self.check_ownership(files, State.INFLIGHT)
+        return locked.timeline.build_timeline(files, self._planned_on)
+
+    def _complete(self, commit: LockedCommit, history: tuple[VersionedSchema, ...] | None) -> Instant:
+        """Take the completion time, and write the completed file after the schema history, if there is one."""
+        completion_time = new_instant_time(self.context, commit.timeline, self.settings)
+        if history:
+            store_history(commit.context, self.instant_time, completion_time, history)
+            completion_time = time_after(self.context, completion_time, self.settings)
+        done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
+        self.context.lock.check()
+        self._publish(done, commit.metadata.encode(self.context.env.token_bytes(16)))
+        self.completed = done
+        return done
+
+    def check_conflicts(self, start: WriteStart, groups: Collection[FileGroupId]) -> None:
+        """Raise WriteConflict if `commit` would, by the current timeline. It needs no lock, and success proves nothing."""
+        self._conflict_check(start).check(self.context.timeline.load(), groups)
+
+    def check_requested_on_state(self, start: WriteStart, groups: Collection[FileGroupId]) -> None:
         """Raise WriteConflict if `commit` would, by the timeline at the time of the request, which is loaded already.
 
         A write that is planned on an older snapshot detects the conflict this way before it writes any file.
         """
         requested_on, planned_on = self.requested_on, self._planned_on
-        if requested_on is None or (planned_on is not None and requested_on.instants == planned_on.instants):
-            return
-        try:
-            self._check_conflicts(requested_on, start, set(read_set), shares_groups=False)
-        except WriteConflict:
-            raise
-        except HudiError:
-            # See `_fail_fast_on_conflict`.
-            return
+        if requested_on is not None and (planned_on is None or requested_on.instants != planned_on.instants):
+            self._conflict_check(start).check_unlocked(requested_on, groups)
 
-    def _fail_fast_on_conflict(
-        self, start: WriteStart, groups: Collection[FileGroupId], ignored_instants: frozenset[str]
-    ) -> None:
-        """Fail before waiting for the lock if the write has lost already, so that a writer that can win gets the lock
-        earlier.
-
-        The commit metadata read here is cached, which shortens the time under the lock: each commit costs one request.
-        """
-        try:
-            self.check_conflicts(start, groups, ignored_instants)
-        except WriteConflict:
-            raise
-        except HudiError:
-            # Without the lock, a commit may be archived between two reads. The decisive check follows under the lock.
-            return
+    def _conflict_check(
+        self, start: WriteStart, *, shares_groups: bool = False, ignored_instants: frozenset[str] = frozenset()
+    ) -> ConflictCheck:
+        return ConflictCheck(self.context, self.instant_time, self.action, start, self._commits, shares_groups, ignored_instants)
 
     def check_ownership(self, files: Collection[Instant], state: State) -> None:
         """Raise WriteConflict if another process has rolled the action back, or is about to.
@@ -424,173 +348,11 @@ class Transaction:
             self.heartbeat.stop(delete=True)
             if self.may_have_late_attempts:
                 # An attempt that ends later removes its files itself (`tasks.task_attempts`).
-                self._delete_unreported_files(self.context.storage, metadata)
+                delete_unreported_files(self.context.storage, self.instant_time, metadata)
             Markers(self.context.storage, self.instant_time).delete()
         except HudiError as error:
             self.heartbeat.stop(delete=False)
             _LOG.warning("%s %s is committed; its markers could not be removed: %s", self.action, self.instant_time, error)
-
-    def _with_ids(
-        self, metadata: CommitMetadata, current_timeline: Timeline
-    ) -> tuple[CommitMetadata, tuple[VersionedSchema, ...] | None]:
-        """Return the metadata with the ids of the table's columns, and the history to write with it.
-
-        The history is None if columns have no ids, and () if it does not change. Readers resolve the files of an
-        instant with the columns at its request time, so these must be the columns that it was planned with. The newest
-        request time defines the current columns, so no later-requested write may precede a commit that changes them.
-        """
-        columns, history = self.columns, self._column_history(current_timeline)
-        if history is None and columns is not None and columns.assigns_ids:
-            history = self._first_history(current_timeline)
-        current = None if history is None else history.at(self.instant_time)
-        if history is None or current is None:
-            if columns is not None:
-                raise self._columns_conflict(
-                    current_timeline,
-                    "were planned with column ids, and the change that assigned the ids was rolled back concurrently",
-                )
-            return metadata, None
-        extra = dict(metadata.extra_metadata)
-        if not metadata.operation.sets_schema:
-            return replace(metadata, extra_metadata={**extra, LATEST_SCHEMA_KEY: encode_schema(current)}), ()
-        if columns is None and current.version_id == 0:
-            # The write began before the first change and uses the column names of version 0.
-            if not _has_columns(metadata, current):
-                raise self._columns_conflict(current_timeline, "were changed concurrently, and assigned ids")
-            return metadata, ()
-        if columns is None or columns.basis != current:
-            raise self._columns_conflict(current_timeline, "were changed concurrently")
-        if columns.changes and any(i.request_time > self.instant_time for i in self._setting_columns(current_timeline)):
-            raise self._columns_conflict(current_timeline, "would be changed by a write older than one that has already set them")
-        extra[LATEST_SCHEMA_KEY] = encode_schema(columns.schema)
-        entries = history.history_with(columns.schema)
-        return replace(metadata, extra_metadata=extra), (columns.schema, *entries) if columns.changes else entries
-
-    def _column_history(self, current_timeline: Timeline) -> ColumnHistory | None:
-        """Return the table's column history, or None. The lookup is skipped if no commit since the last check can have
-        added one.
-        """
-        seen = self.without_ids
-        if seen is not None and seen.start == current_timeline.start:
-            known = set(seen.completed_writes())
-            since = (self._commit_of(instant) for instant in current_timeline.completed_writes() if instant not in known)
-            if not any(LATEST_SCHEMA_KEY in metadata.extra_metadata for metadata in since):
-                return None
-        return load_column_history(self.context, current_timeline, lambda _, instant: self._commit_of(instant))
-
-    def _first_history(self, current_timeline: Timeline) -> ColumnHistory | None:
-        """Return the table's columns before the first change by id, or None if there are none."""
-        schema = load_schema(self.context.timeline, current_timeline, self.context.config, read=self.read)
-        return None if schema is None else ColumnHistory.first(schema.arrow)
-
-    def _setting_columns(self, current_timeline: Timeline) -> Iterator[Instant]:
-        for instant in reversed(current_timeline.completed_writes()):
-            if instant.request_time > self.instant_time and self._commit_of(instant).operation.sets_schema:
-                yield instant
-
-    def _columns_conflict(self, current_timeline: Timeline, description: str) -> WriteConflict:
-        last = current_timeline.last_completed_write()
-        return WriteConflict(
-            f"{self.action} {self.instant_time} of {self.context.storage.uri}: the table's columns {description}; write the data "
-            "again",
-            instants=(last.request_time,) if last else (),
-        )
-
-    def _with_schema(self, metadata: CommitMetadata, start: str, current_timeline: Timeline) -> CommitMetadata:
-        """Return the metadata with the table's current schema, if another write changed it and this one did not."""
-        extra = dict(metadata.extra_metadata)
-        current = load_schema(self.context.timeline, current_timeline, self.context.config, read=self.read)
-        schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start, current.avro if current else "")
-        if schema is None:
-            last = current_timeline.last_completed_write()
-            raise WriteConflict(
-                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes the table's columns, and "
-                "another "
-                "write changed them concurrently; write the data again",
-                instants=(last.request_time,) if last else (),
-            )
-        return replace(metadata, extra_metadata={**extra, SCHEMA_KEY: schema})
-
-    def _check_conflicts(
-        self,
-        current_timeline: Timeline,
-        start: WriteStart,
-        read_set: set[FileGroupId],
-        *,
-        shares_groups: bool,
-        ignored_instants: frozenset[str] = frozenset(),
-    ) -> None:
-        if start.last_completed and not self._is_still_completed(current_timeline, start.last_completed):
-            raise WriteConflict(
-                f"{self.action} {self.instant_time} of {self.context.storage.uri} builds on {start.last_completed}, "
-                "which was rolled back concurrently; plan the write again",
-                instants=(start.last_completed,),
-            )
-        others: dict[Instant, Collection[FileGroupId]] = {}
-        compactions: set[str] = set()
-        compacted: set[FileGroupId] = set()
-        concurrent_instants = [
-            i for i in instants_to_check(self.instant_time, start, current_timeline) if i.request_time not in ignored_instants
-        ]
-        for instant in concurrent_instants:
-            if instant.action is Action.COMPACTION and instant.is_pending:
-                compactions.add(instant.request_time)
-                if shares_groups:
-                    continue
-            if instant.is_pending:
-                others[instant] = touched_file_groups(self.context, instant)
-        commits = [(i, self._commit_of(i)) for i in concurrent_instants if i.is_completed]
-        for instant, metadata in (*commits, *self._archived_since(current_timeline, start)):
-            if shares_groups:
-                others[instant] = replaced_under_us(read_set, written_groups(metadata), load_replaced_groups(metadata))
-                continue
-            others[instant] = file_groups_of_commit(metadata, appends_insert=instant.request_time < start.compacted)
-            if metadata.operation is Operation.COMPACT:
-                compactions.add(instant.request_time)
-                compacted.update(others[instant])
-        read_set |= keys_looked_up_during_compaction(read_set, compacted)
-        conflicts = find_conflicts(self.instant_time, read_set, others, frozenset(compactions))
-        if conflicts:
-            raise WriteConflict(
-                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes file groups that other "
-                f"instants changed concurrently: {describe_conflicts(conflicts)}; plan the write again",
-                instants=tuple(c.instant.request_time for c in conflicts),
-            )
-
-    def read(self, store: TimelineStore, instant: Instant) -> CommitMetadata:
-        """Return the metadata of a commit on the table's timeline, from the cache if it was read before."""
-        return self._commit_of(instant)
-
-    def _commit_of(self, instant: Instant) -> CommitMetadata:
-        """Return the metadata of another commit, cached: it never changes, so nothing is read twice under the lock."""
-        if instant not in self._read:
-            self._read[instant] = read_commit(self.context.timeline, instant)
-        return self._read[instant]
-
-    def _is_still_completed(self, current_timeline: Timeline, request_time: str) -> bool:
-        """Return True if a completed write is still completed, on the active or archived timeline."""
-        return current_timeline.is_completed(request_time) and current_timeline.completion_time(request_time) is not None
-
-    def _archived_since(self, current_timeline: Timeline, start: WriteStart) -> Iterator[tuple[Instant, CommitMetadata]]:
-        """Return the writes and services that completed and were archived since the start."""
-        if start.is_archived(current_timeline):
-            active = {i.step for i in current_timeline.instants}
-            for instant, metadata in load_archived_commits(self.context.timeline, Bounds(start.latest)):
-                if (instant.completion_time or "") > start.latest and instant.step not in active:
-                    yield instant, metadata
-
-    def _delete_unreported_files(self, storage: Storage, metadata: CommitMetadata) -> None:
-        """Delete files of repeated task attempts: they have a marker but no write statistic, and must not become
-        visible.
-        """
-        reported = set()
-        for stats in metadata.partition_to_write_stats.values():
-            for stat in stats:
-                reported.add(stat.path)
-                reported.update(stat.cdc_stats or {})
-        lost = [path for path, _ in Markers(storage, self.instant_time).list() if path not in reported]
-        if lost:
-            storage.delete(lost)
 
     def _publish(self, completed_instant: Instant, content: bytes) -> None:
         path = self.context.timeline.path(completed_instant)
@@ -606,33 +368,3 @@ class Transaction:
             ) from error
         if not landed:
             raise TableState(f"{self.context.storage.absolute(path)} exists already; another process completed this instant")
-
-
-def _has_columns(metadata: CommitMetadata, is_present: VersionedSchema) -> bool:
-    """Return True if a commit that resolves columns by name leaves the columns unchanged."""
-    text = metadata.extra_metadata.get(SCHEMA_KEY)
-    return not text or same_columns(is_present, reconciled(is_present, with_meta_fields(avro_to_arrow(text)), 0))
-
-
-def commit_metadata(
-    operation: Operation,
-    statuses: Iterable[WriteStatus],
-    schema_text: str,
-    extra: Mapping[str, str],
-    replaced: Mapping[str, Iterable[str]] | None = None,
-    *,
-    compacted: bool = False,
-) -> CommitMetadata:
-    """Build the commit metadata of a write: statistics by partition, the table's schema and the caller's extra
-    metadata.
-    """
-    by_partition: dict[str, list[WriteStat]] = {}
-    for status in statuses:
-        by_partition.setdefault(status.stat.partition_path or "", []).append(status.stat)
-    return CommitMetadata(
-        partition_to_write_stats={p: tuple(sorted(s, key=lambda stat: stat.path or "")) for p, s in sorted(by_partition.items())},
-        compacted=compacted,
-        extra_metadata={SCHEMA_KEY: schema_text, **extra},
-        operation_type=operation.value,
-        partition_to_replace_file_ids=None if replaced is None else {p: tuple(ids) for p, ids in sorted(replaced.items())},
-    )

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, Unsupported
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE
 from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.avro_to_arrow import check_supported
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, with_meta_fields
 from pyhudi.format.names import BASE_EXTENSIONS
@@ -39,6 +40,7 @@ from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import And, Expr, In
 from pyhudi.records.filters.filter_parser import Filter, parse_filter
+from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.record_merge import CommitTimeRule
 from pyhudi.records.schema_evolution import SchemaMode, continues, schema_changes
@@ -426,6 +428,8 @@ def _read_spec(
         use_positions=settings.use_positions,
     )
     bound = None if condition is None else bind(parse_filter(condition), stored)
+    used = {*spec.output.names, *(() if bound is None else (name.split(".")[0] for name in filter_columns(bound)))}
+    check_supported((field for field in stored if field.name in used), f"cannot read {snapshot.context.storage.uri}")
     path_columns = tuple(snapshot.path_fields.names)
     return replace(spec, condition=bound, values_from_path=values_from_path, path_columns=path_columns)
 
@@ -481,10 +485,10 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
     state = SlicingState(timeline, replaced, snapshot.slicing.pending_compactions, snapshot.slicing.by_completion_time)
     last = max(instant.request_time for instant in commits if instant.state is State.COMPLETED)
     chosen = {p: visible_slices(build_file_groups(p, infos, state), state, last) for p, infos in files.items()}
-    return {p: _within_their_slices(snapshot, found, existing.get(p, ())) for p, found in chosen.items()}
+    return {p: _within_slices(snapshot, found, existing.get(p, ())) for p, found in chosen.items()}
 
 
-def _within_their_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files: Iterable[FileInfo]) -> tuple[FileSlice, ...]:
+def _within_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files: Iterable[FileInfo]) -> tuple[FileSlice, ...]:
     """Attach slices that have only log files to the table's slice that contains their last log file."""
     if all(part.base is not None for part in parts):
         return parts

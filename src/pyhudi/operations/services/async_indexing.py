@@ -61,9 +61,10 @@ from pyhudi.metadata_table.writer.metadata_store import (
 )
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.scheduled_action import ScheduledAction
 from pyhudi.operations.commit.service_result import NotDue
-from pyhudi.operations.commit.transaction import Transaction, new_instant_time
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.storage import liveness

@@ -17,7 +17,6 @@ Source: docs/formats/writing.md, "Cleaning".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,10 +35,11 @@ from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, parent_folde
 from pyhudi.metadata_table.writer.metadata_commit import apply_clean_to_metadata
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.plan_ownership import PlanTaken, claim, is_service_dead, plan_and_claim
 from pyhudi.operations.commit.results import CleanResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes
-from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_no_pending_restore, new_instant_time
+from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_no_pending_restore
 from pyhudi.operations.services.clean_state import load_last_clean, load_pending_plan, load_savepointed_files
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.planning.cleaning import (
@@ -55,6 +55,7 @@ from pyhudi.planning.cleaning import (
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.storage.liveness import WriterHeartbeat
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.pending_plans import load_compaction_plan, load_pending_compactions, load_planned_files, planned_path
@@ -62,8 +63,6 @@ from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 from pyhudi.tasks.engine_protocol import Engine
-
-_DELETING_THREADS = 16
 
 _DELETE_BYTES = 256 << 10
 """Cost of deleting one file, as an equivalent number of bytes read and written."""
@@ -435,8 +434,8 @@ def _delete_files(
         worth = [len(partition_paths) * _DELETE_BYTES for partition_paths in paths.values()]
         done = engine.run_tasks(partial(_delete_on_worker, storage.spec()), list(paths.items()), worth)
         return {metadata.partition_path: metadata for metadata in done}
-    with ThreadPoolExecutor(min(_DELETING_THREADS, len(paths))) as pool:
-        return {metadata.partition_path: metadata for metadata in pool.map(partial(_delete_in_partition, storage), paths.items())}
+    deleted = in_threads(partial(_delete_in_partition, storage), paths.items())
+    return {metadata.partition_path: metadata for metadata in deleted}
 
 
 def _delete_on_worker(spec: StorageSpec, entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:

@@ -333,7 +333,7 @@ def _plan_buckets(
     snapshot: Snapshot,
     slices: tuple[FileSlice, ...],
     buckets: BucketLayout | ConsistentHashingSettings,
-    rings: ConsistentHashingLayout | None,
+    hashing_layout: ConsistentHashingLayout | None,
     new_file_id: Callable[[str, int], str] | None,
     *,
     is_checked: bool,
@@ -344,10 +344,10 @@ def _plan_buckets(
         named = tuple(bucket_groups(slices, by_number).values())
         bucket_options = _describe_counts(by_number)
     else:
-        assert rings is not None, "a write with consistent hashing has loaded its metadata"
-        check_ring_groups(slices, rings)
-        layout, named = rings, slices
-        bucket_options = f"{HASH_FIELDS}={','.join(rings.hash_fields) or 'all key fields'}"
+        assert hashing_layout is not None, "a write with consistent hashing has loaded its metadata"
+        check_ring_groups(slices, hashing_layout)
+        layout, named = hashing_layout, slices
+        bucket_options = f"{HASH_FIELDS}={','.join(hashing_layout.hash_fields) or 'all key fields'}"
     if not (is_checked and isinstance(buckets, BucketLayout)):
         _check_layout(context, snapshot, named, layout, bucket_options)
     places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in named)

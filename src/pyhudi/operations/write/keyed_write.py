@@ -12,7 +12,7 @@ from pyhudi.features.consistent_hashing.write_rings import (
     ConsistentHashingWrite,
     load_rings_for_write,
     replace_rings,
-    with_copies,
+    with_double_writes,
 )
 from pyhudi.format.instants import Action
 from pyhudi.format.names import format_bucket_prefix, format_file_id
@@ -93,7 +93,7 @@ def write_by_key(
     if shape.is_bucketed:
         by_ring = shape.is_consistent_hashing and not (shape.in_bulk or shape.replaces)
         routed = profile.updates
-        # The first write to the file group of a ring node is recorded as an update of that group, as in Hudi.
+        # The first write to the file group of a hashing node is recorded as an update of that group, as in Hudi.
         profile = profile if by_ring else _with_new_groups(profile, by_group)
         if by_ring or shape.shares_groups:
             empty = {group: FileSlice(*group, attempt.spec.instant_time, None) for group in routed}
@@ -103,7 +103,7 @@ def write_by_key(
         by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
     resolve_pending_services(snapshot, profile.updates, settings)
     if rings is not None and not shape.replaces:
-        rings = with_copies(rings, attempt.context, snapshot, profile.updates)
+        rings = with_double_writes(rings, attempt.context, snapshot, profile.updates)
         if rings.copies and attempt.spec.key_shards:
             raise Unsupported(
                 f"cannot write during the pending resize {min(rings.double_written_resizes)} of "
@@ -133,7 +133,7 @@ def _rings(
     slices: Mapping[str, tuple[FileSlice, ...]],
     replaced: Mapping[str, tuple[str, ...]] | None,
 ) -> ConsistentHashingWrite | None:
-    """Return the rings for the rows, after storing those that this write creates."""
+    """Return the hashing metadata for the rows, after storing what this write creates."""
     buckets = attempt.settings.index.buckets
     if not isinstance(buckets, ConsistentHashingSettings):
         return None
@@ -147,10 +147,10 @@ def _rings(
     return load_rings_for_write(context, snapshot, existing, buckets, create_missing=not shape.updates_only)
 
 
-def _new_buckets(attempt: Attempt, rings: ConsistentHashingWrite | None) -> Callable[[str, int], str]:
+def _new_buckets(attempt: Attempt, hashing_write: ConsistentHashingWrite | None) -> Callable[[str, int], str]:
     """Return the function that names the new file group of a partition's bucket."""
-    if rings is not None:
-        return rings.layout.node_file_id
+    if hashing_write is not None:
+        return hashing_write.layout.node_file_id
     if attempt.shape.shares_groups:
         replaced = attempt.snapshot.slicing.replaced
         return lambda partition, bucket: shared_file_id(partition, bucket, replaced)

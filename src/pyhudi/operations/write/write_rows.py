@@ -32,9 +32,10 @@ from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.hbase_hooks import check_hbase, told_to_hbase
+from pyhudi.operations.commit.hbase_hooks import check_hbase, update_hbase_index
+from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.run_services import with_services
 from pyhudi.operations.write.delete_partitions import (
     count_replaced_rows,
@@ -44,7 +45,6 @@ from pyhudi.operations.write.delete_partitions import (
 )
 from pyhudi.operations.write.index_lookup import check_bucket_counts_unchanged
 from pyhudi.operations.write.keyed_write import write_by_key
-from pyhudi.operations.write.micro_batches import check_not_committed
 from pyhudi.operations.write.operation_traits import OperationTraits
 from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.operations.write.write_attempt import (
@@ -379,7 +379,7 @@ class Write:
         snapshot = before = self._without_stale_indexes(snapshot)
         loaded = None
         if number == 0:
-            # A file that a concurrent clean removed tells nothing about options: the snapshot that `begin` loads is
+            # A file that a concurrent clean removed shows nothing about options: the snapshot that `begin` loads is
             # checked instead.
             with suppress(SnapshotOutdated):
                 loaded = check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
@@ -469,9 +469,8 @@ class Write:
         return snapshot.history.written(transaction.instant_time, self.schemas.data_schema)
 
     def _commit(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> Instant:
-        batch, operation, statuses = self.settings.batch, self.shape.operation.recorded, written.statuses
-        extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
-        metadata = commit_metadata(operation, statuses, self.schemas.schema_text, extra, replaced)
+        operation, statuses = self.shape.operation.recorded, written.statuses
+        metadata = commit_metadata(operation, statuses, self.schemas.schema_text, dict(self.settings.extra_metadata), replaced)
         touched = [*file_group_pairs(replaced), *written.read, *_missing_key_claims(self.shape, written)]
         if written.hashing is not None:
             touched += written.hashing.replaced_groups
@@ -488,19 +487,19 @@ class Write:
             retains_keys=self.settings.commit.hbase is not None,
         )
 
-        def verify(now: Timeline) -> None:
-            if batch:
-                check_not_committed(self.context, batch, now)
+        def verify(now: Timeline) -> Mapping[str, str]:
             if written.hashing is not None:
                 written.hashing.check_rings_unchanged(self.context, attempt.snapshot.timeline, now)
             if written.lookup is not None:
                 check_bucket_counts_unchanged(self.context, attempt.snapshot.timeline, now, written.lookup.lookup)
+            once = self.settings.once
+            return {} if once is None else once.check(self.context, now)
 
         shares = self.shape.shares_groups
         followed = frozenset[str]() if written.hashing is None else written.hashing.double_written_resizes
-        with told_to_hbase(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
+        with update_hbase_index(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
             return attempt.transaction.commit(
-                metadata, attempt.start, touched, mirror, verify, shares_groups=shares, ignored_instants=followed
+                PlannedCommit(metadata, attempt.start, tuple(touched), mirror, verify, shares, followed)
             )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:

@@ -169,18 +169,18 @@ def _column_type(schema: pa.Schema, name: str) -> pa.DataType:
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
-def evaluate(call: FunctionCall, values_of: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
+def evaluate(call: FunctionCall, read_column: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
     """Evaluate a bound call.
 
     Args:
         call: Bound call.
-        values_of: Returns the values of a column, `count` of them, in the column's bound type.
+        read_column: Returns the values of a column, `count` of them, in the column's bound type.
         count: Number of rows.
     """
     arguments = [
-        evaluate(argument, values_of, count)
+        evaluate(argument, read_column, count)
         if isinstance(argument, FunctionCall)
-        else values_of(argument)
+        else read_column(argument)
         if isinstance(argument, ColumnRef)
         else None
         for argument in call.arguments

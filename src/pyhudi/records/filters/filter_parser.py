@@ -169,8 +169,8 @@ class _FilterToken:
     text: str
     position: int
 
-    def is_word(self, word: str) -> bool:
-        return self.kind == "word" and self.text.lower() == word
+    def is_keyword(self, keyword: str) -> bool:
+        return self.kind == "word" and self.text.lower() == keyword
 
     def is_symbol(self, *symbols: str) -> bool:
         return self.kind == "symbol" and self.text in symbols
@@ -234,7 +234,7 @@ class _Parser:
         return token
 
     def _take_word(self, word: str) -> bool:
-        if self._next.is_word(word):
+        if self._next.is_keyword(word):
             self._index += 1
             return True
         return False
@@ -267,7 +267,7 @@ class _Parser:
         if self._depth > _DEPTH_LIMIT:
             raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
         first = self._and()
-        if self._next.is_word("or"):
+        if self._next.is_keyword("or"):
             parts = [self._condition(first)]
             while self._take_word("or"):
                 parts.append(self._condition(self._and()))
@@ -277,7 +277,7 @@ class _Parser:
 
     def _and(self) -> Any:
         first = self._not()
-        if not self._next.is_word("and"):
+        if not self._next.is_keyword("and"):
             return first
         parts = [self._condition(first)]
         while self._take_word("and"):
@@ -317,7 +317,7 @@ class _Parser:
             if not self._take_word("null"):
                 raise self._error("expected NULL")
             return Not(IsNull(operand)) if negated else IsNull(operand)
-        negated = self._next.is_word("not") and not self._after.is_word("not")
+        negated = self._next.is_keyword("not") and not self._after.is_keyword("not")
         if negated:
             self._take()
         test = self._range_test(left, operand)
@@ -337,7 +337,7 @@ class _Parser:
             return And((comparison(left, ">=", low), comparison(left, "<=", self._side())))
         if self._take_word("like"):
             return Like(operand, self._string())
-        if self._next.is_word("starts") and self._after.is_word("with"):
+        if self._next.is_keyword("starts") and self._after.is_keyword("with"):
             self._index += 2
             return Like(operand, escaped_pattern(self._string()) + "%")
         return None

@@ -264,7 +264,7 @@ def fold_by_position(pool: EntryPool, rule: RecordMergeRule, *, partial: bool) -
             result, merged_present = _merge_partial(
                 PairSide(older, older_has),
                 PairSide(newer, newer_has),
-                wins=wins,
+                newer_wins=wins,
                 newer_deleted=newer_deleted,
                 older_deleted=older_deleted,
             )
@@ -304,18 +304,18 @@ def fold_by_position(pool: EntryPool, rule: RecordMergeRule, *, partial: bool) -
 
 
 def _merge_partial(
-    older: PairSide, newer: PairSide, *, wins: BoolMask, newer_deleted: BoolMask, older_deleted: BoolMask
+    older: PairSide, newer: PairSide, *, newer_wins: BoolMask, newer_deleted: BoolMask, older_deleted: BoolMask
 ) -> tuple[pa.Table, dict[str, BoolMask]]:
     assert older.present is not None and newer.present is not None
     columns = []
     masks: dict[str, BoolMask] = {}
     for field in newer.rows.schema:
         has_older, has_newer = older.present[field.name], newer.present[field.name]
-        merged = np.where(wins, has_newer, has_newer & ~has_older) & ~newer_deleted
-        take_newer = merged | older_deleted | (newer_deleted & wins)
+        merged = np.where(newer_wins, has_newer, has_newer & ~has_older) & ~newer_deleted
+        take_newer = merged | older_deleted | (newer_deleted & newer_wins)
         columns.append(choose_column(older.rows.column(field.name), newer.rows.column(field.name), take_newer))
         masks[field.name] = np.where(
-            older_deleted | (newer_deleted & wins), has_newer, np.where(newer_deleted, has_older, has_older | has_newer)
+            older_deleted | (newer_deleted & newer_wins), has_newer, np.where(newer_deleted, has_older, has_older | has_newer)
         )
     return pa.table(columns, schema=newer.rows.schema), masks
 

@@ -125,14 +125,14 @@ class LogEntries:
         to_check = np.ones(len(self.records.keys), dtype=np.bool_) if isinstance(rule, MergerRule) else self.rewritten
         for start in range(0, len(to_check), _PIECE_ROWS):
             positions = start + np.flatnonzero(to_check[start : start + _PIECE_ROWS])
-            if len(positions) and not _same_records(self._read_twice(positions), _select_records(self.records, positions)):
+            if len(positions) and not _same_records(self._read_rewritten(positions), _select_records(self.records, positions)):
                 rule_name = f"merger {rule.merger.strategy_id}" if isinstance(rule, MergerRule) else "the table's rule"
                 raise Unsupported(
                     f"{rule_name} is not idempotent: it changes a merged record when it merges it again, or it merged a "
                     "record to a delete without an ordering value. Log compaction cannot represent this; compact instead"
                 )
 
-    def _read_twice(self, positions: Ints) -> LogRecords:
+    def _read_rewritten(self, positions: Ints) -> LogRecords:
         part = LogEntries(
             _select_records(self.records, positions),
             self.behind_barrier[positions],

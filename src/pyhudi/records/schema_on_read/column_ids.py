@@ -391,18 +391,18 @@ def _may_change_to(stored_type: ColumnType, type_: pa.DataType) -> bool:
     return not types.is_nested(type_) and is_promotion_allowed(stored_type, type_name(type_))
 
 
-def is_promotion_allowed(stored_type: str, word: str) -> bool:
+def is_promotion_allowed(stored_type: str, type_name: str) -> bool:
     """Return True if Hudi allows a column of one plain type to change to another.
 
     Source: docs/formats/reading.md, "Columns by ids".
     """
-    if stored_type == word or stored_type in _SAME_AS.get(word, ()):
+    if stored_type == type_name or stored_type in _SAME_AS.get(type_name, ()):
         return True
-    stored_decimal, new_decimal = (_DECIMAL.fullmatch(text) for text in (stored_type, word))
+    stored_decimal, new_decimal = (_DECIMAL.fullmatch(text) for text in (stored_type, type_name))
     if stored_decimal is not None and new_decimal is not None:
         (precision, scale), (wider, longer) = map(int, stored_decimal.groups()), map(int, new_decimal.groups())
         return longer >= scale and wider - longer >= precision - scale
-    return (word if new_decimal is None else "decimal") in _FOLLOWED_BY.get(
+    return (type_name if new_decimal is None else "decimal") in _FOLLOWED_BY.get(
         stored_type if stored_decimal is None else "decimal", ()
     )
 
@@ -454,23 +454,23 @@ _TYPE_NAMES: Mapping[pa.DataType, str] = {
 }
 
 
-def type_from_name(word: str) -> pa.DataType:
+def type_from_name(type_name: str) -> pa.DataType:
     """Return the plain type of a type name in a schema with ids; a timestamp gets the type of new tables.
 
     Raises:
         Unsupported: The name is ambiguous.
     """
-    known_type = {name: type_ for type_, name in _TYPE_NAMES.items()}.get(word)
-    numbers = [int(number) for number in re.findall("[0-9]+", word)]
-    if known_type is None and word.startswith("decimal"):
+    known_type = {name: type_ for type_, name in _TYPE_NAMES.items()}.get(type_name)
+    numbers = [int(number) for number in re.findall("[0-9]+", type_name)]
+    if known_type is None and type_name.startswith("decimal"):
         known_type = pa.decimal128(*numbers)
-    if known_type is None and word.startswith("fixed"):
+    if known_type is None and type_name.startswith("fixed"):
         known_type = pa.binary(*numbers)
-    if known_type is None and word == "timestamp":
+    if known_type is None and type_name == "timestamp":
         known_type = TIMESTAMP
     if known_type is None:
         raise Unsupported(
-            f"columns of type {word} are not supported in a table with column ids if no file defines their exact type"
+            f"columns of type {type_name} are not supported in a table with column ids if no file defines their exact type"
         )
     return known_type
 

@@ -359,7 +359,7 @@ class HdfsStorage(UriMixin):
             if other == name:
                 return self._tag(path) == tag
             if other is not None:
-                self._outlive(path, join_path(parent_folder(path), other))
+                self._wait_until_removed(path, join_path(parent_folder(path), other))
             if self._tag(path) != tag:
                 return False
         raise StorageUnavailable(
@@ -367,7 +367,7 @@ class HdfsStorage(UriMixin):
             "Delete it when no writer is running"
         )
 
-    def _outlive(self, path: str, other: str) -> None:
+    def _wait_until_removed(self, path: str, other: str) -> None:
         """Wait until the temporary file of another claim disappears, or delete it after a timeout."""
         deadline = time.monotonic() + _CLAIM_PATIENCE_S
         with self._translated("write", path):

@@ -1,4 +1,4 @@
-"""Blocks of a log file: bytes of the real Hudi, torn files, and damaged bytes."""
+"""Log block framing: bytes of Apache Hudi, truncated files, damaged bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rollback_block_of_the_reference() -> None:
         HeaderKey.TARGET_INSTANT_TIME: "20261121052508467",
     }
     assert (found.offset, found.size_bytes, found.content_size_bytes) == (0, 105, 0)
-    # Real Hudi writes headers in an order of its own; here they stand in the order of their keys.
+    # Apache Hudi writes headers in an order of its own; here they stand in the order of their keys.
     ours = encode_block(BlockType.COMMAND, dict(found.headers))
     assert len(ours) == len(ROLLBACK)
     assert sorted(ours) == sorted(ROLLBACK)
@@ -126,6 +126,14 @@ def test_torn_files(data: bytes, seen: str) -> None:
 def test_a_file_that_begins_with_something_else_fails(data: bytes, trusted: bool) -> None:
     with pytest.raises(CorruptData, match="no log block"):
         scan(data, trusted)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_log_file_that_is_a_parquet_file_is_refused_by_name(trusted: bool) -> None:
+    with pytest.raises(Unsupported, match=r"log file that is a Parquet file .*PAR1 \(log format of RFC-103\)"):
+        scan(b"PAR1" + bytes(40) + b"PAR1", trusted)
+    with pytest.raises(CorruptData, match="no log block"):
+        scan(GOOD + b"PAR1" + bytes(40), trusted=True)
 
 
 def test_a_trusted_store_has_no_torn_blocks() -> None:

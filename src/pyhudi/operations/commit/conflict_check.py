@@ -1,0 +1,156 @@
+"""Conflict check of one write: before the lock to fail early, and under the lock to decide.
+
+The check reads every commit that completed since the write was planned, one request each. With many waiting writers, as
+many commits land while each of them waits. So they are read while the writer waits for the lock, and not again under
+it: the time under the lock does not grow with the number of writers.
+
+Source: docs/formats/writing.md, "Conflicts".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from pyhudi.errors import HudiError, WriteConflict
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
+from pyhudi.format.instants import Action, Instant
+from pyhudi.operations.commit.planned_commit import CommitCache
+from pyhudi.operations.commit.touched_file_groups import (
+    file_groups_of_commit,
+    load_replaced_groups,
+    touched_file_groups,
+    written_groups,
+)
+from pyhudi.planning.conflicts import (
+    FileGroupId,
+    WriteStart,
+    describe_conflicts,
+    find_conflicts,
+    instants_to_check,
+    keys_looked_up_during_compaction,
+    replaced_under_us,
+)
+from pyhudi.table.snapshot import load_archived_commits
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.archived_timeline import Bounds
+
+_PREFETCH_INTERVAL_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictCheck:
+    """Compare the file groups of a write with those of other instants.
+
+    Attributes:
+        context: The table.
+        instant_time: Request time of the write.
+        action: Its action.
+        start: The state that it was planned on.
+        commits: Metadata of other commits.
+        shares_groups: See `PlannedCommit`.
+        ignored_instants: See `PlannedCommit`.
+    """
+
+    context: TableContext
+    instant_time: str
+    action: Action
+    start: WriteStart
+    commits: CommitCache
+    shares_groups: bool = False
+    ignored_instants: frozenset[str] = frozenset()
+
+    def check(self, current_timeline: Timeline, groups: Collection[FileGroupId]) -> None:
+        """Raise WriteConflict if another instant of the timeline conflicts with a write of these groups."""
+        start, mine = self.start, set(groups)
+        if start.last_completed and not _is_still_completed(current_timeline, start.last_completed):
+            raise WriteConflict(
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} builds on {start.last_completed}, "
+                "which was rolled back concurrently; plan the write again",
+                instants=(start.last_completed,),
+            )
+        others: dict[Instant, Collection[FileGroupId]] = {}
+        compactions: set[str] = set()
+        compacted: set[FileGroupId] = set()
+        concurrent = self._concurrent_instants(current_timeline)
+        for instant in concurrent:
+            if instant.action is Action.COMPACTION and instant.is_pending:
+                compactions.add(instant.request_time)
+                if self.shares_groups:
+                    continue
+            if instant.is_pending:
+                others[instant] = touched_file_groups(self.context, instant)
+        commits = [(i, self.commits.read(self.context.timeline, i)) for i in concurrent if i.is_completed]
+        for instant, metadata in (*commits, *self._archived_since(current_timeline)):
+            if self.shares_groups:
+                others[instant] = replaced_under_us(mine, written_groups(metadata), load_replaced_groups(metadata))
+                continue
+            others[instant] = file_groups_of_commit(metadata, appends_insert=instant.request_time < start.compacted)
+            if metadata.operation is Operation.COMPACT:
+                compactions.add(instant.request_time)
+                compacted.update(others[instant])
+        mine |= keys_looked_up_during_compaction(mine, compacted)
+        conflicts = find_conflicts(self.instant_time, mine, others, frozenset(compactions))
+        if conflicts:
+            raise WriteConflict(
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes file groups that other "
+                f"instants changed concurrently: {describe_conflicts(conflicts)}; plan the write again",
+                instants=tuple(c.instant.request_time for c in conflicts),
+            )
+
+    def check_unlocked(self, timeline: Timeline | None, groups: Collection[FileGroupId]) -> None:
+        """Fail early if the write has lost already, so that a writer that can win gets the lock sooner.
+
+        Errors other than a conflict are ignored: without the lock a commit may be archived between two reads, and the
+        decisive check follows under the lock.
+
+        Args:
+            timeline: The timeline to check; None loads it.
+            groups: As in `check`.
+        """
+        try:
+            self.check(self.context.timeline.load() if timeline is None else timeline, groups)
+        except WriteConflict:
+            raise
+        except HudiError:
+            return
+
+    @contextmanager
+    def prefetching(self) -> Iterator[Callable[[], None]]:
+        """Read the commits that `check` will need, in another thread, during the block.
+
+        Yields:
+            A function that ends the reading early; a read that has begun may continue.
+        """
+
+        def read() -> None:
+            # What cannot be read here, such as a commit that is being archived, is read under the lock.
+            with suppress(HudiError):
+                for instant in self._concurrent_instants(self.context.timeline.load()):
+                    if instant.is_completed:
+                        self.commits.read(self.context.timeline, instant)
+
+        repetition = self.context.env.every_ms(_PREFETCH_INTERVAL_MS, read)
+        try:
+            yield repetition.stop
+        finally:
+            repetition.stop()
+
+    def _concurrent_instants(self, current_timeline: Timeline) -> list[Instant]:
+        found = instants_to_check(self.instant_time, self.start, current_timeline)
+        return [instant for instant in found if instant.request_time not in self.ignored_instants]
+
+    def _archived_since(self, current_timeline: Timeline) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """Return the writes and services that completed and were archived since the start."""
+        if self.start.is_archived(current_timeline):
+            active = {i.step for i in current_timeline.instants}
+            for instant, metadata in load_archived_commits(self.context.timeline, Bounds(self.start.latest)):
+                if (instant.completion_time or "") > self.start.latest and instant.step not in active:
+                    yield instant, metadata
+
+
+def _is_still_completed(current_timeline: Timeline, request_time: str) -> bool:
+    """Return True if a completed write is still completed, on the active or archived timeline."""
+    return current_timeline.is_completed(request_time) and current_timeline.completion_time(request_time) is not None
