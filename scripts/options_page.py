@@ -11,7 +11,7 @@ from pathlib import Path
 from pyhudi.options.declaration import OLDEST_VERSION, Option
 from pyhudi.options.no_effect_options import REASONS
 from pyhudi.options.refused_options import REFUSALS
-from pyhudi.options.supported import FLINK, SUBJECTS, SUPPORTED
+from pyhudi.options.supported import FLINK, MODULES, SUPPORTED
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "options.md"
 
@@ -59,7 +59,7 @@ def render() -> str:
         lines.append(f"| `{key}` | {_place(option)} | {default} | {option.description} | {chosen} | {aliases} |")
     lines += [
         "\n## No effect\n",
-        "Valid in Hudi. The table comes out the same for every value. `*` stands for the rest of a name.\n",
+        "Valid in Hudi. The table comes out the same for every value. `*` is any rest of a name.\n",
         "| options | why |",
         "| --- | --- |",
     ]
@@ -85,7 +85,9 @@ def render() -> str:
 
 def _place(option: Option) -> str:
     if not option.stored_as:
-        return "Spark" if option.key.startswith("pyhudi.spark.") else SUBJECTS[option.key]
+        if option.key.startswith("pyhudi.spark."):
+            return "Spark"
+        return next(subject for subject, module in MODULES.items() if option in vars(module).values())
     name = "" if option.stored_as == option.key else f" `{option.stored_as}`"
     return f"table property{name}" + (f", version {option.since}" if option.since > OLDEST_VERSION else "")
 

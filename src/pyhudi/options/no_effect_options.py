@@ -1,6 +1,6 @@
 """Options of Hudi that have no effect in PyHudi, and the reason.
 
-A name that ends with `*` stands for all names with that beginning, except those that are supported or refused. An option that
+A name that ends with `*` covers all names with that beginning, except those that are supported or refused. An option that
 changes rows, files that others rely on, or safety is not one of these: it is refused.
 """
 

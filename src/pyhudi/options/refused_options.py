@@ -1,6 +1,6 @@
 """Options of Hudi that PyHudi does not implement: the reason, and the neutral values that are accepted.
 
-A name that ends with `*` stands for all names with that beginning, except those that are supported.
+A name that ends with `*` covers all names with that beginning, except those that are supported.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ REFUSALS = (
     Refusal("only the default is supported", ("3",), ("hoodie.timeline.manifest.retained.versions",)),
     Refusal("a clean without files creates no commit", ("-1",), ("hoodie.write.empty.clean.interval.hours",)),
     Refusal(
-        "metadata of commits is not carried forward; pass it with each write", ("",), ("hoodie.write.rolling.metadata.keys",)
+        "metadata of commits is not copied to later ones; pass it with each write", ("",), ("hoodie.write.rolling.metadata.keys",)
     ),
 )
 

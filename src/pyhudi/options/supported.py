@@ -46,7 +46,7 @@ from pyhudi.options.no_effect_options import NO_OP
 from pyhudi.options.refused_options import MERGER_LISTS, REFUSED
 from pyhudi.records.mergers import is_merger_class
 
-_MODULES = {
+MODULES = {
     "table": table_options,
     "write": write_options,
     "files": file_options,
@@ -57,17 +57,12 @@ _MODULES = {
     "catalog sync": sync_options,
     **({"bootstrap": bootstrap_options} if "bootstrap" in features.CAPABILITIES else {}),
 }
-_DECLARED = {
-    option.key: (subject, option)
-    for subject, module in _MODULES.items()
-    for option in vars(module).values()
-    if isinstance(option, Option)
+"""The declarations of options by subject."""
+
+SUPPORTED: Mapping[str, Option] = {
+    key: option
+    for key, option in sorted((o.key, o) for module in MODULES.values() for o in vars(module).values() if isinstance(o, Option))
 }
-
-SUBJECTS = {key: subject for key, (subject, _) in _DECLARED.items()}
-"""What an option is for, by canonical key."""
-
-SUPPORTED: Mapping[str, Option] = {key: option for key, (_, option) in sorted(_DECLARED.items())}
 """Supported options by canonical key."""
 
 FORWARDED = (*table_options.STORED_PREFIXES, *table_options.TIME_PREFIXES, "spark.")
