@@ -148,6 +148,7 @@ CHANGES: dict[str, Verb] = {
 }
 LOOKS: dict[str, Verb] = {
     "exists": lambda table, at: Table.exists(table.uri),
+    "with_options": lambda table, at: table.with_options({}),
     "uri": lambda table, at: table.uri,
     "name": lambda table, at: table.name,
     "config": lambda table, at: table.config,
@@ -196,6 +197,8 @@ SERVICE_NAMES = {"run": "run_services", "background": "background_services", "ex
 """The methods of `Table.services` that have another name as verbs of the table."""
 
 PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
+    "drop_partition": {"partition": "x"},
+    "truncate_table": {},
     "run_bootstrap": {
         "table_type": "COPY_ON_WRITE",
         "bootstrap_path": "/elsewhere",
@@ -291,7 +294,8 @@ def test_every_verb_stands_here() -> None:
         # What the table's verb does is tried below; the method of the services is the same function.
         assert inspect.unwrap(getattr(Table, SERVICE_NAMES.get(name, name))) is getattr(Services, name)
     # What is told to a catalog is no change of the table.
-    shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync"))}
+    shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync", "copy_to_"))}
+    shown |= {"commits_compare", "export_instants", "partition_bucket_index_manager"}
     assert set(procedures.NAMES) - shown == set(PROCEDURE_CHANGES)
     assert _commands() == {*COMMAND_CHANGES, *COMMAND_LOOKS, *COMMAND_READS}
 
