@@ -164,6 +164,7 @@ LOOKS: dict[str, Verb] = {
     "plot": lambda table, at: table.plot,
 }
 READS: dict[str, Verb] = {
+    "count": lambda table, at: table.count(),
     "schema": lambda table, at: table.schema(),
     "partitions": lambda table, at: table.partitions(),
     "scan": lambda table, at: table.scan().to_arrow(),

@@ -422,7 +422,7 @@ def test_cleans_slices_and_exports(newer_hudi: ApacheHudi, tmp_path: Path, kind:
         table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
     newer_hudi.register(path, "shown")
     for name in ("show_cleans", "show_cleans_metadata", "show_clean_plans", "show_fsview_all", "show_invalid_parquet"):
-        arguments = {"limit": 100}
+        arguments: dict[str, Any] = {"limit": 100}
         mine = procedures.call(name, path=path, **arguments)
         located = {"path": str(path)} if name == "show_invalid_parquet" else {"table": "shown"}
         theirs = newer_hudi.call(name, **located, **arguments)
