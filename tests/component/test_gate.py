@@ -168,7 +168,6 @@ READS: dict[str, Verb] = {
     "schema": lambda table, at: table.schema(),
     "partitions": lambda table, at: table.partitions(),
     "scan": lambda table, at: table.scan().to_arrow(),
-    "count": lambda table, at: table.count(),
     "read_optimized": lambda table, at: table.read_optimized().to_arrow(),
     "lookup": lambda table, at: table.lookup(["a"]).to_arrow(),
     "filter_exists": lambda table, at: table.filter_exists({"id": ["a"]}),
