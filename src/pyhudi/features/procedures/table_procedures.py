@@ -10,6 +10,7 @@ from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.instants import Action
+from pyhudi.format.paths import file_name
 from pyhudi.operations.read.query import AS_OF, BEGIN, END, QUERY_TYPE
 from pyhudi.table.partition_buckets import load_counts
 
@@ -61,7 +62,7 @@ def export_instants(call: ProcedureCall) -> Rows:
     limit = call.number("limit")
     instants = instants if limit < 0 else instants[:limit]
     for instant in instants:
-        (folder / store.path(instant).rpartition("/")[2]).write_bytes(store.read(instant))
+        (folder / file_name(store.path(instant))).write_bytes(store.read(instant))
     yield {"export_detail": f"Exported {len(instants)} Instants to {call.text('local_folder')}"}
 
 

@@ -20,7 +20,7 @@ from pyhudi.format.actions.restore_metadata import RestoreMetadata
 from pyhudi.format.actions.rollback_metadata import RollbackMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.format.paths import METADATA_FOLDER
+from pyhudi.format.paths import METADATA_FOLDER, file_name
 from pyhudi.storage.base import Storage
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import FileSlice, LogFile
@@ -219,7 +219,7 @@ def _deleted_files(document: object, partition: str) -> set[str]:
         return set().union(*(_deleted_files(one, partition) for one in rollbacks))
     if isinstance(document, (CleanMetadata, RollbackMetadata)):
         found = document.partition_metadata.get(partition)
-        return {path.rpartition("/")[2] for path in found.success_delete_files} if found else set()
+        return {file_name(path) for path in found.success_delete_files} if found else set()
     return set()
 
 
