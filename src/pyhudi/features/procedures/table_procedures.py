@@ -11,7 +11,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import file_name
-from pyhudi.operations.read.query import AS_OF, BEGIN, END, QUERY_TYPE
+from pyhudi.options.read_options import AS_OF, BEGIN, END, QUERY_TYPE
 from pyhudi.table.partition_buckets import load_counts
 
 OTHER_PATH = "other_path"
