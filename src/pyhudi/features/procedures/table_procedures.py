@@ -11,7 +11,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import file_name
-from pyhudi.options.read_options import AS_OF, BEGIN, END, QUERY_TYPE
+from pyhudi.options.read_options import AS_OF, QUERY_TYPE, READ_BEGIN_INSTANTTIME, READ_END_INSTANTTIME
 from pyhudi.table.partition_buckets import load_counts
 
 OTHER_PATH = "other_path"
@@ -118,8 +118,8 @@ def _query(call: ProcedureCall) -> Any:
 
 _QUERY = {
     "query_type": QUERY_TYPE.key,
-    "begin_instance_time": BEGIN.key,
-    "end_instance_time": END.key,
+    "begin_instance_time": READ_BEGIN_INSTANTTIME.key,
+    "end_instance_time": READ_END_INSTANTTIME.key,
     "as_of_instant": AS_OF.key,
 }
 _QUERY_PARAMETERS = (Parameter("query_type", default="snapshot"),)
