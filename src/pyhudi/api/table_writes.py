@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 
+from pyhudi.api.grouped_writes import write_small_batch
 from pyhudi.api.key_arguments import keys_to_delete
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.scan import Scan
@@ -443,10 +444,14 @@ class TableWrites(OpenedTable):
         if operation in _ADDING and is_empty(data) and (columns := self._file_columns()) is not None:
             data = columns.empty_table()
         chosen = engine or _engine_for(data, parsed)
-        return self._open.write(
-            lambda settings: run_write(self._open.load_context(parsed), chosen, data, settings, base_snapshot=base_snapshot),
-            WriteSettings.of(parsed, operation),
-        )
+
+        def write(settings: WriteSettings) -> WriteResult:
+            context = self._open.load_context(parsed)
+            if settings.group != "never" and base_snapshot is None and not context.holds_lock and chosen.name == LocalEngine.name:
+                return write_small_batch(context, parsed, data, settings)
+            return run_write(context, chosen, data, settings, base_snapshot=base_snapshot)
+
+        return self._open.write(write, WriteSettings.of(parsed, operation))
 
     def _file_columns(self) -> pa.Schema | None:
         """Table schema; None before the first commit."""

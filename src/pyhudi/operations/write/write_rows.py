@@ -57,7 +57,7 @@ from pyhudi.operations.write.write_attempt import (
 )
 from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_preconditions
 from pyhudi.operations.write.write_schemas import WriteSchemas
-from pyhudi.operations.write.write_settings import WriteSettings, check_table
+from pyhudi.operations.write.write_settings import GROUP, WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
 from pyhudi.planning.bucket_routing import BUCKET_ENGINE
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
@@ -131,6 +131,8 @@ def planned_write(
     `run_write`.
     """
     check_writable(context)
+    if settings.group == "always":
+        raise Unsupported(f"{GROUP}=always: this write cannot be part of a group commit; set auto to write it alone")
     check_sync(settings.sync)
     check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
     shape = OperationTraits.of(settings)

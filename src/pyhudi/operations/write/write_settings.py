@@ -289,6 +289,13 @@ _STATIC_PARTITIONS = Option(
     chooses="write",
     verbs=_OVERWRITE_VERBS,
 )
+GROUP = Option(
+    "pyhudi.write.group",
+    ("never", "auto", "always"),
+    "never",
+    "small batches of several writers become one commit: never; auto: where possible; always: other writes are refused",
+    verbs=("upsert", "insert", "bulk_insert", "delete"),
+)
 UPDATE_STRATEGY = Option(
     "hoodie.clustering.updates.strategy",
     str,
@@ -306,6 +313,7 @@ class WriteSettings:
         clustering_updates: Whether writes may change file groups of a pending clustering: reject, allow, or duplicate
             (write rows twice during a bucket resize).
         drops_clusterings: Whether such writes drop the clustering plan, so that it is not run in vain.
+        group: Whether small batches of several writers become one commit.
         once: Application version or micro-batch of the write, so that it is committed once.
         partial: Rows of an upsert have some of the columns; the others retain their values.
         marker: Marks a row as a delete, instead of `_hoodie_is_deleted`.
@@ -382,6 +390,7 @@ class WriteSettings:
     partial: Annotated[bool, PARTIAL_UPDATE]
     event_time: Annotated[str | None, _EVENT_TIME, _WATERMARK] = None
     once: Annotated[CommitMark | None, ONCE] = None
+    group: Annotated[str, GROUP] = "never"
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     replaces_schema: bool = False
 
