@@ -1,4 +1,4 @@
-"""Bad input: one clear error before anything is written, and the table as it was."""
+"""Bad input gives one clear error before anything is written."""
 
 from __future__ import annotations
 

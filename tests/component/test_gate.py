@@ -1,7 +1,6 @@
-"""The gate: no verb, command or procedure changes a table that PyHudi must not write, whatever makes it so.
+"""No operation, command or procedure changes a table that PyHudi must not write.
 
-Every public method of `Table` and of its indexes, every procedure and every command stands here under what it does; one that does
-not fails the tests.
+Every public method, procedure and command is listed with what it does; an unlisted one fails the tests.
 """
 
 from __future__ import annotations
@@ -142,6 +141,7 @@ CHANGES: dict[str, Verb] = {
     "set_properties": lambda table, at: table.set_properties({"owner": "me"}),
     "restore": lambda table, at: table.restore(at),
     "run_ttl": lambda table, at: table.run_ttl(),
+    "drop": lambda table, at: table.drop(),
     "drop_metadata_table": lambda table, at: table.drop_metadata_table(),
     "repair": lambda table, at: table.repair(dry_run=False),
     "upgrade": lambda table, at: table.upgrade(),
@@ -441,7 +441,7 @@ def test_a_change_of_columns_that_died_before_its_commit_closes_nothing(tmp_path
 
 
 def test_a_table_stays_closed_where_its_history_of_columns_is_lost(tmp_path: Path) -> None:
-    """The real Hudi deletes the history before it writes the next one; the newest commit still says that there are ids."""
+    """Apache Hudi deletes the history before it writes the next one; the newest commit still says that there are ids."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     for file in (path / ".hoodie" / ".schema").iterdir():
         file.unlink()

@@ -1,7 +1,7 @@
-"""What every engine must do.  A test class inherits `EngineSuite` and gives an `engine` and `data`, which makes of an Arrow table
-what the engine takes.
+"""Requirements of every engine.
 
-Requests are made as a write makes them, on files of a folder of its own: no table, no timeline.
+A test class inherits `EngineSuite` and supplies `engine` and `data`, which converts an Arrow table to the engine's
+input. Requests are made as a write makes them, on files of their own directory, without table or timeline.
 """
 
 from __future__ import annotations

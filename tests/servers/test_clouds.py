@@ -1,4 +1,4 @@
-"""Azure, HDFS and a second S3 server: the suite of storages; a table that is written, killed, recovered and serviced there."""
+"""Azure, HDFS and a second S3 server: storage suite, writes, crashes, recovery and services."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""A process is suspended past its lease at each kind of call that it makes while it holds the lock, at every one when WIDE;
-another one writes meanwhile.
-
-Whatever the suspended one was about to publish, it publishes nothing from a state that is no longer the table's: all rows are
-there when it has ended, by files as by every index, and the next writers and services go on.
+"""A process is suspended past its lease at each kind of call under the lock, in the wide tier at every call, while
+another one writes. It publishes nothing from an outdated state: all rows exist by files and by every index, and
+later writers and services proceed.
 """
 
 from __future__ import annotations

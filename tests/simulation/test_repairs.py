@@ -1,4 +1,4 @@
-"""Repairs go on with what died: cleans, restores, and a repair itself that was making the timeline anew."""
+"""Repair completes crashed cleans, restores, and repairs that were rebuilding the timeline."""
 
 from __future__ import annotations
 

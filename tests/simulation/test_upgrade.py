@@ -1,4 +1,4 @@
-"""Upgrade and downgrade, killed at every writing call: the rows are there, and the next attempt ends what was begun."""
+"""Upgrade and downgrade, killed at every writing call: rows are kept, and the next attempt completes them."""
 
 from __future__ import annotations
 

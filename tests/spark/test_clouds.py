@@ -1,4 +1,4 @@
-"""Tables in HDFS and in S3 on Spark: tasks open the storage by the options of the call, wherever they run."""
+"""Tables in HDFS and S3 on Spark: tasks open the storage with the options of the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writing tasks take, with little that matters filled in, and what they wrote, read back."""
+"""Arguments of writing tasks with defaults, and their output read back."""
 
 from __future__ import annotations
 

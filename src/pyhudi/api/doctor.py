@@ -29,6 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import HudiError
@@ -121,6 +122,7 @@ class Diagnosis(HtmlRepr):
         return "\n".join([*lines, "nothing found" if self.ok else f"{len(self.found)} findings"])
 
 
+@checked
 def diagnose(table: Table | None = None, options: Mapping[str, object] | None = None) -> Diagnosis:
     """Diagnose this environment and, optionally, a table.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.table_handle import TableHandle, is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Merge"]
 
 
+@checked_class
 class Merge:
     """A merge of source rows into a table: add clauses, then call `execute`.
 
@@ -34,7 +36,7 @@ class Merge:
 
     A Spark DataFrame as source makes it a merge on Spark: conditions and values are Spark SQL text or Columns, over the
     aliases of both sides, with Spark's semantics; other Python values are literals. Values are cast to the column type
-    by Spark's store assignment (numbers to numbers, anything to strings; strings to numbers only by an explicit cast).
+    by Spark's store assignment (numbers to numbers, anything to strings), and text as in ANSI mode to other types.
     """
 
     def __init__(

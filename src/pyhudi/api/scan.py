@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.optional_imports import imported, imported_polars
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession
 
 
-class Scan:
+@checked_class
+class Scan(ForeignNames):
     """A planned read that runs when one of its `to_...` methods is called."""
 
     def __init__(self, query: SnapshotQuery | ChangeQuery, threads: int = 0, limit: int | None = None) -> None:
@@ -76,6 +79,15 @@ class Scan:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        raise TypeError(
+            "a Scan is not iterable: use to_batches() for record batches, to_arrow().to_pylist() for rows, or to_pandas(), "
+            "to_polars() and to_arrow() for a frame"
+        )
+
+    def __len__(self) -> int:
+        raise TypeError("a Scan has no len(), and no truth value: use count(), which reads the table")
 
     def to_arrow(self) -> pa.Table:
         """Read all rows into one Arrow table."""

@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action
@@ -52,6 +54,7 @@ from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.scope import VERBS
 from pyhudi.options.supported import Options
+from pyhudi.planning.instant_arguments import CommittedInstant, request_time_text
 from pyhudi.table.feature_support import check_open
 from pyhudi.tasks.engine_protocol import Engine
 
@@ -59,7 +62,8 @@ if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import SparkSession
 
 
-class Services:
+@checked_class
+class Services(ForeignNames):
     """The table services of a table, as returned by `Table.services`."""
 
     def __init__(self, table: TableHandle) -> None:
@@ -99,7 +103,7 @@ class Services:
 
     def compact(
         self,
-        instant: str | None = None,
+        instant: str | CommittedInstant | None = None,
         *,
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
@@ -110,7 +114,7 @@ class Services:
         options decide which file slices are compacted, and in which order. Writers can continue concurrently.
 
         Args:
-            instant: Execute only the plan of this instant.
+            instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
@@ -120,7 +124,7 @@ class Services:
         """
         parsed = self._open.parse(VERBS["compact"], options)
         settings = CompactSettings.of(parsed)
-        return run_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, instant)
+        return run_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, _plan_time(instant))
 
     def schedule_compaction(
         self,
@@ -140,11 +144,11 @@ class Services:
         settings = CompactSettings.of(parsed)
         return schedule_compaction(self._open.load_context(parsed), settings, if_due=if_due, extra_metadata=extra_metadata)
 
-    def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+    def unschedule_compaction(self, instant: str | CommittedInstant, *, options: Mapping[str, object] | None = None) -> None:
         """Remove the plan of a pending compaction or log compaction.
 
         Args:
-            instant: Request time of the plan.
+            instant: Request time of the plan, or the result of scheduling it.
             options: `hoodie.*` options of this call.
 
         Raises:
@@ -152,11 +156,11 @@ class Services:
             TableState: The plan is being executed.
         """
         parsed = self._open.parse(VERBS["unschedule_compaction"], options)
-        unschedule(self._open.writable(parsed, retains_indexes=False), CompactSettings.of(parsed), instant)
+        unschedule(self._open.writable(parsed, retains_indexes=False), CompactSettings.of(parsed), request_time_text(instant))
 
     def log_compact(
         self,
-        instant: str | None = None,
+        instant: str | CommittedInstant | None = None,
         *,
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
@@ -167,7 +171,7 @@ class Services:
         Cheaper than a compaction if base files are large: reads get faster, base files are not rewritten.
 
         Args:
-            instant: Execute only the plan of this instant.
+            instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
@@ -177,7 +181,9 @@ class Services:
         """
         parsed = self._open.parse(VERBS["log_compact"], options)
         settings = CompactSettings.of(parsed)
-        return run_log_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, instant)
+        return run_log_compaction(
+            self._open.load_context(parsed), self._open.engine(spark, parsed), settings, _plan_time(instant)
+        )
 
     def schedule_log_compaction(
         self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
@@ -194,7 +200,7 @@ class Services:
 
     def cluster(
         self,
-        instant: str | None = None,
+        instant: str | CommittedInstant | None = None,
         *,
         order_by: str | Sequence[str] | None = None,
         layout: str | None = None,
@@ -205,7 +211,7 @@ class Services:
         plan of `instant`.
 
         Args:
-            instant: Execute only the plan of this instant.
+            instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             order_by: Columns to sort by.
             layout: "linear" (default), "zorder" or "hilbert".
             spark: Session that runs the tasks on the cluster.
@@ -216,7 +222,7 @@ class Services:
         context, engine = self._open.load_context(parsed), self._open.engine(spark, parsed)
         if instant is None:
             return plan_and_run_clustering(context, engine, settings)
-        return execute_clustering(context, engine, instant, settings)
+        return execute_clustering(context, engine, request_time_text(instant), settings)
 
     def schedule_clustering(
         self,
@@ -231,11 +237,11 @@ class Services:
         settings = _clustering_options(order_by, layout, parsed)
         return schedule_clustering(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
-    def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+    def unschedule_clustering(self, instant: str | CommittedInstant, *, options: Mapping[str, object] | None = None) -> None:
         """Remove a pending clustering, with the files that a dead executor wrote.
 
         Args:
-            instant: Request time of the plan.
+            instant: Request time of the plan, or the result of scheduling it.
             options: `hoodie.*` options of this call.
 
         Raises:
@@ -244,8 +250,9 @@ class Services:
         """
         parsed = self._open.parse(VERBS["unschedule_clustering"], options)
         context = self._open.writable(parsed, retains_indexes=False)
-        context.timeline.load().find(instant, Action.CLUSTERING)
-        drop_clustering(context, CommitSettings.of(parsed), instant)
+        request_time = request_time_text(instant)
+        context.timeline.load().find(request_time, Action.CLUSTERING)
+        drop_clustering(context, CommitSettings.of(parsed), request_time)
 
     def sync(
         self,
@@ -415,6 +422,10 @@ class Services:
             return printed(run_services_once(context, engine, settings, delete, go_on))
 
         return settings, run
+
+
+def _plan_time(instant: str | CommittedInstant | None) -> str | None:
+    return None if instant is None else request_time_text(instant)
 
 
 def _clustering_options(order_by: str | Sequence[str] | None, layout: str | None, parsed: Options) -> ClusterSettings:

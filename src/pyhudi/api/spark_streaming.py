@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.table import Table
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.type_conversion import DataFrame, StreamingQuery
@@ -37,6 +38,7 @@ _QUERY_ID = "sql.streaming.queryId"
 _SERVICES = ("compact", "cluster")
 
 
+@checked_class
 class StreamSink:
     """A function for `foreachBatch`: `df.writeStream.foreachBatch(StreamSink(path, options)).start()`.
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.services import Services
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InstantNotFound, InvalidRequest
 from pyhudi.format.table_versions import parse_table_version
 from pyhudi.operations.admin.alter_properties import run_set_properties
+from pyhudi.operations.admin.drop_table import run_drop_table
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
@@ -31,6 +34,7 @@ from pyhudi.operations.services.index_admin import (
     drop_metadata_table,
 )
 from pyhudi.options.scope import VERBS
+from pyhudi.planning.instant_arguments import CommittedInstant, InstantArgument, format_as_of, request_time_text
 from pyhudi.storage.locks import LockSettings
 from pyhudi.table.tags import load_tags
 
@@ -55,17 +59,18 @@ def _service(
     return verb
 
 
+@checked_class
 class TableServices(OpenedTable):
     """The administration methods of `Table`."""
 
-    def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
+    def rollback(self, instant: str | CommittedInstant, *, options: Mapping[str, object] | None = None) -> RollbackResult:
         """Roll back a write, completed or not.
 
         Plans of compactions and clusterings are not writes: use `unschedule_compaction` and `unschedule_clustering`. A
         pending clustering whose plan is empty, which a failed planner of Hudi 1.2.0 leaves, is rolled back as a write.
 
         Args:
-            instant: Request time of the write.
+            instant: Request time of the write, or its result.
             options: `hoodie.*` options of this call.
 
         Raises:
@@ -74,7 +79,7 @@ class TableServices(OpenedTable):
         """
         parsed = self._open.parse(VERBS["rollback"], options)
         context = self._open.writable(parsed, retains_indexes=False)
-        target = find_rollback_target(context, self.timeline(), instant)
+        target = find_rollback_target(context, self.timeline(), request_time_text(instant))
         return rollback_instant(context, target, CommitSettings.of(parsed))
 
     @property
@@ -101,7 +106,7 @@ class TableServices(OpenedTable):
 
     def savepoint(
         self,
-        instant: str | None = None,
+        instant: InstantArgument | None = None,
         *,
         user: str = "",
         comments: str = "",
@@ -112,7 +117,8 @@ class TableServices(OpenedTable):
         to it.
 
         Args:
-            instant: Request time of the write; None for the latest.
+            instant: Request time of the write, its result, or a datetime or date: the latest write up to then. None for the
+                latest.
             user: User name stored in the savepoint.
             comments: Comments stored in the savepoint.
             tag: Name of this state for `scan(as_of="tag:NAME")`. It is stored as the first line of the comments.
@@ -129,8 +135,10 @@ class TableServices(OpenedTable):
             >>> rows = table.scan(as_of="tag:before-migration")
         """
         parsed = self._open.parse(VERBS["savepoint"], options)
-        settings = CommitSettings.of(parsed)
-        return run_savepoint(self._open.load_context(parsed), settings, instant=instant, user=user, comments=comments, tag=tag)
+        settings, request_time = CommitSettings.of(parsed), None if instant is None else self._last_write_until(instant)
+        return run_savepoint(
+            self._open.load_context(parsed), settings, instant=request_time, user=user, comments=comments, tag=tag
+        )
 
     def tags(self) -> dict[str, str]:
         """Return the tags of savepoints, oldest first, with the request time of the write that each one names.
@@ -141,18 +149,18 @@ class TableServices(OpenedTable):
         context = self._open.context.reloaded()
         return load_tags(context, context.timeline.load())
 
-    def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+    def delete_savepoint(self, instant: str | CommittedInstant, *, options: Mapping[str, object] | None = None) -> None:
         """Delete a savepoint. Later cleans can delete the files that it protected.
 
         Args:
-            instant: Request time of the savepointed write, or `tag:NAME`.
+            instant: Request time of the savepointed write, `tag:NAME`, or the result of `savepoint`.
             options: `hoodie.*` options of this call.
 
         Raises:
             InstantNotFound: No such savepoint exists.
         """
         parsed = self._open.parse(VERBS["delete_savepoint"], options)
-        run_delete_savepoint(self._open.load_context(parsed), CommitSettings.of(parsed), instant)
+        run_delete_savepoint(self._open.load_context(parsed), CommitSettings.of(parsed), request_time_text(instant))
 
     def set_properties(
         self, properties: Mapping[str, object], *, options: Mapping[str, object] | None = None
@@ -182,6 +190,18 @@ class TableServices(OpenedTable):
         self._open.context = self._open.context.reloaded()
         return changed
 
+    def drop(self, *, options: Mapping[str, object] | None = None) -> None:
+        """Delete the table with all files of its folder. It cannot be undone.
+
+        Args:
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            TableState: A write or a table service is in progress.
+        """
+        parsed = self._open.parse(VERBS["drop"], options)
+        run_drop_table(self._open.load_context(parsed), CommitSettings.of(parsed))
+
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
         """Delete the metadata table.
 
@@ -194,13 +214,14 @@ class TableServices(OpenedTable):
         parsed = self._open.parse(VERBS["drop_metadata_table"], options)
         drop_metadata_table(self._open.load_context(parsed), CommitSettings.of(parsed).lock_wait_ms)
 
-    def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
+    def restore(self, instant: InstantArgument, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Restore the table to a savepoint, or to any completed write whose files all exist. Later writes are deleted.
 
         A restore that died blocks writes until it is run again.
 
         Args:
-            instant: Request time of that write, or `tag:NAME` of its savepoint.
+            instant: Request time of that write, its result, `tag:NAME` of its savepoint, or a datetime or date: the latest
+                write up to then.
             options: `hoodie.*` options of this call.
 
         Raises:
@@ -209,7 +230,7 @@ class TableServices(OpenedTable):
                 archived.
         """
         parsed = self._open.parse(VERBS["restore"], options)
-        return run_restore(self._open.load_context(parsed), CommitSettings.of(parsed), instant)
+        return run_restore(self._open.load_context(parsed), CommitSettings.of(parsed), self._last_write_until(instant))
 
     def upgrade(
         self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
@@ -310,6 +331,16 @@ class TableServices(OpenedTable):
         context = self._open.writable(parsed)
         settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
         return run_repair(context, LocalEngine(parsed.integer(THREADS)), settings, dry_run=dry_run)
+
+    def _last_write_until(self, instant: InstantArgument) -> str:
+        """Request time that an argument names; for a time, that of the latest completed write that was requested by then."""
+        if not isinstance(instant, date):
+            return request_time_text(instant)
+        digits = format_as_of(instant, self._open.context.config.zone)
+        times = [write.request_time for write in self.timeline().completed_writes() if write.request_time <= digits]
+        if not times:
+            raise InstantNotFound(f"the active timeline of {self._open.uri} has no completed write at or before {instant}")
+        return max(times)
 
 
 def _property_text(key: str, value: object) -> str | None:

@@ -84,7 +84,7 @@ def load(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, CSV, JSON lines, Arrow or ORC.", exists=True)],
     operation: Annotated[str, typer.Option("--operation", help=f"Write operation: {', '.join(_LOADS)}.")] = "upsert",
     schema_mode: Annotated[
-        SchemaMode | None, typer.Option("--schema-mode", help="Schema evolution that the files may cause; widen by default.")
+        SchemaMode | None, typer.Option("--schema-mode", help="Schema evolution that the files may cause; merge by default.")
     ] = None,
     once: OnceOption = None,
     output: OutputOption = Format.TABLE,

@@ -31,12 +31,14 @@ _DAY = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})")
 _HOUR = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})/(\d{1,2})")
 
 
-def extractor_class(column_count: int, *, hive_style: bool) -> str:
+def extractor_class(column_count: int, *, hive_style: bool, slash_dates: bool = False) -> str:
     """Return the class that reads values from paths, as Hudi chooses it."""
     if not column_count:
         return f"{_PACKAGE}NonPartitionedExtractor"
     if column_count > 1:
         return f"{_PACKAGE}MultiPartKeysValueExtractor"
+    if slash_dates:
+        return f"{_PACKAGE}SlashEncodedDayPartitionValueExtractor"
     return f"{_PACKAGE}{'HiveStyle' if hive_style else 'SinglePart'}PartitionValueExtractor"
 
 

@@ -64,7 +64,7 @@ def missing_column(field: pa.Field, count: int, path: str) -> pa.Array:
     if default is not None:
         return pa.repeat(default, count)
     if not field.nullable:
-        raise InvalidRequest(f"column {path!r} is missing and may not be null")
+        raise InvalidRequest(f"column {path!r} is missing and may not be null. {NULL_REMEDY}")
     return pa.nulls(count, field.type)
 
 
@@ -104,6 +104,9 @@ def _refuse_rounding(array: pa.Array, type_: pa.DataType, path: str) -> None:
                 "cast the column before writing"
             )
 
+
+NULL_REMEDY = "Pass a value, or set pyhudi.schema.mode=widen to make the column nullable (record key fields excepted)"
+"""Remedy of errors about nulls in columns that may not be null."""
 
 _WHOLE_BITS = {32: 24, 64: 53}
 """Bit width of a floating point type to the bits of the whole numbers that it represents exactly."""
@@ -201,7 +204,7 @@ def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa
         missing = array.is_null() if parent_valid is None else pc.and_(array.is_null(), parent_valid)
         row = pc.index(missing, True).as_py()
         if row >= 0:
-            raise InvalidRequest(f"column {path!r} may not be null: row {row} (counted from 0) is null")
+            raise InvalidRequest(f"column {path!r} may not be null: row {row} (counted from 0) is null. {NULL_REMEDY}")
     type_ = field.type
     matches = array.type == type_ and not _has_required_child(type_)
     result = array if matches else _cast(array, type_, path, parent_valid)

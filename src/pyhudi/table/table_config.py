@@ -40,13 +40,14 @@ from pyhudi.format.properties import (
 )
 from pyhudi.format.table_versions import TableVersion, parse_table_version, parse_timeline_layout
 from pyhudi.metadata_table.codecs.metadata_partitions import FILES
-from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, partition_columns
+from pyhudi.records.keys.key_spec import SLASH_DATES, KeyGenerator, KeySpec, partition_columns
 from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MergeMode, MergeSettings, UpdateMode, infer_merge_settings
 from pyhudi.records.ordering import Ordering
 from pyhudi.records.update_modes import check_merge_properties
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.table.retry_on_corrupt import retry_while_corrupt
+from pyhudi.table.slash_dates import find_slash_dates
 
 FORMAT = "hoodie.table.format"
 NATIVE = "native"
@@ -77,6 +78,7 @@ CHECKSUM = "hoodie.table.checksum"
 INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
 """Where index definitions are stored; `metadata_table.reader.stored_index_definitions` describes the content."""
 
+CREATE_SCHEMA = "hoodie.table.create.schema"
 OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
 SEVERAL_FORMATS = "hoodie.table.multiple.base.file.formats.enable"
 """Whether files lack the partition columns."""
@@ -227,7 +229,7 @@ class TableConfig:
             zone=UTC if zone_name == "UTC" else local_zone(),
             base_file_format=base_file_format,
             several_formats=parse_bool(values, SEVERAL_FORMATS, default=False),
-            create_schema=values.get("hoodie.table.create.schema") or None,
+            create_schema=values.get(CREATE_SCHEMA) or None,
             metadata_partitions=partitions,
             metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),
             index_definitions_path=values.get(INDEX_DEFINITIONS_PATH) or None,
@@ -276,6 +278,7 @@ def _load_once(storage: Storage) -> TableConfig:
             continue
         try:
             config = _config_of(data)
+            config = _with_file_evidence(storage, config, data)
             if config.property(CHECKSUM):
                 return config
             doubtful = doubtful or config
@@ -290,6 +293,28 @@ def _load_once(storage: Storage) -> TableConfig:
     raise TableNotFound(
         f"there is no Hudi table at {storage.uri} (no {PROPERTIES_FILE}); create one with Table.create or check the path"
     )
+
+
+_slash_dates: dict[tuple[str, bytes], bool] = {}
+"""Result of `find_slash_dates` by location and properties, which change when a table is replaced."""
+
+
+def _with_file_evidence(storage: Storage, config: TableConfig, data: bytes) -> TableConfig:
+    """Return the settings with `KeySpec.slash_dates` as the files show it, if the properties do not define it."""
+    if not config.keys.slash_dates or config.property(SLASH_DATES):
+        return config
+    key = storage.uri, data
+    if key not in _slash_dates:
+        found = find_slash_dates(storage, config.keys)
+        if found is None:
+            return config
+        if len(_slash_dates) >= _MOST_DECISIONS:
+            _slash_dates.clear()
+        _slash_dates[key] = found
+    return config if _slash_dates[key] else replace(config, keys=replace(config.keys, slash_dates=False))
+
+
+_MOST_DECISIONS = 64
 
 
 def missing_property(values: Mapping[str, str]) -> str | None:
@@ -340,7 +365,7 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
     storage.put(PROPERTIES_BACKUP, data)
     storage.put(PROPERTIES_FILE, data)
     storage.delete([PROPERTIES_BACKUP])
-    return config
+    return _with_file_evidence(storage, config, data)
 
 
 def new_table_config(values: Mapping[str, str]) -> TableConfig:
@@ -461,7 +486,7 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
     strategy = values.get(STRATEGY_PROPERTY) or values.get(STRATEGY_ALIAS)
     payload = values.get(PAYLOAD_PROPERTY)
     if payload == EVENT_TIME_PAYLOAD and mode == MergeMode.EVENT_TIME_ORDERING:
-        # A downgrade from version 9 leaves the class beside the mode that stood for it, and all writers merge by the mode.
+        # A downgrade from version 9 keeps the payload class and its merge mode, and all writers merge by the mode.
         payload = None
     try:
         settings = infer_merge_settings(
@@ -512,20 +537,6 @@ def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
         raise Unsupported(
             "hoodie.table.base.file.format=LANCE: Lance base files (release 1.2) are not read, only Parquet and ORC"
         )
-    if parse_bool(values, _SLASHED_DATES, default=False):
-        raise Unsupported(f"{_SLASHED_DATES}=true: dates as folders, which release 1.2 brought, are not read")
-    extractor = values.get(_EXTRACTOR, "").strip()
-    if extractor.rpartition(".")[2] == _SLASHED_DAYS and len(_split(values.get("hoodie.table.partition.fields", ""))) == 1:
-        # The DataFrame writer of release 1.2 writes the class alone. Files then hold 2024-03-15 in the folder 2024/03/15.
-        raise Unsupported(
-            f"{_EXTRACTOR}={extractor}: the partition paths of this table may be dates with slashes whose column has dashes, "
-            "which release 1.2 brought, and which are not read"
-        )
-
-
-_SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
-_EXTRACTOR = "hoodie.table.partition_extractor_class"
-_SLASHED_DAYS = "SlashEncodedDayPartitionValueExtractor"
 
 
 def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:

@@ -134,7 +134,7 @@ def _errors_named(storage: Storage, path: str) -> Iterator[None]:
         raise error.with_path(storage.absolute(path)) from error
     except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            # The machine said no, not the reader of the format.
+            # The operating system raised this, not the format reader.
             raise
         raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
 

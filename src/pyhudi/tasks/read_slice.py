@@ -190,7 +190,7 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
     only = spec.matching_keys()
     scan, parts = merge_slice(storage, spec, slice_, needed, only)
     if slice_.full_slice is not None and spec.historical_columns is not None and scan.records.has_partial_records:
-        # Partial updates hold some columns; the others stand in the files before them.
+        # Partial updates contain some columns; the others are in the files before them.
         scan, parts = merge_slice(storage, replace(spec, validity=spec.historical_columns), slice_.full_slice, needed, only)
     empty = True
     for part in parts:
@@ -296,7 +296,7 @@ def _merged_parts(
 
 
 def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
-    """The columns of the base file that are read when no key is looked up: without the key, unless it is asked for."""
+    """The columns of the base file that are read when no key is looked up: without the key, unless it is requested."""
     asked = {name.split(".")[0] for name in spec.output.names}
     if spec.condition is not None:
         asked |= {name.split(".")[0] for name in columns(spec.condition)}
@@ -459,8 +459,8 @@ def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: p
 
 
 def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: Collection[str]) -> dict[str, pa.Scalar]:
-    """Partition columns that come from the path: those that the file lacks or whose values there do not count, or all when asked
-    for.
+    """Partition columns that come from the path: those that the file lacks or whose stored values are not used, or all on
+    request.
     """
     usable = {*path_valued_columns(spec.keys), *spec.path_columns}
     always = usable if spec.values_from_path else set(spec.path_columns)
@@ -469,7 +469,7 @@ def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: 
 
 
 def _own_columns(file: _BaseFile, condition: Expr) -> list[str]:
-    """The columns of a condition whose values stand in the file under their own names."""
+    """The columns of a condition that the file stores under their own names."""
     return [name for name in columns(condition) if not {*file.constants, *file.moved} & {name.split(".")[0]}]
 
 

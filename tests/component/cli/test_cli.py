@@ -1,4 +1,4 @@
-"""The command line: what it prints for people and for programs, and its exit codes."""
+"""Command line: output for people and for programs, and exit codes."""
 
 from __future__ import annotations
 

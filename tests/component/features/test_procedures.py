@@ -1,4 +1,4 @@
-"""Procedures without the real Hudi: how calls are checked, and what is refused.  tests/interop compares the answers."""
+"""Procedures: argument checks and refusals. tests/interop compares results with Apache Hudi."""
 
 from __future__ import annotations
 

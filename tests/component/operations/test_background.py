@@ -1,4 +1,4 @@
-"""Services apart from writes: one pass, a thread beside the writer, processes that share a table."""
+"""Services outside of writes: one pass, a background thread, several processes on one table."""
 
 from __future__ import annotations
 

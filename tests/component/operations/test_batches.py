@@ -1,4 +1,4 @@
-"""Batches of a stream: each lands once, also after its commit was archived, and when two attempts meet."""
+"""Each batch of a stream is written once, also after its commit was archived and with two concurrent attempts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Random work on tables whose files lack the partition columns, against a dictionary: every write and service, and readers after
-each of them.
-"""
+"""Random operations on tables whose files lack the partition columns, against a dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repairs: each kind of damage is found, left alone in a dry run, and repaired."""
+"""Repair finds each kind of damage, changes nothing in a dry run, and fixes it otherwise."""
 
 from __future__ import annotations
 

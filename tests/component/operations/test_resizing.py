@@ -1,4 +1,4 @@
-"""Resizes of rings end to end: what moves where, writes beside a pending one, and what comes of it when it is taken back."""
+"""Resizing of consistent-hashing buckets: moved rows, concurrent writes, and rolled-back resizes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import directory_listing, load_snapshot
-from tests.support.ringed_tables import create as create_ringed
-from tests.support.ringed_tables import ring_files, ring_of, rows
+from tests.support.consistent_hashing_tables import create as create_ringed
+from tests.support.consistent_hashing_tables import ring_files, ring_of, rows
 
 RINGS = {
     "hoodie.index.type": "BUCKET",
@@ -150,7 +150,7 @@ def test_every_key_lies_in_its_node(uri: str) -> None:
     assert counts == [8, 1, 2]
 
 
-def test_the_plan_is_written_as_the_real_hudi_writes_it(uri: str) -> None:
+def test_the_plan_is_written_as_apache_hudi_writes_it(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(40)))
     ring = ring_of(table)
@@ -219,7 +219,7 @@ def test_hash_fields_that_are_others(uri: str) -> None:
 
 
 def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
-    """As an overwrite by the real Hudi leaves them: the ring stays, and its file groups are replaced."""
+    """As an overwrite by Apache Hudi leaves them: the ring stays, and its file groups are replaced."""
     table = create(uri)
     table.upsert(rows(*range(8)))
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant

@@ -1,4 +1,4 @@
-"""hoodie.properties is restored from what files say, and nothing is made up: what they do not tell has to be given."""
+"""hoodie.properties is restored from data files; what the files do not show must be given by the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verbs do on tables whose commits are savepointed: one of them, the newest, or all."""
+"""Operations on tables with savepoints on one commit, the newest commit, or all commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options and verbs: each option that is given to a verb acts on it, is compared with the table, or is refused."""
+"""Each option of an operation takes effect, is compared with the table, or is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short attacks by real processes; each module goes on from other seeds by hand."""
+"""Short runs of real processes that are killed or suspended; each module accepts other seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A capability is one folder and one line: without both the package works, and names what it lacks."""
+"""A capability is one folder and one registration line; without both the package works and names what it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC files: rows of every type, the user metadata that Arrow does not write, the zone of another writer, and damage."""
+"""ORC files: rows of every type, user metadata, another writer's time zone, and damage."""
 
 from __future__ import annotations
 

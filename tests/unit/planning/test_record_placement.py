@@ -1,4 +1,4 @@
-"""Sizes of records and places for inserts, with the numbers that were seen in the real Hudi's tables."""
+"""Average record sizes and placement of inserts, with numbers measured on Apache Hudi's tables."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engi
 
 
 def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str, FileInfo]]:
-    """(folder, file) of all data files below a folder; what writers of files keep for themselves is passed over.
+    """(folder, file) of all data files below a folder; temporary and hidden files are skipped.
 
     form: the format that they are to have.  Raises Unsupported for a file of another one.
     """
@@ -378,12 +378,12 @@ def _write(
 
 
 def _check_unchanged(table: StorageSpec, engine: Engine, files: Sequence[_SourceEntry]) -> None:
-    """Raises TableState where a source file is not what it was when it was listed: whoever reads the table would be refused."""
+    """Raise TableState if a source file changed since it was listed, because readers would refuse the table."""
     engine.map(run_check_sources, [InspectSourceTask(table, file.source) for file in files])
 
 
 def _store_index(context: TableContext, groups: Sequence[BootstrappedGroup], base_path: str) -> None:
-    # What the rollback of another writer has left would be read beside this one.
+    # Files left by another writer's rollback would be read together with this bootstrap.
     remove_bootstrap_index(context.storage)
     now_ms = context.env.now_ms()
     for folder, encode in ((BOOTSTRAP_PARTITIONS_FOLDER, encode_partitions), (BOOTSTRAP_FILE_IDS_FOLDER, encode_file_ids)):

@@ -99,7 +99,7 @@ def bootstrap(
     check_call_options(VERBS["pyhudi.bootstrap"], given)
     if given.explicit(NAME) is None:
         given = given.merged({NAME.key: name_from_uri(storage.uri)})
-    # The table says where its rows are once it is made so; no creation takes it from a caller.
+    # Only a bootstrap sets this property; a creation must not accept it from a caller.
     table = Options(tuple(pair for pair in given.values if pair[0] != BOOTSTRAP_BASE_PATH.key), given.extra)
     lock = open_lock(LockSettings.of(given, given.value_or_default(NAME)), storage, env)
     made = BootstrapTarget(storage, env, lock, table)

@@ -151,7 +151,7 @@ def _check_rows(task: BootstrapTask, batch: pa.RecordBatch, paths: pa.StringArra
 
 
 def _with_moments(file: pq.ParquetFile) -> pa.Schema:
-    """The columns of a file.  Timestamps in 96 bits are moments, as Spark writes them, though their type does not say it."""
+    """The columns of a file.  INT96 timestamps are read as UTC, as Spark writes them, although their type does not record it."""
     leaves: dict[str, list[bool]] = {}
     for index in range(len(file.schema)):
         column = file.schema.column(index)

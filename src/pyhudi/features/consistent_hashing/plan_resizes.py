@@ -141,7 +141,7 @@ def _comes(value: int, new_uuid: Callable[[], str]) -> HashingNode:
 
 
 def _middle(ring: HashingRing, value: int) -> int | None:
-    """The place half-way between the node before one and itself, round the ring; None where there is none between them."""
+    """The hash value half-way between the previous node and this one, or None if the two are adjacent."""
     former = ring.former_value(value)
     around = MAX_HASH + 1 if former >= value else 0
     middle = ((former + value + around) >> 1) & MAX_HASH
@@ -149,7 +149,7 @@ def _middle(ring: HashingRing, value: int) -> int | None:
 
 
 def _runs(ring: HashingRing, remaining: Sequence[tuple[int, FileSlice]], limit_bytes: int, most: int) -> list[list[int]]:
-    """Neighbours that become one node each, as indices of `remaining` in order round the ring.  most: how many nodes may go."""
+    """Runs of adjacent nodes to merge, as indices of `remaining` in hash order. most: maximum number of removed nodes."""
     runs: list[list[int]] = []
     taken: set[int] = set()
     for begin, (_, slice_) in enumerate(remaining):

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.features.procedures import (
@@ -52,6 +53,7 @@ NAMES = tuple(sorted(PROCEDURES))
 """Names of the supported procedures."""
 
 
+@checked
 def call(
     procedure: str,
     /,
@@ -92,6 +94,7 @@ def call(
     return pa.Table.from_pylist(rows, schema=definition.output)
 
 
+@checked
 def describe(procedure: str) -> str:
     """Describe a procedure as text: summary, arguments with defaults, and columns."""
     definition = _find(procedure)

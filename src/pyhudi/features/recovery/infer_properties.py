@@ -199,7 +199,7 @@ def _tell_name(inference: _Inference, evidence: TableFacts) -> None:
     if own.endswith("_metadata"):
         inference.set(_NAME, own.removesuffix("_metadata"), "the metadata table's name")
         return
-    # A schema spells each character that may not stand in a name of Avro as an underscore.
+    # A schema replaces each character that Avro names cannot contain by an underscore.
     spelled = {found[1] for name in evidence.schema_names if (found := re.fullmatch(r"hoodie\.([A-Za-z0-9]+)\.\1_record", name))}
     if len(spelled) == 1 and len(evidence.schema_names) == 1:
         inference.set(_NAME, spelled.pop(), "the schemas of files")

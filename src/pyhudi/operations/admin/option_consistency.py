@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.format.properties import redact_secret
+from pyhudi.operations.admin.stored_settings import STORED_PREFIXES, USER_PREFIX
 from pyhudi.operations.admin.table_settings import (
     CHANGES_MODE,
     GENERATOR_CLASS,
@@ -25,7 +26,7 @@ from pyhudi.operations.admin.table_settings import (
     check_base_format,
 )
 from pyhudi.options.declaration import REGISTRY, Options, settings_options
-from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, parse_key_generator
+from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, SLASH_DATES, parse_key_generator
 from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
 from pyhudi.table.table_config import (
     FORMAT,
@@ -80,6 +81,13 @@ def check_against_table(options: Options, config: TableConfig) -> None:
             )
         check_base_format(form)
     _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
+    for key, value in options.with_prefix(*STORED_PREFIXES).items():
+        found = config.property(key.removeprefix(USER_PREFIX))
+        if found != value:
+            raise InvalidRequest(
+                f"option {key}={value} defines a new table, and the existing one has {found or 'no value'}; change it with "
+                "Table.set_properties"
+            )
     if options.explicit(RECORD_KEY_FIELDS) and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; omit the record key field")
 
@@ -110,6 +118,7 @@ def _implied_settings(config: TableConfig) -> dict[str, str]:
         "hoodie.table.type": str(config.table_type),
         "hoodie.datasource.write.hive_style_partitioning": "false",
         "hoodie.datasource.write.partitionpath.urlencode": "false",
+        SLASH_DATES: "true" if config.keys.slash_dates else "false",
         "hoodie.populate.meta.fields": "true",
         CONSISTENT_TIMESTAMPS: "false",
         "hoodie.table.timeline.timezone": "LOCAL",

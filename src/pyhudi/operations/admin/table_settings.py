@@ -14,7 +14,7 @@ from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, delete_marker_setting
 from pyhudi.options.declaration import Option, Options, read_settings
-from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, KeySpec
+from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, SLASH_DATES, KeySpec
 from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings, infer_modes
 from pyhudi.records.timestamp_coercion import ZONE_OPTION, ZonelessTimestamps
@@ -87,6 +87,13 @@ _HIVE_STYLE = Option(
     "false",
     "partition paths are column=value",
     stored_as="hoodie.datasource.write.hive_style_partitioning",
+)
+_SLASH_DATES = Option(
+    SLASH_DATES,
+    bool,
+    "false",
+    "the partition path is the value of the one partition column with a slash for each dash: 2024/03/15",
+    stored_as=SLASH_DATES,
 )
 _URL_ENCODE = Option(
     "hoodie.datasource.write.partitionpath.urlencode",
@@ -244,6 +251,7 @@ class TableSettings:
         GENERATOR_TYPE,
         _CONSISTENT,
         _HIVE_STYLE,
+        _SLASH_DATES,
         _URL_ENCODE,
     ]
     merge: Annotated[MergeSettings, MERGE_MODE, _PAYLOAD, _STRATEGY_ID, ORDERING, DELETE_FIELD, DELETE_MARKER]
@@ -366,7 +374,7 @@ def _key_spec(options: Options) -> KeySpec:
         url_encode=options.flag(_URL_ENCODE),
         time=TimeRule.from_properties(options.with_prefix(*TIME_PREFIXES)),
     )
-    return replace(spec, consistent_timestamps=options.flag(_CONSISTENT))
+    return replace(spec, consistent_timestamps=options.flag(_CONSISTENT), slash_dates=options.flag(_SLASH_DATES))
 
 
 def with_table_settings(options: Options, values: Mapping[Option, str | None]) -> Options:

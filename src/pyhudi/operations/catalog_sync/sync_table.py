@@ -248,8 +248,9 @@ class _Sync:
             return PartitionChanges({}, {}, ())
         every = since.written is None
         paths = self._with_files() - since.dropped if since.written is None else since.written
-        hive_style = self.snapshot.config.keys.hive_style
-        extract = find_extractor(settings.extractor or extractor_class(len(columns), hive_style=hive_style))
+        keys = self.snapshot.config.keys
+        inferred = extractor_class(len(columns), hive_style=keys.hive_style, slash_dates=keys.slash_dates)
+        extract = find_extractor(settings.extractor or inferred)
 
         def values(path: str) -> Values:
             values_of_path = extract(path)

@@ -348,7 +348,7 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         for ring in rings.values():
             store_ring(context, ring)
         by_bucket = not rings and requires_bucket_preservation(work.groups, is_bucketed=self.options.bucketed)
-        # A node or a bucket is one file, whatever its size.
+        # A node or a bucket is one file of any size.
         spec = _writer_spec(context, snapshot, request_time, self.options, all_columns=bool(rings) or by_bucket)
         tasks = _tasks(context, spec, timeline, work, self.options, by_bucket=by_bucket)
         replaced: dict[str, list[str]] = {}
@@ -573,7 +573,7 @@ def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
 
 
 def _check_strategy_for_rings(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
-    """Raise InvalidRequest for a resize strategy without rings, or another strategy with rings."""
+    """Raise InvalidRequest for a resize strategy without consistent hashing, or another strategy with it."""
     value = options.explicit(option)
     if value is not None and (value.rsplit(".", 1)[-1] in names) != resizes:
         engine = f"{INDEX_TYPE}=BUCKET and {BUCKET_ENGINE}=CONSISTENT_HASHING"

@@ -93,7 +93,7 @@ def write_by_key(
     if shape.is_bucketed:
         by_ring = shape.is_consistent_hashing and not (shape.in_bulk or shape.replaces)
         routed = profile.updates
-        # The first write to the file group of a ring node is recorded as an update of that group, as in Hudi.
+        # The first write to the file group of a hashing node is recorded as an update of that group, as in Hudi.
         profile = profile if by_ring else _with_new_groups(profile, by_group)
         if by_ring or shape.shares_groups:
             empty = {group: FileSlice(*group, attempt.spec.instant_time, None) for group in routed}
@@ -133,7 +133,7 @@ def _rings(
     slices: Mapping[str, tuple[FileSlice, ...]],
     replaced: Mapping[str, tuple[str, ...]] | None,
 ) -> ConsistentHashingWrite | None:
-    """Return the rings for the rows, after storing those that this write creates."""
+    """Return the hashing metadata for the rows, after storing what this write creates."""
     buckets = attempt.settings.index.buckets
     if not isinstance(buckets, ConsistentHashingSettings):
         return None

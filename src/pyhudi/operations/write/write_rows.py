@@ -381,7 +381,7 @@ class Write:
         snapshot = before = self._without_stale_indexes(snapshot)
         loaded = None
         if number == 0:
-            # A file that a concurrent clean removed tells nothing about options: the snapshot that `begin` loads is
+            # A file that a concurrent clean removed shows nothing about options: the snapshot that `begin` loads is
             # checked instead.
             with suppress(SnapshotOutdated):
                 loaded = check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, counts)

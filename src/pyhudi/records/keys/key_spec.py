@@ -29,8 +29,12 @@ GENERATOR_TYPE = "hoodie.table.keygenerator.type"
 GENERATOR_CLASS = "hoodie.table.keygenerator.class"
 HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
+SLASH_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 CONSISTENT_TIMESTAMPS = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
 """Table properties of the key configuration."""
+EXTRACTOR = "hoodie.table.partition_extractor_class"
+"""Table property that names the class with which Hudi reads partition values from paths."""
+_SLASH_DATES_CLASS = "SlashEncodedDayPartitionValueExtractor"
 _CLASS_PACKAGES = ("org.apache.hudi.keygen", "com.uber.hoodie", "com.uber.hoodie.keygen", "org.apache.hudi")
 
 
@@ -113,6 +117,7 @@ class KeySpec:
         consistent_timestamps: Timestamps are converted to `2024-05-06 07:08:09.123` in timestamp_zone instead of
             microseconds (milliseconds without trailing zeros, as Java prints them).
         timestamp_zone: Time zone of `consistent_timestamps`.
+        slash_dates: The path of the one partition field is its value with `/` for each `-`.
     """
 
     generator: KeyGenerator
@@ -124,6 +129,7 @@ class KeySpec:
     prefix_single_key: bool = False
     consistent_timestamps: bool = False
     timestamp_zone: str = "UTC"
+    slash_dates: bool = False
 
     def __post_init__(self) -> None:
         names = [field.name for field in self.partition_fields]
@@ -148,6 +154,10 @@ class KeySpec:
         if not kinds <= allowed:
             raise InvalidRequest(f"the {generator} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
         time_zone(self.timestamp_zone)
+        if self.slash_dates and (count != 1 or kinds != {PartitionFieldType.SIMPLE}):
+            raise InvalidRequest(f"{SLASH_DATES} takes one partition field whose value is the path: {', '.join(names)}")
+        if self.slash_dates and self.url_encode:
+            raise Unsupported(f"{SLASH_DATES} and {URL_ENCODE} in one table are not supported")
 
     @classmethod
     def for_fields(
@@ -188,6 +198,9 @@ class KeySpec:
     def from_properties(cls, properties: Mapping[str, str]) -> KeySpec:
         """Read the key configuration from `hoodie.properties`.
 
+        The class that reads dates from slash-separated paths sets `slash_dates` unless the property decides: a file has
+        to confirm it (`table.slash_dates`).
+
         A generator class overrides a type, as in Hudi; without either, the generator is inferred from the fields.
 
         Raises:
@@ -202,15 +215,21 @@ class KeySpec:
             generator = parse_key_generator(name)
         if generator is None:
             generator = infer_key_generator(record_fields, partition_texts)
+        partition_fields = tuple(_partition_field(text, generator) for text in partition_texts)
+        extractor = properties.get(EXTRACTOR, "").strip().rpartition(".")[2]
+        # With several fields Hudi ignores the option.
+        has_one_plain_field = [field.kind for field in partition_fields] == [PartitionFieldType.SIMPLE]
+        slashes = _flag(properties, SLASH_DATES) if SLASH_DATES in properties else extractor == _SLASH_DATES_CLASS
         return cls(
             generator=generator,
             record_fields=record_fields,
-            partition_fields=tuple(_partition_field(text, generator) for text in partition_texts),
+            partition_fields=partition_fields,
             hive_style=_flag(properties, HIVE_STYLE),
             url_encode=_flag(properties, URL_ENCODE),
             # Writers of table version 6 store only the output format.
             time=TimeRule.from_properties(properties) if _has_time_type(properties) else None,
             consistent_timestamps=_flag(properties, CONSISTENT_TIMESTAMPS),
+            slash_dates=slashes and has_one_plain_field,
         )
 
     def to_properties(self) -> dict[str, str]:
@@ -235,6 +254,8 @@ class KeySpec:
             result.update(self.time.to_properties())
         if self.consistent_timestamps:
             result[CONSISTENT_TIMESTAMPS] = "true"
+        if self.slash_dates:
+            result[SLASH_DATES] = "true"
         return result
 
     @property

@@ -91,7 +91,8 @@ def decode_partition_value(text: str) -> str:
 def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
     """Parse a partition path into the string of each partition field, in the order of the spec.
 
-    With one field the whole path is its value, including slashes. With several fields each has one folder (a timestamp
+    With one field the whole path is its value, including slashes, which are dashes in a table with slash-separated
+    dates. With several fields each has one folder (a timestamp
     field as many as its pattern has). If every field occurs as `field=`, all folders up to the next `field=` belong to
     it. A value that begins with its own field name and `=` is parsed as Hive style regardless of the table's setting, as in Hudi.
 
@@ -176,6 +177,8 @@ def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.nd
 
 
 def _encode_and_prefix(spec: KeySpec, field: PartitionField, distinct: pa.StringArray) -> pa.StringArray:
+    if spec.slash_dates:
+        distinct = pc.replace_substring(distinct, "-", "/")
     if spec.url_encode:
         needs_encoding = pc.match_substring_regex(distinct, NEEDS_ENCODING)
         if pc.any(needs_encoding).as_py():
@@ -233,4 +236,6 @@ def _parsed_value(spec: KeySpec, field: PartitionField, text: str) -> str | None
     text = text.removeprefix(field.name + "=")
     if text == DEFAULT_PARTITION:
         return None
+    if spec.slash_dates:
+        return text.replace("/", "-")
     return decode_partition_value(text) if spec.url_encode else text
