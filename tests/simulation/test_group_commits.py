@@ -21,16 +21,16 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.process_identity import Process
 from pyhudi.table.snapshot import read_commit
+from tests.simulation.crashing_writes import OPTIONS, check_next_writer, data, faults_of, faulty, through
 from tests.simulation.tables import Rows, World
-from tests.simulation.write_acts import OPTIONS, check_next_writer, data, faults_of, faulty, through
 
 GROUPED = {**OPTIONS, "pyhudi.write.group": "auto"}
 FOLLOWER = {"k30": 1, "k31": 2}
 LEADER = {"k41": 3, "k40": 4}
 
 
-def grown(kind: str = "cow", **options: object) -> World:
-    world = World(kind, {**GROUPED, **options})
+def grown(kind: str = "cow", options: dict[str, object] | None = None) -> World:
+    world = World(kind, {**GROUPED, **(options or {})})
     world.upsert({f"k{number}": number for number in range(6)})
     return world
 
@@ -177,7 +177,7 @@ def test_batches_with_other_options_are_left_to_other_leaders() -> None:
 
 
 def test_shared_keys_that_the_rule_cannot_combine_take_two_commits() -> None:
-    world = grown(**{"hoodie.combine.before.upsert": "false"})
+    world = grown(options={"hoodie.combine.before.upsert": "false"})
     first, second = Follower(world, data(world, {"k1": 11})), Follower(world, data(world, {"k1": 12, "k2": 22}))
     led = world.table.upsert(data(world, LEADER))
     assert led.grouped == 2
@@ -270,7 +270,7 @@ def test_a_damaged_batch_is_left_to_its_writer() -> None:
 
 
 def test_a_committed_batch_is_found_after_archival() -> None:
-    world = grown(**{"hoodie.archive.automatic": True, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
+    world = grown(options={"hoodie.archive.automatic": True, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
     world.options["hoodie.clean.commits.retained"] = 1
     follower = Follower(world, data(world, FOLLOWER))
     # The table's own options differ, so that only this one call takes the batch.

@@ -58,10 +58,10 @@ class RowCounts:
 
 def row_identities(rows: pa.Table, *, global_keys: bool) -> pa.Array:
     """Return what identifies the record of each row, as text."""
-    keys = rows.column(RECORD_KEY).cast(pa.string())
-    if not global_keys:
-        keys = pc.binary_join_element_wise(keys, rows.column(PARTITION_PATH).cast(pa.string()), "\x00")
-    return keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    keys = rows.column(RECORD_KEY).cast(pa.string()).combine_chunks()
+    if global_keys:
+        return keys
+    return pc.binary_join_element_wise(keys, rows.column(PARTITION_PATH).cast(pa.string()).combine_chunks(), "\x00")
 
 
 def choose_batches(batches: Sequence[pa.Table], traits: GroupTraits) -> list[int]:

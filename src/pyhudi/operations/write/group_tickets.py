@@ -1,8 +1,8 @@
 """Staged batches of writers that wait for a group commit, and how a writer learns what became of its batch.
 
     .hoodie/.group/<time>-<uuid>.arrow     a batch: an Arrow stream; its schema metadata describes the write
-    .hoodie/.group/<time>-<uuid>.claim     put-if-absent, once: taken (by the leader of a commit), refused (the writer
-                                           writes it alone) or withdrawn (nobody applies it)
+    .hoodie/.group/<time>-<uuid>.claim     put-if-absent, once: taken (by the leader of a commit), refused (its writer
+                                           writes it alone) or withdrawn (no writer applies it)
 
 A leader holds the table lock. It reads batches, looks their tickets up in the commits that were requested after they
 were staged, claims the others, makes one commit, and deletes their files. The extra metadata of the commit names the
@@ -128,11 +128,11 @@ def ticket_name(path: str) -> str:
 def claim(storage: Storage, path: str, wanted: Claim) -> Claim | None:
     """Decide what becomes of a batch, unless it was decided before.
 
-    A claim is deleted after its batch, once the decision was carried out. So a leader that wins a claim looks whether
+    A claim is deleted after its batch, once the decision was executed. So a leader that wins a claim looks whether
     the batch still exists, and a writer that wins one looks whether the batch is committed.
 
     Returns:
-        The decision; None if one was made and carried out.
+        The decision; None if one was made and executed.
 
     Raises:
         StorageUnavailable: The decision is unknown.
