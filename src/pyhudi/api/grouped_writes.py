@@ -15,12 +15,12 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.grouping_engine import GroupingEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import Unsupported
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.group_commit import MAX_BATCH_BYTES, reason_against_group, write_in_group
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import GROUP, WriteSettings
+from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.options.declaration import Options
+from pyhudi.options.write_options import GROUP, THREADS
 from pyhudi.table.table_context import TableContext
 
 

@@ -4,7 +4,7 @@ The result equals that of the writes one after the other in the order of their t
 combine under every merge rule. Batches that share keys combine if the rule between two incoming rows gives the same
 record as two commits; otherwise the later batch is left for the next commit.
 
-Source: docs/decisions/0024-group-commit.md.
+Source: docs/decisions/0025-group-commit.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A batch that does not fit the table, changes its columns, or shares keys that th
 its writer. A leader that fails or dies leaves tickets to the next. Before a claimed ticket is applied again, the
 pending writes that were requested since it was staged are rolled back or have ended.
 
-Source: docs/decisions/0024-group-commit.md.
+Source: docs/decisions/0025-group-commit.md.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ tickets with their counts:
 
 Hudi ignores the folder. A ticket is found in commits for as long as its writer waits, in the archived timeline too.
 
-Source: docs/decisions/0024-group-commit.md.
+Source: docs/decisions/0025-group-commit.md.
 """
 
 from __future__ import annotations
