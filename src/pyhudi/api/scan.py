@@ -173,8 +173,15 @@ class Scan(ForeignNames):
         return to_frame(self.to_arrow())
 
     def of_slices(self, slices: Sequence[FileSlice]) -> Scan:
-        """Return the scan of some of its file slices."""
-        assert isinstance(self._query, SnapshotQuery), "change data has no file slices"
+        """Return the scan of some of its file slices.
+
+        Raises:
+            InvalidRequest: The scan reads change data, or the argument is not a list of its file slices.
+        """
+        if not isinstance(self._query, SnapshotQuery):
+            raise InvalidRequest("a scan of change data has no file slices: use the scan of Table.scan")
+        if not isinstance(slices, Sequence) or not all(isinstance(slice_, FileSlice) for slice_ in slices):
+            raise InvalidRequest(f"Scan.of_slices takes a list of FileSlice, not {type(slices).__name__}")
         return Scan(replace(self._query, plan=replace(self._query.plan, slices=tuple(slices))), self._threads, self._limit)
 
     def to_dataset(self) -> HudiDataset:
