@@ -353,7 +353,7 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
     [
         ("UPDATE trips SET id = 5", "'id' is a key or partition field"),
         ("UPDATE trips SET nope = 5", "column nope cannot be assigned"),
-        ("UPDATE trips SET fare = 1, FARE = 2", "fare is assigned twice"),
+        ("UPDATE trips SET fare = 1, FARE = 2", "FARE is assigned twice"),
         ("UPDATE trips SET fare = 'much'", "column fare of type double cannot hold"),
         ("DELETE FROM trips WHERE nope = 1", "nope"),
         (
