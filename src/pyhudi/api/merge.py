@@ -11,12 +11,12 @@ from pyhudi.api.table_handle import TableHandle, is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, MergeStatement, UpdateStatement
 from pyhudi.operations.write.update_merge import run_merge_statement
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.supported import Options
+from pyhudi.options.declaration import Options
+from pyhudi.options.write_options import THREADS
 from pyhudi.records.filters.filter_parser import Filter, is_computed, is_filter
 
 if TYPE_CHECKING:

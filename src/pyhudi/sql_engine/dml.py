@@ -18,13 +18,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.api.duckdb_scan import quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.admin.stored_settings import default_sql
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, semi_join_filter
@@ -38,7 +38,8 @@ from pyhudi.operations.write.update_merge import (
     stored_key_columns,
 )
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.supported import Options
+from pyhudi.options.declaration import Options
+from pyhudi.options.write_options import THREADS
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_parser import Filter
@@ -46,7 +47,7 @@ from pyhudi.records.filters.pushdown import compares_identically
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, quote_identifier, read_spark
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.table.table_config import TableConfig
