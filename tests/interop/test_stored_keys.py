@@ -15,7 +15,7 @@ pytestmark = pytest.mark.interop
 UPSERT = """
 from pyspark.sql import functions as F
 rows = spark.read.format("hudi").load(path).where("id = 4").withColumn("v", F.lit("theirs"))
-options = {"hoodie.table.name": "t", "hoodie.datasource.write.partitionpath.field": "city",
+options = {"hoodie.table.name": name, "hoodie.datasource.write.partitionpath.field": "city",
            "hoodie.datasource.write.hive_style_partitioning": "true", "hoodie.datasource.write.operation": "upsert"}
 rows.write.format("hudi").options(**options).mode("append").save(path)
 """
@@ -49,7 +49,7 @@ def test_both_update_rows_by_stored_keys(hudi: ApacheHudi, tmp_path: Path, table
             "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
         )
         both()
-        hudi.run(UPSERT, path=str(path))
+        hudi.run(UPSERT, path=str(path), name=name)
         hudi.sql(f"UPDATE {name} SET v = 'theirs too' WHERE id = 7")
         hudi.sql(f"DELETE FROM {name} WHERE id = 1")
         after = both()

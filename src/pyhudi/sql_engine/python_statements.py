@@ -16,7 +16,7 @@ from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.clauses import Clause, ClauseAction, MergeStatement, UpdateStatement
-from pyhudi.options.supported import Options
+from pyhudi.options.declaration import Options
 from pyhudi.records.filters.filter_ast import ColumnRef
 from pyhudi.records.filters.filter_parser import is_computed, is_filter, parse_value
 from pyhudi.sql_engine.dml import merge_rows, update_rows
@@ -53,7 +53,7 @@ def _clause(clause: Clause, on: Sequence[str], source: str) -> Clause:
     return replace(clause, values=None if values is None else _values(values), where=where)
 
 
-def _values(values: Mapping[str, Any]) -> dict[str, Any]:
+def _values(values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping) or not values:
         raise InvalidRequest(f"assignments must be a mapping of column names to values, such as {{'fare': 1.5}}, not {values!r}")
     return {name: _value(value) for name, value in values.items()}
