@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.hudi_types import bytes_to_vectors, hudi_type_name
+from pyhudi.format.hudi_types import bytes_to_vectors, hudi_type_name, is_vector
 
 
 def to_vectors(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
@@ -43,6 +43,20 @@ def to_vectors(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         return dense
     valid = np.asarray(array.is_valid(), dtype=np.bool_)
     return dense.take(pa.array(np.cumsum(valid) - 1, pa.int64(), mask=~valid))
+
+
+def vectors_as_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with its vectors as lists, for engines without fixed size lists. The elements are not copied."""
+    if not any(is_vector(field.type) for field in batch.schema):
+        return batch
+    schema = list_layout(batch.schema)
+    arrays = [array.cast(field.type) for array, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def list_layout(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of `vectors_as_lists`."""
+    return pa.schema([field.with_type(pa.list_(field.type.value_field)) if is_vector(field.type) else field for field in schema])
 
 
 def _check_lengths(array: pa.Array, type_: pa.DataType, path: str) -> None:
