@@ -217,6 +217,12 @@ def test_fixed_size_lists_of_a_table_without_vectors_stay_lists(tmp_path: Path) 
     assert pa.types.is_list(table.schema().field("l").type)
 
 
+def test_orc_files_hold_no_vectors(tmp_path: Path) -> None:
+    table = create(tmp_path / "t", "cow", **{"hoodie.table.base.file.format": "ORC"})
+    with pytest.raises(Unsupported, match="column 'emb' is a vector, which ORC base files"):
+        table.upsert([row(1, 1)])
+
+
 def test_versions_and_schema_on_read_of_a_table_with_vectors(tmp_path: Path) -> None:
     table = create(tmp_path / "t", "cow", **{"hoodie.write.table.version": "8"})
     table.upsert([row(1, 1), row(2, 1, null=True)])
