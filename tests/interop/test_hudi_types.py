@@ -46,8 +46,8 @@ def test_vectors_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, ver
     name = f"vectors_{kind}_{version}"
     properties = f"type='{kind}', primaryKey='id', orderingFields='ts', 'hoodie.write.table.version'='{version}'"
     newest_hudi.sql(f"CREATE TABLE {name} ({VECTORS}) USING hudi TBLPROPERTIES ({properties}) LOCATION '{path}'")
-    for key, value in {**OPTIONS, "hoodie.write.table.version": version, "hoodie.write.auto.upgrade": False}.items():
-        newest_hudi.sql(f"SET {key}={str(value).lower()}")
+    for key, setting in {**OPTIONS, "hoodie.write.table.version": version, "hoodie.write.auto.upgrade": False}.items():
+        newest_hudi.sql(f"SET {key}={str(setting).lower()}")
 
     def value(row: tuple[Any, ...]) -> str:
         id_, emb, wide, small, ts = row

@@ -13,6 +13,7 @@ Specification: docs/formats/base-file.md, "Types".
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -154,3 +155,11 @@ def bytes_to_vectors(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def _element_name(type_: pa.DataType) -> str:
     return next(name for name, element in _ELEMENTS.items() if element == type_.value_type)
+
+
+def _reduce_fixed_size_list(type_: pa.FixedSizeListType) -> tuple[Any, tuple[pa.Field, int]]:
+    return pa.list_, (type_.value_field, type_.list_size)
+
+
+# PyArrow's own pickle of the type drops the nullability of its elements.
+copyreg.pickle(pa.FixedSizeListType, _reduce_fixed_size_list)

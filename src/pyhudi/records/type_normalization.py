@@ -66,7 +66,7 @@ def _normal_field(field: pa.Field, path: str, problems: list[str]) -> pa.Field:
 
 def _named_type(field: pa.Field, path: str, problems: list[str]) -> pa.DataType:
     """Return the type that the field's metadata names, if the field has such values."""
-    name = field.metadata[HUDI_TYPE].decode(errors="replace")
+    name = (field.metadata or {})[HUDI_TYPE].decode(errors="replace")
     try:
         type_ = parse_hudi_type(name)
     except InvalidRequest as error:

@@ -95,7 +95,7 @@ def test_files_hold_vectors_as_hudi_writes_them(tmp_path: Path) -> None:
     table.upsert([row(1, 1)])
     (path,) = (tmp_path / "t").glob("*.parquet")
     metadata = pq.read_metadata(path)
-    stated = metadata.metadata[b"hoodie.vector.columns"].decode()
+    stated = (metadata.metadata or {})[b"hoodie.vector.columns"].decode()
     assert stated == "emb:VECTOR(4),wide:VECTOR(2, DOUBLE),small:VECTOR(3, INT8),other:VECTOR(4)"
     types = {metadata.schema.column(i).name: metadata.schema.column(i) for i in range(metadata.num_columns)}
     assert (types["emb"].physical_type, types["emb"].length) == ("FIXED_LEN_BYTE_ARRAY", 16)
