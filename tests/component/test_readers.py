@@ -13,6 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -346,6 +348,34 @@ def test_a_stream_is_read_while_it_is_consumed(tables: dict[str, str]) -> None:
     reader = pa.RecordBatchReader.from_stream(scan)
     assert watched.opened(reader.read_next_batch) == {"la"}
     assert watched.opened(reader.read_next_batch) == {"ny"}
+
+
+def test_other_libraries_read_a_scan_as_an_arrow_stream(tables: dict[str, str]) -> None:
+    scan = Table(tables["mor"]).scan()
+    expected = scan.to_arrow()
+    assert_same_rows(pa.table(scan), expected)
+    assert_same_rows(pl.DataFrame(scan).to_arrow(), expected)
+    found = duckdb.sql("select count(*), min(id) from scan where city = 'sf'")
+    assert found is not None and found.fetchall() == [(4, "sf0")]
+    copy = made("memory://readers/copy-of-a-scan")
+    assert copy.upsert(scan).rows_inserted == scan.count() == copy.scan().count()
+    assert copy.delete(scan).rows_deleted == 11
+
+
+@pytest.mark.parametrize(
+    ("use", "method"),
+    [
+        (list, r"to_batches\(\) for record batches, to_arrow\(\)\.to_pylist\(\) for rows"),
+        (pd.DataFrame, r"to_pandas\(\)"),
+        (len, r"use count\(\)"),
+        (bool, r"use count\(\)"),
+    ],
+)
+def test_a_scan_used_as_a_list_names_the_method_instead(
+    tables: dict[str, str], use: Callable[[Any], object], method: str
+) -> None:
+    with pytest.raises(TypeError, match=method):
+        use(Table(tables["cow"]).scan())
 
 
 @pytest.fixture

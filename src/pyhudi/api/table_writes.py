@@ -16,7 +16,7 @@ from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.engines.arrow.input_rows import is_empty
+from pyhudi.engines.arrow.input_rows import is_empty, required_without_nulls
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
 from pyhudi.operations.commit.results import (
@@ -32,10 +32,11 @@ from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import PARTIAL_UPDATE, WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.operations.write.write_settings import PARTIAL_UPDATE, SCHEMA_MODE, WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options.scope import VERBS, operation_for
 from pyhudi.options.supported import Options
 from pyhudi.records.filters.filter_parser import Filter
+from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.storage.locks import MAX_HOLD_MS
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.tasks.engine_protocol import Engine
@@ -75,12 +76,10 @@ class TableWrites(OpenedTable):
                 caller scans
                 and computes again. No update is lost between read and write. File groups that were only read are not
                 checked.
-            schema_mode: Schema evolution that the data may cause. "strict": none. "widen" (default): new columns, and
-                wider types
-                that hold all values exactly (int32 to int64 or double, float to double). "evolve": as in Hudi, also
-                integers to
-                floating point and numbers to strings. Record key, partition and ordering fields keep their types. The
-                result
+            schema_mode: Schema evolution that the data may cause. "strict": none. "merge" (default): new columns, and
+                wider types that hold all values exactly (int32 to int64 or double, float to double). "widen": also nulls
+                in columns that may not be null, which become nullable. "evolve": as in Hudi, also integers to floating
+                point and numbers to strings. Record key, partition and ordering fields keep their types. The result
                 reports the changes. (Option `pyhudi.schema.mode`.)
             once: Application id and version of this write, such as `("daily-load", 17)`. If that version or a later one
                 of the application is committed, nothing is written and `WriteResult.skipped` is True, so a write whose
@@ -177,23 +176,34 @@ class TableWrites(OpenedTable):
         self,
         data: Any,
         *,
+        where: Filter | None = None,
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Replace all records of the partitions that occur in the data (dynamic partition overwrite).
+        """Replace all records of the partitions that occur in the data (dynamic partition overwrite), or of those that match
+        a predicate.
 
         Args:
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
+            where: Predicate over the partition columns, as the filter of `scan`. All partitions that match it are
+                replaced, also those without new rows, and rows of other partitions are refused.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
             once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
+
+        Raises:
+            InvalidRequest: Rows lie outside of `where`, or it names a column that is no partition column.
+
+        Example:
+            >>> result = table.insert_overwrite(rows, where="day = '2026-01-01'")
         """
-        return self._write(data, WriteOperation.INSERT_OVERWRITE, with_once(with_schema_mode(options, schema_mode), once))
+        options = with_once(with_schema_mode(options, schema_mode), once)
+        return self._write(data, WriteOperation.INSERT_OVERWRITE, options, overwrite_where=where)
 
     def insert_overwrite_table(
         self,
@@ -395,7 +405,7 @@ class TableWrites(OpenedTable):
         """
         parsed = self._open.parse(operation_for(operation), options)
         settings = replace(WriteSettings.of(parsed, operation), once=batch)
-        engine = _engine_for(data, parsed)
+        engine = engine_for(data, parsed)
         return self._open.write(lambda chosen: run_write(self._open.load_context(parsed), engine, data, chosen), settings)
 
     @contextmanager
@@ -440,14 +450,17 @@ class TableWrites(OpenedTable):
         options: Mapping[str, object] | None,
         engine: Engine | None = None,
         base_snapshot: Snapshot | None = None,
+        overwrite_where: Filter | None = None,
     ) -> WriteResult:
         parsed = self._open.parse(operation_for(operation), options)
         if operation in _ADDING and is_empty(data) and (columns := self._file_columns()) is not None:
             data = columns.empty_table()
-        chosen = engine or _engine_for(data, parsed)
+        if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
+            data = required_without_nulls(data)
+        chosen = engine or engine_for(data, parsed)
         return self._open.write(
             lambda settings: run_write(self._open.load_context(parsed), chosen, data, settings, base_snapshot=base_snapshot),
-            WriteSettings.of(parsed, operation),
+            replace(WriteSettings.of(parsed, operation), overwrite_where=overwrite_where),
         )
 
     def _file_columns(self) -> pa.Schema | None:
@@ -472,7 +485,7 @@ _ADDING = (WriteOperation.INSERT, WriteOperation.BULK_INSERT, WriteOperation.UPS
 """Operations that change nothing if there are no input rows; an overwrite without rows deletes."""
 
 
-def _engine_for(data: Any, options: Options) -> Engine:
+def engine_for(data: Any, options: Options) -> Engine:
     """Engine for the type of the data: Spark for its DataFrames, threads of this process otherwise."""
     if type(data).__module__.startswith("pyspark.sql."):
         from pyhudi.engines.spark.engine import SparkEngine

@@ -399,7 +399,7 @@ class _BaseFile:
     @classmethod
     def of(cls, opened: OpenFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:
         present = frozenset(opened.schema_arrow.names)
-        constants = _path_values(spec, partition, needed, present)
+        constants = path_values(spec, partition, needed, present)
         if spec.ids is None:
             return cls(opened, None, frozenset(), present, constants)
         name = parse_base_file(file_name(path))
@@ -458,9 +458,9 @@ def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: p
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: Collection[str]) -> dict[str, pa.Scalar]:
-    """Partition columns that come from the path: those that the file lacks or whose stored values are not used, or all on
-    request.
+def path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: Collection[str]) -> dict[str, pa.Scalar]:
+    """Return the needed columns whose values come from the partition path: those that the file lacks, those whose values in
+    the file are ignored, and all partition columns if the spec requests it.
     """
     usable = {*path_valued_columns(spec.keys), *spec.path_columns}
     always = usable if spec.values_from_path else set(spec.path_columns)

@@ -21,7 +21,15 @@ from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.key_values import check_key_argument
 from pyhudi.records.mergers import PartialRows, check_partial_merge, honors_delete_markers, marked_rule, merge_rule
 from pyhudi.records.record_merge import IS_DELETED, CommitTimeRule, RecordMergeRule
-from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, integer_hint, schema_changes, typed_nulls
+from pyhudi.records.schema_evolution import (
+    RECORD_KEY_ROLE,
+    SchemaMode,
+    continues,
+    evolve,
+    integer_hint,
+    schema_changes,
+    typed_nulls,
+)
 from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.snapshot import Snapshot, TableSchema
@@ -92,8 +100,9 @@ class WriteSchemas:
                 columns,
                 settings.schema_mode,
                 fixed=fixed_columns(config),
-                null_for_missing=settings.null_for_missing or settings.partial,
+                null_for_missing=settings.null_for_missing,
                 allow_drop=settings.allow_drop and not settings.partial,
+                partial=settings.partial,
             )
             if settings.replaces_schema and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
                 _check_types_continue(context, snapshot.schema.arrow, data_schema)
@@ -148,7 +157,7 @@ def fixed_columns(config: TableConfig) -> Mapping[str, str]:
     role = "the ordering field" if len(config.ordering_fields) == 1 else "an ordering field"
     ordering = dict.fromkeys(config.ordering_fields, role)
     partition = dict.fromkeys(partition_columns(keys), "a partition field")
-    return {**ordering, **partition, **dict.fromkeys(keys.record_fields, "a record key field")}
+    return {**ordering, **partition, **dict.fromkeys(keys.record_fields, RECORD_KEY_ROLE)}
 
 
 def _check_vectors(config: TableConfig, schema: pa.Schema) -> None:
