@@ -18,7 +18,7 @@ from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import is_empty, required_without_nulls
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import (
     WriteResult,
 )
@@ -32,9 +32,10 @@ from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import PARTIAL_UPDATE, SCHEMA_MODE, WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import VERBS, operation_for
-from pyhudi.options.supported import Options
+from pyhudi.options.write_options import PARTIAL_UPDATE, SCHEMA_MODE, THREADS
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.storage.locks import MAX_HOLD_MS

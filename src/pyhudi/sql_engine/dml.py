@@ -24,7 +24,6 @@ from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, semi_join_filter
@@ -32,6 +31,7 @@ from pyhudi.operations.write.delete_where import key_names, run_delete_where
 from pyhudi.operations.write.update_merge import check_identity, columns_to_read, load_table_columns, run_merge_changes
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.scope import VERBS
+from pyhudi.options.write_options import THREADS
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.pushdown import compares_identically

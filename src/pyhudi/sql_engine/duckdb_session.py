@@ -32,8 +32,8 @@ from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
-from pyhudi.operations.write.write_settings import SCHEMA_MODE
 from pyhudi.options.supported import parse_options
+from pyhudi.options.write_options import SCHEMA_MODE
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY

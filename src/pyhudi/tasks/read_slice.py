@@ -26,6 +26,7 @@ from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.parquet.parquet_file import take_rows
 from pyhudi.format.paths import file_name
+from pyhudi.options import file_options
 from pyhudi.planning.data_skipping import record_key_texts, with_alternative_key_forms
 from pyhudi.records.column_statistics import footer_ranges, may_omit_nan
 from pyhudi.records.filters.arrow_expressions import row_filter
@@ -290,7 +291,7 @@ def _merged_parts(
         if by_position and not seen.all():
             raise CorruptData(
                 f"record positions of the logs go beyond the base file, which has {first_row} rows; read with "
-                "hoodie.merge.use.record.positions=false to merge by key"
+                f"{file_options.MERGE_USE_RECORD_POSITIONS}=false to merge by key"
             ).with_path(storage.absolute(path))
     yield SlicePart(records.inserts(seen), False)
 

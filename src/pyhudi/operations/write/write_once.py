@@ -20,7 +20,7 @@ from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.options.declaration import Option
+from pyhudi.options.write_options import ONCE
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -33,14 +33,6 @@ APPLICATIONS_KEY = "pyhudi.write.applications"
 _MAX_APPLICATIONS = 1000
 _MAX_VERSION = (1 << 63) - 1
 _ARCHIVED_AT_ONCE = 64
-
-ONCE = Option(
-    "pyhudi.write.once",
-    str,
-    None,
-    "application:version of this write; if that version or a later one of the application is committed, nothing is written",
-    chooses="write",
-)
 
 
 class AlreadyCommitted(TableState):

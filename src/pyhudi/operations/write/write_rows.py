@@ -59,7 +59,7 @@ from pyhudi.operations.write.write_preconditions import check_columns_by_ids, ch
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
-from pyhudi.planning.bucket_routing import BUCKET_ENGINE
+from pyhudi.options.index_options import BUCKET_ENGINE
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
 from pyhudi.records.record_merge import RejectDuplicates
