@@ -83,19 +83,19 @@ def run_downgrade(
     directions = [step.downward for step in reversed(steps_between(version, target))]
     if directions:
         check_no_schema_on_read(context)
-    if target < TableVersion.EIGHT <= version:
-        _check_no_hudi_types(context)
+    if not target.has_hudi_types:
+        _check_no_hudi_types(context, target)
     return _run_steps(context, StepContext(engine, settings, ""), directions, [step.downward for step in STEPS])
 
 
-def _check_no_hudi_types(context: TableContext) -> None:
+def _check_no_hudi_types(context: TableContext, target: TableVersion) -> None:
     """Raise Unsupported for a column of a type that no release for table version 6 knows."""
     schema = load_schema(context.timeline, context.timeline.load(), context.config)
     for field in schema.arrow if schema is not None else ():
         name = (field.metadata or {}).get(HUDI_TYPE)
         if name is not None:
             raise Unsupported(
-                f"the table at {context.storage.uri} cannot have version {int(TableVersion.SIX)}: column {field.name!r} has the "
+                f"the table at {context.storage.uri} cannot have version {int(target)}: column {field.name!r} has the "
                 f"type {name.decode()}, which releases for that version read as bytes"
             )
 
