@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import pyarrow as pa
 
 from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.grouped_writes import write_small_batch
 from pyhudi.api.key_arguments import keys_to_delete
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.scan import Scan
@@ -459,10 +460,14 @@ class TableWrites(OpenedTable):
         if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
             data = required_without_nulls(data)
         chosen = engine or engine_for(data, parsed)
-        return self._open.write(
-            lambda settings: run_write(self._open.load_context(parsed), chosen, data, settings, base_snapshot=base_snapshot),
-            replace(WriteSettings.of(parsed, operation), overwrite_where=overwrite_where),
-        )
+
+        def write(settings: WriteSettings) -> WriteResult:
+            context = self._open.load_context(parsed)
+            if settings.group != "never" and base_snapshot is None and not context.holds_lock and chosen.name == LocalEngine.name:
+                return write_small_batch(context, parsed, data, settings)
+            return run_write(context, chosen, data, settings, base_snapshot=base_snapshot)
+
+        return self._open.write(write, replace(WriteSettings.of(parsed, operation), overwrite_where=overwrite_where))
 
     def _file_columns(self) -> pa.Schema | None:
         """Table schema; None before the first commit."""
