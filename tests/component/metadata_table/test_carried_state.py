@@ -47,10 +47,8 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 
 def rows(first: int, last: int, ts: int) -> pa.Table:
-    ids = range(first, last)
-    return pa.table(
-        {"id": [f"k{n:03}" for n in ids], "p": [f"p{n % 2}" for n in ids], "ts": [ts] * len(ids), "v": [ts] * len(ids)}
-    )
+    ids, stamps = range(first, last), [ts] * (last - first)
+    return pa.table({"id": [f"k{n:03}" for n in ids], "p": [f"p{n % 2}" for n in ids], "ts": stamps, "v": stamps})
 
 
 def create(path: Path, kind: str = "cow", **options: object) -> Table:
@@ -75,8 +73,8 @@ def is_true(table: Table, expected: dict[str, int]) -> None:
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_the_next_commit_reads_only_what_was_added(tmp_path: Path, kind: str, looked_up: list[tuple[str, ...]]) -> None:
     table = create(tmp_path, kind)
-    looked_up.clear()
     expected = state(table)
+    looked_up.clear()
     for ts in range(3, 6):
         table.upsert(rows(ts, ts + 8, ts))
         expected.update({f"k{n:03}": ts for n in range(ts, ts + 8)})
