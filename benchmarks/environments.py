@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).resolve().parent / "requirements"
 
 HUDI_RELEASES = {"hudi": "1.0.2", "hudi-1.1": "1.1.1"}
-"""Environment -> release of the real Hudi: one interpreter for all."""
+"""Environment -> release of Apache Hudi: one interpreter for all."""
 DELTA_ARTIFACTS = ("io.delta:delta-spark_2.13:4.0.1", "io.delta:delta-storage:4.0.1")
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 

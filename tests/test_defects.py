@@ -15,7 +15,7 @@ import pytest
 TESTS = Path(__file__).parent
 
 OWN = "component/operations/test_defects.py"
-REAL = "interop/test_real_defects.py"
+REAL = "interop/test_hudi_defects.py"
 SKIPPING = "interop/test_data_skipping.py"
 SLICES = "unit/table/test_file_slices.py"
 
@@ -27,7 +27,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_hold_what_the_real_reader_compares",),
     "a key that a log deleted and an insert brought back elsewhere: an upsert changes both places, and it stands twice": (
         f"{REAL}::test_a_key_that_an_insert_brought_back_elsewhere",
-        "component/operations/test_places_of_keys.py"
+        "component/operations/test_duplicate_key_locations.py"
         "::test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone",
     ),
     "an UPDATE overwrites what was committed between its reading and its instant, and tells no conflict": (
@@ -66,20 +66,20 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "tinyint and smallint columns of a bulk_insert: reads fail": (f"{REAL}::test_bytes_and_shorts_of_a_bulk_insert",),
     "partition columns left out of files: a bulk_insert loses its rows, a delete stores nulls for the columns": (
-        "interop/test_omitted_columns.py::test_a_bulk_insert_of_the_real_hudi_loses_its_rows",
+        "interop/test_omitted_columns.py::test_a_bulk_insert_of_apache_hudi_loses_its_rows",
         "component/operations/test_omitted_columns.py::test_nulls_that_hudi_stored_do_not_count",
     ),
     # Columns by ids
     "clustering after a column was renamed: the column is null in every old row": (
-        "interop/test_columns_by_ids.py::test_the_real_hudi_changes_columns_and_both_write",
+        "interop/test_columns_by_ids.py::test_apache_hudi_changes_columns_and_both_write",
         "component/operations/test_columns_by_ids.py::test_writes_and_services_keep_the_ids",
     ),
     "ids given twice: a column that is added shows values of one that was dropped": (
-        "interop/test_columns_by_ids.py::test_what_the_real_hudi_gets_wrong",
+        "interop/test_columns_by_ids.py::test_what_apache_hudi_gets_wrong",
         "unit/records/schema_on_read/test_column_ids.py::test_an_id_that_was_given_twice_is_two_columns",
     ),
     "statistics of a renamed or retyped column are asked by its new name: rows are missed, or the query fails": (
-        "interop/test_columns_by_ids.py::test_what_the_real_hudi_gets_wrong",
+        "interop/test_columns_by_ids.py::test_what_apache_hudi_gets_wrong",
         "component/operations/test_columns_by_ids.py::test_filters_go_by_ids",
     ),
     "the history of columns is deleted before the next one is written": (
@@ -94,7 +94,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "a field of a struct gets another type: the vectorized reader fails": (
         "component/operations/test_alter.py::test_rows_before_and_after_a_change",
-        "spark/test_columns_by_ids.py::test_rows_on_spark_are_those_of_the_real_hudi",
+        "spark/test_columns_by_ids.py::test_rows_on_spark_are_those_of_apache_hudi",
     ),
     "columns by ids: a renamed field of a struct is null in rows of older log files": (
         "interop/test_columns_by_ids.py::test_a_renamed_field_in_a_log_that_1_0_reads",
@@ -109,7 +109,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_bootstrap.py::test_a_table_is_made_written_and_serviced",
     ),
     "bootstraps that died: writes with a metadata table fail": (
-        "interop/test_bootstrap.py::test_the_real_hudi_beside_a_bootstrap_of_ours_that_died",
+        "interop/test_bootstrap.py::test_apache_hudi_beside_a_bootstrap_of_ours_that_died",
         "simulation/test_bootstrap.py::test_a_bootstrap_that_dies_begins_anew",
     ),
     "bootstrapped tables: source files that changed are read as if they had not": (
@@ -133,15 +133,15 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         f"{OWN}::test_partial_updates_in_incremental_queries",
     ),
     "partial blocks beside a column that marks deletes: reads fail": (
-        "interop/test_partial_updates.py::test_the_real_hudi_reads_whole_rows_where_a_column_marks_deletes",
+        "interop/test_partial_updates.py::test_apache_hudi_reads_whole_rows_where_a_column_marks_deletes",
     ),
     "log compactions pass over partial updates, and name them as merged": (
         "interop/test_partial_updates.py::test_log_compactions_of_partial_updates",
-        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_the_real_hudi_stands_for_no_partial_updates",
+        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_apache_hudi_stands_for_no_partial_updates",
     ),
     "log compactions merge by ordering value whatever the payload class is": (
         "interop/test_payloads.py::test_log_compactions_of_either",
-        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_the_real_hudi_stands_for_nothing_where_a_payload_decides",
+        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_apache_hudi_stands_for_nothing_where_a_payload_decides",
     ),
     "files from before a required column with a default: reads fail, or show 0": (
         "interop/test_required_defaults.py::test_files_from_before_the_column",
@@ -175,7 +175,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "identifiers of blocks are not heeded; bytes after a block hide it": (f"{OWN}::test_what_headers_of_blocks_say",),
     "log compactions bring back rows that were deleted softly": (
         "unit/tasks/test_compaction_tasks.py::test_a_merged_block_stands_where_the_newest_of_what_it_merged_stood",
-        "interop/test_mor_compaction.py::test_we_read_and_compact_log_compactions_of_the_real_hudi",
+        "interop/test_mor_compaction.py::test_we_read_and_compact_log_compactions_of_apache_hudi",
     ),
     "columns that become numbers or texts in another sense: timestamp to bigint, binary and string": (
         "unit/records/test_schema.py::test_types_evolve_as_both_readers_understand",
@@ -184,7 +184,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "incremental from the earliest finds nothing": (f"{REAL}::test_everything_since_the_earliest",),
     "incremental where files were cleaned: log files are left out": ("interop/test_incremental.py::test_ranges",),
     "change data of replaced file groups repeats one row; one row of each task is lost": (
-        "interop/test_cdc.py::test_rows_that_the_real_hudi_loses",
+        "interop/test_cdc.py::test_rows_that_apache_hudi_loses",
     ),
     "partition values with an equals sign, or empty, are read as others": (
         f"{REAL}::test_partition_values_that_a_path_does_not_tell",
@@ -202,7 +202,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "files and partitions with a bound that is NaN are dropped": (
         f"{REAL}::test_nan_in_columns_with_statistics",
-        "component/operations/test_skipping.py::test_infinity_as_upper_bound_may_stand_for_nan",
+        "component/operations/test_data_skipping.py::test_infinity_as_upper_bound_may_stand_for_nan",
     ),
     "secondary keys with a dollar sign or a backslash are not found": (f"{SKIPPING}::test_secondary_and_expression_indexes",),
     "secondary keys that are dates are not found": (f"{OWN}::test_dates_in_a_secondary_index",),
@@ -218,7 +218,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "simulation/test_metadata_table.py::test_writes",
     ),
     "filters fail where column statistics have no definition": (
-        "component/operations/test_skipping.py::test_without_definition_statistics_are_not_used",
+        "component/operations/test_data_skipping.py::test_without_definition_statistics_are_not_used",
     ),
     "sizes in the listing that are too small cut files": (
         "unit/metadata_table/test_metadata_records.py::test_files_without_a_size_are_refused",
@@ -245,13 +245,13 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         f"{SLICES}::test_logs_that_may_hold_keys_which_the_base_file_lacks",
     ),
     "two file groups of one bucket stop all writers": (
-        "component/operations/test_indexes.py::test_two_writers_that_begin_one_bucket_conflict",
+        "component/operations/test_write_index_choice.py::test_two_writers_that_begin_one_bucket_conflict",
     ),
     "partitions that were written to lately expire, as log files are not looked at": (
         "interop/test_services.py::test_both_let_the_same_partitions_expire",
     ),
     "the plan of a compaction or clustering has to outlive it": (
-        "interop/test_services.py::test_the_real_hudi_goes_on_after_our_services",
+        "interop/test_services.py::test_apache_hudi_goes_on_after_our_services",
     ),
     "a filter on a column that came later passes over partitions that were not written since": (
         f"{REAL}::test_a_column_that_came_after_a_partition_was_written",
@@ -274,7 +274,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "change data shows the placeholder of what a change did not carry": ("interop/test_cdc.py::test_update_modes_in_turn",),
     "a partitioned record index puts a key of two partitions into one, and a row is lost": (
-        "interop/test_write_indexes.py::test_the_real_hudi_loses_a_key_of_two_partitions",
+        "interop/test_write_indexes.py::test_apache_hudi_loses_a_key_of_two_partitions",
         "component/operations/test_partitioned_record_index.py::test_every_operation_and_service",
     ),
     "a partitioned record index is written as one of the whole table, or not at all beside a partition with a dot": (

@@ -25,8 +25,8 @@ from benchmarks.writers.counters import LEDGER, Commit, Counters, Lost
 COUNTERS = {
     "pyhudi": "benchmarks.writers.embedded:Embedded",
     "pyhudi-spark": "benchmarks.writers.spark:PyHudiOnSpark",
-    "hudi": "benchmarks.writers.spark:RealHudi",
-    "hudi-1.1": "benchmarks.writers.spark:RealHudi",
+    "hudi": "benchmarks.writers.spark:ApacheHudi",
+    "hudi-1.1": "benchmarks.writers.spark:ApacheHudi",
     "delta-spark": "benchmarks.writers.spark:DeltaOnSpark",
     "delta-rs": "benchmarks.writers.delta_rs:DeltaRs",
 }

@@ -29,7 +29,7 @@ SERVING: Mapping[str, object] = {
 
 NEWER_HUDI = "hudi-1.1"
 SYSTEMS: Mapping[str, System] = {**BY_NAME, NEWER_HUDI: replace(BY_NAME["hudi"], name=NEWER_HUDI, environment=NEWER_HUDI)}
-"""Those of the other benchmarks, and a later release of the real Hudi to write beside ours."""
+"""Those of the other benchmarks, and a later release of Apache Hudi to write beside ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def real(self) -> tuple[str, ...]:
-        """The real Hudi among the writers."""
+        """Apache Hudi among the writers."""
         return tuple(name for name in self.writers if name in ("hudi", NEWER_HUDI))
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ def _looked(base: Work, timeout_s: float) -> tuple[list[tuple[str, int]], list[s
 def _writer(plan: Plan, base: Work, system: str, number: int) -> Work:
     name = f"{system}-{number}"
     work = replace(base, role="count", system=system, name=name, parts=parts_of(plan.keys, name))
-    # Of merge on read, the real one has no statement in which reading and writing are one step.
+    # Of merge on read, Apache Hudi has no statement in which reading and writing are one step.
     owners = (name,) if plan.kind == "mor" and system in plan.real else ()
     return replace(work, commits=plan.commits, seconds=plan.seconds, owners=owners)
 

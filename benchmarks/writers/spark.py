@@ -86,7 +86,7 @@ class PyHudiOnSpark(CountersOnSpark):
         hs.sql(self.peer.spark, statement, options=self.options).collect()
 
 
-class RealHudi(CountersOnSpark):
+class ApacheHudi(CountersOnSpark):
     """Through its SQL.  It neither cleans nor archives, and takes the lock that the options name.
 
     Its MERGE INTO of merge on read refuses a value that names a column of the table, so there it has counters of its own, reads

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scripts.golden.maker import Case, Maker, store
 from scripts.golden.version_9 import CASES
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.golden_tables import ROOT, case_folder, golden_cases, load_case
 
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     failed = 0
     for release in sorted({case.release for case in chosen}):
         with tempfile.TemporaryDirectory(prefix="golden-") as scratch:
-            hudi = RealHudi(Path(scratch) / "hudi", Path(scratch) / "hudi.log", release)
+            hudi = ApacheHudi(Path(scratch) / "hudi", Path(scratch) / "hudi.log", release)
             try:
                 for case in (case for case in chosen if case.release == release):
                     try:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _make(case: Case, hudi: RealHudi, scratch: Path) -> None:
+def _make(case: Case, hudi: ApacheHudi, scratch: Path) -> None:
     started = time.monotonic()
     maker = Maker(hudi, scratch / case.name)
     try:
@@ -56,7 +56,7 @@ def _readme() -> str:
     lines = [
         "# Tables that Apache Hudi wrote",
         "",
-        "Written by `make golden` (scripts/golden/cases.py says how, step by step) with the real Hudi, the release that the",
+        "Written by `make golden` (scripts/golden/cases.py says how, step by step) with Apache Hudi, the release that the",
         "folder names, on Spark 3.5, and read by it: `expected.zip` holds the rows of each query in `case.json`. Tests open them",
         "through `tests/support/golden_tables.py`. Paths inside plans and metadata are those of the machine that wrote them.",
         "Do not edit; make anew.",

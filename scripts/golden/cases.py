@@ -585,7 +585,7 @@ def mor_deletes(table: Maker) -> None:
     table.write(marked(trips((3, 5), 7, fare=100.0), [True, False]))
     table.write(marked(trips((4,), 1), [True]))
     # 3 was deleted with ordering value 7: the older row stays deleted, the newer one comes back. No row follows the deletes by
-    # operation: they carry the integer 0 as ordering value, and real Hudi cannot compare that with a later row's long.
+    # operation: they carry the integer 0 as ordering value, and Apache Hudi cannot compare that with a later row's long.
     table.write(marked(trips((3,), 6, fare=200.0), [False]))
     table.write(marked(trips((3,), 9, fare=300.0), [False]))
     table.expect()

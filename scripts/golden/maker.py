@@ -1,10 +1,10 @@
 """What a case of the golden tables may do, and how its result is stored.
 
-A case writes one table with the real Hudi and names the queries whose answers are worth keeping.  Stored per case:
+A case writes one table with Apache Hudi and names the queries whose answers are worth keeping.  Stored per case:
 
     case.json      what the case shows, its traits, the queries (name, options of the read, row count)
     table.zip      the table's folder, empty folders included, without Hadoop's .crc files unless the case is about them
-    expected.zip   one Parquet file per query, with the rows that the real Hudi gave, meta columns included
+    expected.zip   one Parquet file per query, with the rows that Apache Hudi gave, meta columns included
 
 The members of the archives have a fixed time, so that the same bytes give the same archive.
 """
@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.interop.oracle import RELEASE, HudiFailure, RealHudi, TimelineEntry
+from tests.interop.oracle import RELEASE, ApacheHudi, HudiFailure, TimelineEntry
 
 # The default Bloom filter is 431 KB of text in every base file; one case keeps it.
 SMALL_FILES = {
@@ -49,7 +49,7 @@ class Query:
 class Maker:
     """One table under construction.  options: what every write of the case passes, over `SMALL_FILES`."""
 
-    hudi: RealHudi
+    hudi: ApacheHudi
     path: Path
     options: dict[str, object] = field(default_factory=dict)
     keep_sidecars: bool = False
@@ -69,7 +69,7 @@ class Maker:
         self.hudi.write(rows, self.path, partitions=1, **kept)
 
     def write_avro(self, schema: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], **options: object) -> None:
-        """One upsert of records of an Avro schema, see `RealHudi.write_avro`."""
+        """One upsert of records of an Avro schema, see `ApacheHudi.write_avro`."""
         self.hudi.write_avro(self.path, schema, rows, **{**SMALL_FILES, **self.options, **options})
 
     def fail(self, rows: pa.Table, operation: str = "upsert", /, **options: object) -> None:
@@ -119,7 +119,7 @@ class Maker:
         return [one for one in self.timeline() if one.state == "COMPLETED" and action in (None, one.action)][-1]
 
     def expect(self, name: str = "snapshot", /, **options: Any) -> None:
-        """Keeps what the real Hudi reads now, or with these options; a query of that name is replaced."""
+        """Keeps what Apache Hudi reads now, or with these options; a query of that name is replaced."""
         rows = self.hudi.read(self.path, **options)
         self.queries = [query for query in self.queries if query.name != name]
         self.queries.append(Query(name, {key: str(value) for key, value in options.items()}, rows))

@@ -23,10 +23,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyhudi import features
+from pyhudi.api.argument_kinds import checked
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.spark_streaming import StreamSink, start
 from pyhudi.api.table import Filter, Table
-from pyhudi.api.table_handle import TableHandle
+from pyhudi.api.table_handle import TableHandle, is_spark_value
+from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.engines.spark.data_source import HudiSource
 from pyhudi.engines.spark.data_source import register as register_source
 from pyhudi.engines.spark.dataframe_semi_join import matching_dataframe
@@ -34,18 +36,28 @@ from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.jobs import set_worker_python
 from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
 from pyhudi.engines.spark.session_catalog import CatalogEntry
-from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, StreamingQuery, table_location
+from pyhudi.engines.spark.type_conversion import (
+    Column,
+    DataFrame,
+    SparkSession,
+    StreamingQuery,
+    small_frame,
+    table_location,
+)
 from pyhudi.engines.spark.update_delete import SparkDelete, run_spark_delete
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.read.query import COLUMNS, FILTER
 from pyhudi.operations.write.save_modes import Save
+from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.options.read_options import COLUMNS, FILTER
 from pyhudi.options.scope import VERBS, check_table_options
 from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import NAME
 from pyhudi.sql_engine import spark_table_names
 from pyhudi.sql_engine.read_statement import read_statement
+from pyhudi.sql_engine.session_state import qualified
+from pyhudi.sql_engine.sql_ast import TableName
 
 __all__ = [
     "Merge",
@@ -64,6 +76,7 @@ __all__ = [
 ]
 
 
+@checked
 def read(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -105,21 +118,24 @@ def read(
     return query_dataframe(spark, plan_query(context, parsed, columns, filter))
 
 
+@checked
 def write(
-    df: DataFrame,
+    df: Any,
     path: str | os.PathLike[str],
     mode: str = "append",
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
     *,
     schema_mode: str | None = None,
+    once: tuple[str, int] | None = None,
 ) -> WriteResult:
     """Write a DataFrame to a table, and create the table from the options if it does not exist.
 
     If the first write fails because of invalid rows, no table remains.
 
     Args:
-        df: The rows.
+        df: The rows: a DataFrame, or rows of this process as in `Table.upsert` (PyArrow, Polars, pandas and others),
+            which become one of the active session.
         path: Path or URI of the table.
         mode: append; overwrite; errorifexists; ignore. overwrite replaces the table's rows and columns in one commit,
             after all checks, so `df` may be read from the table itself. The table's type, key, partitioning and merge
@@ -128,21 +144,24 @@ def write(
         options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert without a record
             key).
         storage_options: Credentials for PyHudi's own access.
-        schema_mode: Allowed changes of the table's columns: "strict", "widen" (the default) or "evolve", as in
+        schema_mode: Allowed changes of the table's columns: "strict", "merge" (the default), "widen" or "evolve", as in
             `Table.upsert`.
+        once: Application id and version of this write, as in `Table.upsert`.
 
     Raises:
         TableExists: A table exists, under errorifexists.
         InvalidRequest: Options or columns do not fit the table.
         WriteConflict: Other writers won.
     """
+    df = _dataframe(df)
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
-    options = with_schema_mode(options, schema_mode)
+    options = with_once(with_schema_mode(options, schema_mode), once)
     save = Save.planned(path, mode, parse_options(options), storage_options, engine.input_schema(df))
     return save.run(engine, df, lambda keys: engine.partition_paths(df, keys))
 
 
+@checked
 def update(
     spark: SparkSession,
     path: str | os.PathLike[str],
@@ -150,6 +169,7 @@ def update(
     where: str | Column | None = None,
     *,
     alias: str | None = None,
+    once: tuple[str, int] | None = None,
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
@@ -166,6 +186,7 @@ def update(
             row; other Python values are literals. Values are cast to the column's type as in Spark's INSERT.
         where: Spark SQL text or a Column; all records if omitted.
         alias: A name by which `set` and `where` may qualify the columns (`t.fare`).
+        once: Application id and version of this write, as in `Table.upsert`.
         options: `hoodie.*` options.
         storage_options: Credentials for PyHudi's own access.
 
@@ -177,16 +198,18 @@ def update(
         WriteConflict: Other writers won more often than retries are allowed.
         Unsupported: The table generates its record keys.
     """
-    table = TableHandle(path, storage_options, options, None)
+    table = TableHandle(path, storage_options, with_once(options, once), None)
     return update_on_spark(table, table.parse(VERBS["pyhudi.spark.update"], None), spark, set, where, alias)
 
 
+@checked
 def delete(
     spark: SparkSession,
     path: str | os.PathLike[str],
     where: str | Column | None,
     *,
     alias: str | None = None,
+    once: tuple[str, int] | None = None,
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
@@ -197,13 +220,14 @@ def delete(
         path: Path or URI of the table.
         where: Spark SQL text or a Column; None deletes all records.
         alias: A name by which `where` may qualify the columns.
+        once: Application id and version of this write, as in `Table.upsert`.
         options: `hoodie.*` options.
         storage_options: Credentials for PyHudi's own access.
 
     Returns:
         The instant of the write, and what it changed.
     """
-    table = TableHandle(path, storage_options, options, None)
+    table = TableHandle(path, storage_options, with_once(options, once), None)
     parsed = table.parse(VERBS["pyhudi.spark.delete"], None)
     return table.write(
         lambda settings: run_spark_delete(table.load_context(parsed), SparkDelete(spark, where, alias), settings),
@@ -211,10 +235,11 @@ def delete(
     )
 
 
+@checked
 def merge(
     spark: SparkSession,
     path: str | os.PathLike[str],
-    source: DataFrame,
+    source: Any,
     on: str | Sequence[str] | Column,
     *,
     target_alias: str = "target",
@@ -229,22 +254,29 @@ def merge(
     Args:
         spark: The session of the source.
         path: Path or URI of the table.
-        source: The rows.
+        source: The rows: a DataFrame, or rows of this process as in `write`.
         on: Names of columns that both sides have, or a condition over both aliases (`"target.id = source.key"`, or a
             Column). Nulls match nothing. Equality of record keys or partition fields prunes files outside of the
             source's ranges.
         target_alias: Name of the table in conditions and values.
         source_alias: Name of the source.
         options: `hoodie.*` options; `pyhudi.schema.mode` controls the changes that `when_matched_update_all` and
-            `when_not_matched_insert_all` may make to the table's columns.
+            `when_not_matched_insert_all` may make to the table's columns. `pyhudi.write.once` is `once` of
+            `Table.upsert`.
         storage_options: Credentials for PyHudi's own access.
     """
     table = TableHandle(path, storage_options, options, None)
     return Merge(
-        table, table.parse(VERBS["pyhudi.spark.merge"], None), source, on, target_alias=target_alias, source_alias=source_alias
+        table,
+        table.parse(VERBS["pyhudi.spark.merge"], None),
+        _dataframe(source, spark),
+        on,
+        target_alias=target_alias,
+        source_alias=source_alias,
     )
 
 
+@checked
 def write_stream(
     df: DataFrame,
     path: str | os.PathLike[str],
@@ -277,6 +309,7 @@ def write_stream(
     return start(sink, df, output_mode=output_mode, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
 
 
+@checked
 def call(
     spark: SparkSession,
     procedure: str,
@@ -303,16 +336,20 @@ def call(
     Raises:
         InvalidRequest: The procedure, table or argument does not exist.
     """
-    if (table is None) == (path is None):
+    procedures = features.load("procedures", f"procedure {procedure}")
+    second = procedures.second_table(procedure)
+    if second and table is not None and path is not None:
+        arguments[second] = os.fspath(path)
+        path = None
+    if (table is None) == (path is None) and procedure.lower() != "help":
         raise InvalidRequest(f"procedure {procedure} requires either table= or path=")
     if table is not None:
         path = table_location(spark, table)
-    rows = features.load("procedures", f"procedure {procedure}").call(
-        procedure, path=path, storage_options=storage_options, spark=spark, **arguments
-    )
+    rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, **arguments)
     return spark.createDataFrame(rows)
 
 
+@checked
 def sql(
     spark: SparkSession,
     statement: str,
@@ -349,8 +386,9 @@ def sql(
     return run(SparkStatementSession(spark, verbs, storage_options, options), parsed)
 
 
+@checked
 def save_as_table(
-    df: DataFrame,
+    df: Any,
     name: str,
     mode: str = "errorifexists",
     options: Mapping[str, object] | None = None,
@@ -364,7 +402,7 @@ def save_as_table(
     `spark.table(name)` and Spark SQL then read it by `format("pyhudi")`; `sql`, `call` and this function change it.
 
     Args:
-        df: The rows.
+        df: The rows, as in `write`.
         name: The table's name, with dots between several parts.
         mode: errorifexists (the default, as in Spark), append, overwrite, ignore.
         options: Hudi's, as in `write`.
@@ -379,6 +417,7 @@ def save_as_table(
     Raises:
         TableExists: A table exists, under errorifexists, or a table of another format has the name.
     """
+    df = _dataframe(df)
     spark = df.sparkSession
     _configure_session(spark)
     entry = CatalogEntry.of(spark, name, path)
@@ -389,6 +428,7 @@ def save_as_table(
     return result
 
 
+@checked
 def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> None:
     """Register a name for the table at a path, for `sql` on this session.
 
@@ -396,12 +436,14 @@ def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> No
 
     Args:
         spark: The session.
-        name: The name, with dots between several parts.
+        name: The name, with dots between several parts; a single part belongs to the current database.
         path: Path or URI of the table.
     """
-    spark_table_names.register_path(spark, name, os.fspath(path))
+    table = qualified(TableName(tuple(name.split("."))), str(spark.catalog.currentDatabase()))
+    spark_table_names.register_path(spark, str(table), os.fspath(path))
 
 
+@checked
 def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
     """Register `format("pyhudi")` in a session, with filter pushdown to the reader.
 
@@ -414,6 +456,17 @@ def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
         alias: Another name to register it under.
     """
     register_source(spark, alias)
+
+
+def _dataframe(rows: Any, spark: SparkSession | None = None) -> Any:
+    """The rows as a DataFrame of the session, by default the active one. Raises InvalidRequest if there is none."""
+    if is_spark_value(rows):
+        return rows
+    read = arrow_reader(rows).read_all()
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise InvalidRequest("rows of this process need an active Spark session: create one, or pass a Spark DataFrame")
+    return small_frame(session, read)
 
 
 def _configure_session(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""What checks a built wheel and source distribution sees what they lack and what they have too many."""
+"""The checks of wheel and source distribution detect missing and extra files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is handed in and whatever lies in a table: an error is one of ours, and says where."""
+"""Errors of any input or table content are HudiErrors that name the location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What travels to other processes: tables, scans, options, results, locks; and what a child of fork has of its parent."""
+"""Pickling of tables, scans, options, results and locks, and use in forked processes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Engines that read tables lazily: each gives the rows of `Scan.to_arrow`, and opens only the files that its filter needs.
+"""Lazy readers return the rows of `Scan.to_arrow` and open only files that the filter needs.
 
-Tables of each kind are read by each engine in each way that a table can be asked; reads of the storage are counted.
+Each engine reads each table type by each query type; storage reads are counted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -348,6 +350,34 @@ def test_a_stream_is_read_while_it_is_consumed(tables: dict[str, str]) -> None:
     assert watched.opened(reader.read_next_batch) == {"ny"}
 
 
+def test_other_libraries_read_a_scan_as_an_arrow_stream(tables: dict[str, str]) -> None:
+    scan = Table(tables["mor"]).scan()
+    expected = scan.to_arrow()
+    assert_same_rows(pa.table(scan), expected)
+    assert_same_rows(pl.DataFrame(scan).to_arrow(), expected)
+    found = duckdb.sql("select count(*), min(id) from scan where city = 'sf'")
+    assert found is not None and found.fetchall() == [(4, "sf0")]
+    copy = made("memory://readers/copy-of-a-scan")
+    assert copy.upsert(scan).rows_inserted == scan.count() == copy.scan().count()
+    assert copy.delete(scan).rows_deleted == 11
+
+
+@pytest.mark.parametrize(
+    ("use", "method"),
+    [
+        (list, r"to_batches\(\) for record batches, to_arrow\(\)\.to_pylist\(\) for rows"),
+        (pd.DataFrame, r"to_pandas\(\)"),
+        (len, r"use count\(\)"),
+        (bool, r"use count\(\)"),
+    ],
+)
+def test_a_scan_used_as_a_list_names_the_method_instead(
+    tables: dict[str, str], use: Callable[[Any], object], method: str
+) -> None:
+    with pytest.raises(TypeError, match=method):
+        use(Table(tables["cow"]).scan())
+
+
 @pytest.fixture
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of each read from an open file."""
@@ -582,7 +612,7 @@ def as_text(expr: Expr | None) -> str:
     return repr(expr)
 
 
-# Tables that the real Hudi wrote
+# Tables that Apache Hudi wrote
 
 FIRST = ("cow_bootstrapped", "cow_path_columns", "cow_schema_on_read", "cow_types", "mor_bucket", "mor_v9_AWSDms")
 

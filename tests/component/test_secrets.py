@@ -1,4 +1,4 @@
-"""Values of options that are secrets appear in no message, listing or repr."""
+"""Secret option values appear in no message, listing or repr."""
 
 from __future__ import annotations
 

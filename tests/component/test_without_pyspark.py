@@ -1,4 +1,4 @@
-"""What PySpark is needed for says which extra brings it, where it is not installed."""
+"""Features that need PySpark name the missing extra."""
 
 from __future__ import annotations
 

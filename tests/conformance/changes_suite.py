@@ -1,6 +1,7 @@
-"""What updates and merges do, whoever carries them out.  A test class inherits `ChangesSuite` and says how its engine is asked.
+"""Updates and merges on each engine.
 
-Conditions and values are such that both engines read them alike: filters, literals and columns.
+A test class inherits `ChangesSuite` and supplies its engine. Conditions and values mean the same on both engines:
+filters, literals and columns.
 """
 
 from __future__ import annotations

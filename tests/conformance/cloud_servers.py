@@ -1,6 +1,6 @@
-"""HDFS, Azurite, and two S3 servers beside moto, on the loopback interface: what `make setup-servers` has fetched.
+"""HDFS, Azurite and two S3 servers beside moto, on the loopback interface, as `make setup-servers` downloads them.
 
-A test that asks for one that is not there is skipped, with the step that would bring it.
+A test whose server is missing is skipped with the command that installs it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of tables in clouds: `id`, `ts`, and `city`, which divides them into two partitions."""
+"""Rows of tables in clouds: `id`, `ts`, and `city`, the partition column with two values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What every lock must do.  A test class inherits `LockSuite` and gives `make_lock(env)`, a new holder of the same lock."""
+"""Requirements of every lock.
+
+A test class inherits `LockSuite` and supplies `make_lock(env)`, a new holder of the same lock.
+"""
 
 from __future__ import annotations
 

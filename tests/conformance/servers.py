@@ -1,4 +1,4 @@
-"""Servers of others on the loopback interface, as processes that a test session starts once and ends by their ids."""
+"""External servers on the loopback interface, started once per test session and ended by process id."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def running_dynamodb_local(folder: Path) -> Iterator[Server]:
         yield server
 
 
-# The name under which the real Hudi's client knows the codec of cells: its bundle has HBase's classes under other names.
+# The name under which Apache Hudi's client knows the codec of cells: its bundle has HBase's classes under other names.
 _CODEC = """package org.apache.hudi.org.apache.hadoop.hbase.codec;
 public class KeyValueCodec extends org.apache.hadoop.hbase.codec.KeyValueCodec { }
 """

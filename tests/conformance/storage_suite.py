@@ -1,4 +1,4 @@
-"""What every storage must do.  A test class inherits `StorageSuite` and gives a fresh, empty `storage`."""
+"""Requirements of every storage. A test class inherits `StorageSuite` and supplies a new, empty `storage`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded engine against the suite of engines; tests/spark/test_engine.py has Spark's."""
+"""The embedded engine passes the engine suite; tests/spark/test_engine.py runs it on Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each lock, on each storage it works on, against the one suite."""
+"""Each lock passes the lock suite on each storage that supports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only an S3 server shows: Hadoop's folder objects, uploads that are cut off, how many requests a read costs."""
+"""Behaviour of S3 servers: Hadoop's directory objects, aborted uploads, requests per read."""
 
 from __future__ import annotations
 

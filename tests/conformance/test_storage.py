@@ -1,5 +1,5 @@
-"""Each storage against the one suite.  GCS and Azure have no server here:
-tests/component/storage/object_store/test_object_storage.py builds them.
+"""Each storage passes the storage suite. tests/component/storage/object_store/test_object_storage.py covers GCS and
+Azure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PyHudi reads from the golden tables what the real Hudi read from them: every query of every case, meta columns included."""
+"""PyHudi reads the golden tables as Apache Hudi did: every query of every case, meta columns included."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarn
 
 def scan_of(table: Table, query: GoldenQuery) -> Scan:
     """The same query, asked of PyHudi."""
-    # Tables without meta columns show none to the readers of the real Hudi.
+    # Tables without meta columns show none to the readers of Apache Hudi.
     columns = ["*"] if table.config.populate_meta_fields else None
     kind = query.options.get(KIND, "snapshot")
     if kind == "incremental":

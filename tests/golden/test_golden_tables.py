@@ -1,4 +1,4 @@
-"""The golden tables are whole, small, listed, and show what their traits promise."""
+"""The golden tables are complete, small, listed, and have the traits of their names."""
 
 from __future__ import annotations
 

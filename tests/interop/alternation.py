@@ -1,4 +1,4 @@
-"""One table that PyHudi and the real Hudi write in turn, and a dictionary that knows what must be in it.
+"""One table that PyHudi and Apache Hudi write in turn, and a dictionary that knows what must be in it.
 
 After each write both read all rows, meta columns included: they must give the same, and the data columns and the commit time of
 each row must be what the dictionary says.  File names must be those of files that stand in their partition's folder.
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import META_COLUMNS, assert_same_rows, without_meta
 
 OPERATION = "hoodie.datasource.write.operation"
@@ -23,7 +23,7 @@ COMMON: dict[str, Any] = {
     "hoodie.metadata.enable": False,
     "hoodie.index.bloom.num_entries": 100,
 }
-# What the real Hudi reads tables with that have no metadata table.
+# What Apache Hudi reads tables with that have no metadata table.
 READ: dict[str, Any] = {"hoodie.metadata.enable": False}
 Row = dict[str, Any]
 
@@ -32,11 +32,11 @@ Row = dict[str, Any]
 class Alternation:
     """options: one mapping that both writers get.  partition: what of a row decides its partition.
 
-    ordering: the column by which an older row loses; None when the last write wins.  fix: brings the real Hudi's rows to the
+    ordering: the column by which an older row loses; None when the last write wins.  fix: brings Apache Hudi's rows to the
     types that the table has, where it is known not to show them.
     """
 
-    hudi: RealHudi
+    hudi: ApacheHudi
     path: Path
     options: Mapping[str, Any]
     partition: Callable[[Row], object]
@@ -51,7 +51,7 @@ class Alternation:
         self.options = {**COMMON, **self.options}
 
     def create(self, schema: pa.Schema | None = None) -> None:
-        """Ours; a table of the real Hudi comes with its first write."""
+        """Ours; a table of Apache Hudi comes with its first write."""
         Table.create(self.path, schema=schema, options=self.options)
 
     @property
@@ -72,7 +72,7 @@ class Alternation:
         self._forget(gone)
 
     def theirs(self, operation: str, data: pa.Table, **options: Any) -> None:
-        """The same by the real Hudi."""
+        """The same by Apache Hudi."""
         self.hudi.write(data, self.path, **{**self.options, OPERATION: operation, **options})
         newest = self.table.timeline().last_completed_write()
         assert newest is not None

@@ -44,7 +44,7 @@ END_OF_ARROW_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 FILTER_NUMBER = "filter_number"
 
-# What Hadoop's own files say of clusters and stores that are not here.  The real Hudi sends all of Hadoop's settings with each
+# What Hadoop's own files say of clusters and stores that are not here.  Apache Hudi sends all of Hadoop's settings with each
 # task, most of a thousand, and without these a write takes a quarter less processor time.
 UNUSED_SETTINGS = (
     "yarn.",

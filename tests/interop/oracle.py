@@ -1,14 +1,14 @@
-"""The real Apache Hudi 1.0.2, to be asked.
+"""Client of an Apache Hudi process.
 
-`RealHudi` starts `hudi_server.py` (a Spark 3.5 with Hudi's bundle, in the environment of .venv-hudi) at the first request, keeps
-it for all later ones, and ends it in `close`. A request that takes too long kills the process; the next request starts another.
+`ApacheHudi` starts `hudi_server.py` (Spark 3.5 with Hudi's bundle, in the environment .venv-hudi) at the first request,
+reuses it, and ends it in `close`. A request that exceeds its deadline kills the process; the next request starts another.
 
     hudi.write(table, path, **{"hoodie.table.name": "t", ...})
     hudi.read(path, **{"as.of.instant": "2026..."})            -> pyarrow.Table
     hudi.sql("SELECT ...") ; hudi.call("show_commits", path=path) -> pyarrow.Table
     hudi.run("result = jvm. ...", path=path)                   -> a JSON value
 
-What the real Hudi raises comes back as `HudiFailure`, with the classes and messages of all causes.
+What Apache Hudi raises comes back as `HudiFailure`, with the classes and messages of all causes.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def jar_of(release: str) -> Path:
 
 
 def missing(release: str = RELEASE) -> str | None:
-    """What this machine lacks to run a release of the real Hudi, as a sentence; None when all is there."""
+    """What this machine lacks to run a release of Apache Hudi, as a sentence; None when all is there."""
     if java_home(*JAVA_VERSIONS) is None:
         return "no Java 17 found; run `make setup` as root, or install one"
     if not PYTHON.exists() or not jar_of(release).exists():
-        return f"the real Hudi is not set up; run `scripts/setup.sh hudi {release}`"
+        return f"Apache Hudi is not set up; run `scripts/setup.sh hudi {release}`"
     return None
 
 
 class HudiFailure(Exception):
-    """What the real Hudi raised.
+    """What Apache Hudi raised.
 
     causes: (class, message) of each throwable in the chain, outermost first; a class by Java's full name, or Python's bare one.
     """
@@ -78,12 +78,12 @@ class HudiFailure(Exception):
 
 
 class HudiUnavailable(Exception):
-    """The process of the real Hudi ended, or did not answer in time. The message ends with the last lines of its log."""
+    """The process of Apache Hudi ended, or did not answer in time. The message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """An instant as the real Hudi loads it; times are its 17-digit texts."""
+    """An instant as Apache Hudi loads it; times are its 17-digit texts."""
 
     request_time: str
     action: str
@@ -91,8 +91,8 @@ class TimelineEntry:
     completion_time: str | None
 
 
-class RealHudi:
-    """One process of the real Hudi.  scratch: a folder for its files; log: what it prints is appended to this file.
+class ApacheHudi:
+    """One process of Apache Hudi.  scratch: a folder for its files; log: what it prints is appended to this file.
 
     settings: of its Spark, beside those that it always has.
     """
@@ -206,7 +206,7 @@ class RealHudi:
         return None if done is None else str(done)
 
     def register(self, path: str | os.PathLike[str], name: str) -> None:
-        """Makes the table at `path` known to SQL.  The real Hudi may add `hoodie.table.create.schema` to its properties."""
+        """Makes the table at `path` known to SQL.  Apache Hudi may add `hoodie.table.create.schema` to its properties."""
         self.sql(f"DROP TABLE IF EXISTS {name}")
         self.sql(f"CREATE TABLE {name} USING hudi LOCATION {_sql_literal(os.fspath(path))}")
 
@@ -228,12 +228,12 @@ class RealHudi:
         return base64.b64decode(self._ask("read_file", path=os.fspath(path)))
 
     def timeline(self, path: str | os.PathLike[str]) -> tuple[TimelineEntry, ...]:
-        """The active timeline as the real Hudi loads it, oldest first."""
+        """The active timeline as Apache Hudi loads it, oldest first."""
         found = self.run(_META_CLIENT + _TIMELINE, path=os.fspath(path))
         return tuple(TimelineEntry(*entry) for entry in found)
 
     def properties(self, path: str | os.PathLike[str]) -> dict[str, str]:
-        """hoodie.properties as the real Hudi loads it, which includes the check of its checksum."""
+        """hoodie.properties as Apache Hudi loads it, which includes the check of its checksum."""
         found = self.run(_META_CLIENT + _PROPERTIES, path=os.fspath(path))
         return dict(found)
 
@@ -322,7 +322,7 @@ class RealHudi:
         if process is not None:
             _kill(process)
         tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
-        return HudiUnavailable(f"the process of the real Hudi {what}; the end of {self._log}:\n{tail}")
+        return HudiUnavailable(f"the process of Apache Hudi {what}; the end of {self._log}:\n{tail}")
 
     def _store(self, table: pa.Table) -> Path:
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -408,7 +408,7 @@ result = [[str(key), str(value)] for key, value in dict(client.getTableConfig().
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    """The field as one that takes nulls, in all depths: the real Hudi does not say which columns it has never seen nulls in."""
+    """The field as one that takes nulls, in all depths: Apache Hudi does not say which columns it has never seen nulls in."""
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(kind.field(number)) for number in range(kind.num_fields)])

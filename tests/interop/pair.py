@@ -1,6 +1,6 @@
-"""One table with a metadata table that PyHudi and the real Hudi write in turn, and a dictionary that knows what must be in it.
+"""One table with a metadata table that PyHudi and Apache Hudi write in turn, and a dictionary that knows what must be in it.
 
-Rows are compared four ways: what must be there, what we read, what the real Hudi reads by listing directories, and what it reads
+Rows are compared four ways: what must be there, what we read, what Apache Hudi reads by listing directories, and what it reads
 through the metadata table with filters that it prunes files and partitions by.
 """
 
@@ -19,7 +19,7 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from pyhudi.metadata_table.reader.index_lookups import find_partitions, find_records, scan_files
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.needs import WIDE
 from tests.support.rows import assert_same_rows, without_meta
 
@@ -80,7 +80,7 @@ def make(keys: Iterable[int], ts: int, **fixed: object) -> pa.Table:
 class Pair:
     """One table, its two writers, and the rows that it must have."""
 
-    hudi: RealHudi
+    hudi: ApacheHudi
     path: Path
     kind: str
     more: dict[str, Any] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Pair:
     def check(self, filters: int = len(FILTERS), *, by_hudi: bool = True) -> None:
         """Everybody reads what must be there, and the metadata table says what is.
 
-        filters: how many of FILTERS the real Hudi reads with; each takes seconds.  by_hudi: whether it reads at all.
+        filters: how many of FILTERS Apache Hudi reads with; each takes seconds.  by_hudi: whether it reads at all.
         """
         expected = pa.Table.from_pylist(list(self.rows.values()), SCHEMA)
         found = self.table.scan().to_arrow()
@@ -153,7 +153,7 @@ class Pair:
             self.check_filters([("true", lambda row: True), *FILTERS[:filters]])
 
     def check_filters(self, filters: Sequence[tuple[str, Callable[[Row], bool]]]) -> None:
-        """One request: the real Hudi, which prunes by the metadata table, finds for each filter the rows that it chooses."""
+        """One request: Apache Hudi, which prunes by the metadata table, finds for each filter the rows that it chooses."""
         found = self.hudi.read_each(self.path, [text for text, _ in filters], **BY_METADATA)
         for (text, keep), real in zip(filters, found, strict=True):
             wanted = pa.Table.from_pylist([row for row in self.rows.values() if keep(row)], SCHEMA)
@@ -164,7 +164,7 @@ class Pair:
                 raise
 
     def check_by_listing(self) -> None:
-        """The real Hudi finds the same rows in directories."""
+        """Apache Hudi finds the same rows in directories."""
         expected = pa.Table.from_pylist(list(self.rows.values()), SCHEMA)
         assert_same_rows(without_meta(self.hudi.read(self.path, **BY_LISTING)), expected, key=["id"])
 

@@ -1,6 +1,6 @@
-"""Columns that Avro has and rows of Spark have not: PyHudi and the real Hudi 1.1.1 write them in turn, and read the same.
+"""Avro types that Spark rows lack, written in turn by PyHudi and Apache Hudi 1.1.1.
 
-The real one goes by the Avro schema of the table, and takes timestamps of a file for what that schema says of them.
+Hudi follows the table's Avro schema and reads timestamps in its unit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from pyhudi import Table
 from scripts.golden.version_9 import AVRO_TYPES, avro_rows
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 
 SKIPPING: dict[str, Any] = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
@@ -42,7 +42,7 @@ def own_rows(*values: tuple[str, int, str, str | None, int | None]) -> pa.Table:
     return pa.Table.from_pylist(made, SCHEMA)
 
 
-def check(hudi: RealHudi, path: Path) -> None:
+def check(hudi: ApacheHudi, path: Path) -> None:
     """Both read the same, all rows and by filters that go by statistics."""
     table = Table(path)
     filters = ["TRUE", "seen >= TIMESTAMP'2026-01-01 00:00:00'", "seen < TIMESTAMP'1970-01-01 00:00:00'", "colour = 'GREEN'"]
@@ -55,7 +55,7 @@ def check(hudi: RealHudi, path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "block"), [pytest.param("COPY_ON_WRITE", "", marks=pytest.mark.wide), ("MERGE_ON_READ", "parquet")]
 )
-def test_in_turn(newer_hudi: RealHudi, tmp_path: Path, kind: str, block: str) -> None:
+def test_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, kind: str, block: str) -> None:
     path = tmp_path / "t"
     options = {**OPTIONS, "hoodie.datasource.write.table.type": kind}
     if block:

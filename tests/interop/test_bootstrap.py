@@ -1,4 +1,4 @@
-"""Tables that the real Hudi bootstraps over Parquet files without their rows, updates and services: we read what it reads."""
+"""Tables that Apache Hudi bootstraps with METADATA_ONLY, updates and services are read by PyHudi with the same rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
-from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
+from tests.interop.oracle import RELEASE, ApacheHudi, HudiFailure
 from tests.support.rows import assert_same_rows
 
 OPERATION = "hoodie.datasource.write.operation"
@@ -79,7 +79,7 @@ BY_LISTING: dict[str, Any] = {"hoodie.metadata.enable": False}
 FILTERS = ("city = 'são paulo' AND fare > 3", "_hoodie_record_key = 'k007'", "ts = 2 OR fare IS NULL")
 
 
-def check(hudi: RealHudi, path: Path) -> pa.Table:
+def check(hudi: ApacheHudi, path: Path) -> pa.Table:
     """What both read, through filters and in some columns too."""
     found = Table(path).scan(["*"]).to_arrow()
     assert_same_rows(hudi.read(path), found)
@@ -97,11 +97,11 @@ def check(hudi: RealHudi, path: Path) -> pa.Table:
         pytest.param("1.1.1", "COPY_ON_WRITE", marks=pytest.mark.wide),
     ],
 )
-def test_what_we_bootstrap_the_real_hudi_reads_and_writes(
+def test_what_we_bootstrap_apache_hudi_reads_and_writes(
     request: pytest.FixtureRequest, tmp_path: Path, release: str, kind: str
 ) -> None:
     """Both modes in one table, with the metadata table of either, and each writes what the other has made."""
-    hudi: RealHudi = request.getfixturevalue("hudi" if release == RELEASE else "newer_hudi")
+    hudi: ApacheHudi = request.getfixturevalue("hudi" if release == RELEASE else "newer_hudi")
     path, held = tmp_path / "t", rows(range(60), 1)
     selector = "hoodie.bootstrap.mode.selector"
     regex = {selector: "BootstrapRegexModeSelector", f"{selector}.regex": "city=(oslo|são paulo)"}
@@ -132,7 +132,7 @@ def test_what_we_bootstrap_the_real_hudi_reads_and_writes(
     assert Table(path).validate(keys=True).ok
 
 
-def test_the_real_hudi_beside_a_bootstrap_of_ours_that_died(hudi: RealHudi, tmp_path: Path) -> None:
+def test_apache_hudi_beside_a_bootstrap_of_ours_that_died(hudi: ApacheHudi, tmp_path: Path) -> None:
     """It takes the bootstrap back by a restore to before all instants, which it cannot carry out where it keeps a metadata table:
     its write fails then, and the restore stays.  Either way nothing of the dead bootstrap is read.
     """
@@ -175,8 +175,8 @@ def test_the_real_hudi_beside_a_bootstrap_of_ours_that_died(hudi: RealHudi, tmp_
         pytest.param("1.1.1", "MERGE_ON_READ", marks=pytest.mark.wide),
     ],
 )
-def test_what_the_real_hudi_bootstrapped_is_read(request: pytest.FixtureRequest, tmp_path: Path, release: str, kind: str) -> None:
-    hudi: RealHudi = request.getfixturevalue("hudi" if release == RELEASE else "newer_hudi")
+def test_what_apache_hudi_bootstrapped_is_read(request: pytest.FixtureRequest, tmp_path: Path, release: str, kind: str) -> None:
+    hudi: ApacheHudi = request.getfixturevalue("hudi" if release == RELEASE else "newer_hudi")
     path, held, options = tmp_path / "t", rows(range(60), 1), options_of(kind)
     options |= {} if release == RELEASE else {"hoodie.write.table.version": 9}
     source = source_at(tmp_path / "source", held)

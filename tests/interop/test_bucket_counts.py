@@ -1,5 +1,6 @@
-"""Tables of the simple bucket index whose partitions have bucket counts of their own, which PyHudi and the real Hudi 1.1.1 write
-in turn.  Whoever writes, each key stands once, in the bucket that its partition's count gives.
+"""Simple bucket index with bucket counts per partition, written in turn by PyHudi and Apache Hudi 1.1.1.
+
+Each key is stored once, in the bucket of its partition's count.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyhudi.errors import TableState
 from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.records.hashing import bucket_ids
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows, without_meta
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("day", pa.string())])
@@ -42,7 +43,7 @@ def rows(numbers: Iterable[int], ts: int, days: tuple[str, ...] = DAYS) -> pa.Ta
 class Turns:
     """A table, who writes it, and what it must hold."""
 
-    hudi: RealHudi
+    hudi: ApacheHudi
     path: Path
     kind: str
     version: int = 9
@@ -101,7 +102,7 @@ class Turns:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["MERGE_ON_READ", "COPY_ON_WRITE"])
-def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     turns = Turns(newer_hudi, tmp_path / "t", kind)
     for known in (*RULES.values(), LATER):
         newer_hudi.run(f"{_MEET}; result = None", rules=known)
@@ -136,7 +137,7 @@ def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: R
 
 
 @pytest.mark.wide
-def test_rules_in_the_options_of_the_real_one_alone(newer_hudi: RealHudi, tmp_path: Path) -> None:
+def test_rules_in_the_options_of_the_real_one_alone(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """It keeps none of them, so whoever writes has to name them; without them it writes records a second time."""
     newer_hudi.run(f"{_MEET}; result = None", rules=next(iter(RULES.values())))
     turns = Turns(newer_hudi, tmp_path / "t", "MERGE_ON_READ")
@@ -152,7 +153,7 @@ def test_rules_in_the_options_of_the_real_one_alone(newer_hudi: RealHudi, tmp_pa
 
 
 @pytest.mark.wide
-def test_release_1_0_goes_past_them(hudi: RealHudi, tmp_path: Path) -> None:
+def test_release_1_0_goes_past_them(hudi: ApacheHudi, tmp_path: Path) -> None:
     """It knows neither the option nor the files: records come to stand twice, which is noticed."""
     turns = Turns(hudi, tmp_path / "t", "MERGE_ON_READ", version=8)
     Table.create(turns.path, options=turns.options)

@@ -1,4 +1,4 @@
-"""Catalog sync: we register in a Hive metastore what the real Hudi registers, and each goes on where the other left off."""
+"""Catalog sync registers in a Hive metastore what Apache Hudi registers, and each continues after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
 from tests.conformance.servers import Server, running_metastore
-from tests.interop.oracle import RELEASE, ROOT, RealHudi, missing
+from tests.interop.oracle import RELEASE, ROOT, ApacheHudi, missing
 from tests.support.needs import unavailable
 
 
@@ -93,7 +93,7 @@ def check_same(ours: dict[str, object], theirs: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide)])
-def test_both_register_the_same(hudi: RealHudi, metastore: Server, catalog: HiveCatalog, tmp_path: Path, kind: str) -> None:
+def test_both_register_the_same(hudi: ApacheHudi, metastore: Server, catalog: HiveCatalog, tmp_path: Path, kind: str) -> None:
     path, suffix = tmp_path / "trips", kind[0].lower()
     theirs, ours = f"theirs_{suffix}", f"ours_{suffix}"
     names = ["trips", "trips_ro", "trips_rt"] if suffix == "m" else ["trips"]
@@ -116,8 +116,8 @@ def test_both_register_the_same(hudi: RealHudi, metastore: Server, catalog: Hive
 
 
 @pytest.fixture(scope="module")
-def hudi_with_catalog(metastore: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
-    """The real Hudi on a Spark whose catalog is the metastore: that is settled when a session starts."""
+def hudi_with_catalog(metastore: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheHudi]:
+    """Apache Hudi on a Spark whose catalog is the metastore: that is settled when a session starts."""
     lack = missing(RELEASE)
     if lack is not None:
         unavailable("interop", lack)
@@ -126,7 +126,7 @@ def hudi_with_catalog(metastore: Server, tmp_path_factory: pytest.TempPathFactor
         "spark.hadoop.hive.metastore.uris": f"thrift://{metastore.address}",
     }
     log = ROOT / "artifacts" / "interop" / "hudi-with-catalog.log"
-    real = RealHudi(tmp_path_factory.mktemp("hudi-with-catalog"), log, RELEASE, settings)
+    real = ApacheHudi(tmp_path_factory.mktemp("hudi-with-catalog"), log, RELEASE, settings)
     yield real
     real.close()
 
@@ -144,8 +144,8 @@ def trips(ids: list[int], city: str, **more: Any) -> pa.Table:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_real_hudi_reads_by_name_what_we_registered(
-    hudi_with_catalog: RealHudi, metastore: Server, tmp_path: Path, kind: str
+def test_apache_hudi_reads_by_name_what_we_registered(
+    hudi_with_catalog: ApacheHudi, metastore: Server, tmp_path: Path, kind: str
 ) -> None:
     database = f"named_{kind}"
     table = Table.create(tmp_path / "trips", name="trips", record_key="Id", partition_by="city", ordering="ts", table_type=kind)
@@ -183,6 +183,6 @@ def test_the_real_hudi_reads_by_name_what_we_registered(
         assert read(name, "Id, city, tip") == [(3, "rome", 0.5)]
     shown = hudi_with_catalog.sql(f"SHOW PARTITIONS {database}.trips").to_pylist()
     assert shown == [{"partition": "rome"}]
-    # What the real one writes by the name is the table's.
+    # What Apache Hudi writes by the name is the table's.
     hudi_with_catalog.sql(f"INSERT INTO {database}.trips (Id, ts, fare, tip, city) VALUES (4, 2, 3.5, 1.5, 'rome')")
     assert sorted(table.scan(columns=["Id"]).to_arrow()["Id"].to_pylist()) == [3, 4]

@@ -1,4 +1,4 @@
-"""Change data: PyHudi and the real Hudi write a table in turn, and tell the same changes of it, in each mode and table type."""
+"""Change data of a table written in turn is the same for PyHudi and Apache Hudi, in each mode and table type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.golden_tables import open_golden
 from tests.support.replay import GLOBAL, SCHEMA, apply_changes
 from tests.support.rows import META_COLUMNS
@@ -44,7 +44,7 @@ Change = tuple[str, str, str | None, str | None]
 
 
 def rows(numbers: Iterable[int], ts: int, note: str | None = "n", **more: Any) -> pa.Table:
-    # An ordering value of int: the real Hudi cannot read deletes of another type that are followed by an upsert.  No nested
+    # An ordering value of int: Apache Hudi cannot read deletes of another type that are followed by an upsert.  No nested
     # columns: of base files it prints their bytes in memory.
     made = [{"id": f"k{n}", "ts": ts, "fare": n + ts / 4, "note": note, "day": n, "city": "ab"[n % 2], **more} for n in numbers]
     types: list[tuple[str, pa.DataType]] = [
@@ -58,14 +58,14 @@ def rows(numbers: Iterable[int], ts: int, note: str | None = "n", **more: Any) -
 
 
 def image(text: str | None) -> str | None:
-    """The data columns of an image that are not null; the real Hudi leaves nulls out, or the whole image, or says `null`."""
+    """The data columns of an image that are not null; Apache Hudi leaves nulls out, or the whole image, or says `null`."""
     row = None if text is None else json.loads(text)
     if row is None:
         return None
     return json.dumps({k: v for k, v in row.items() if k not in META_COLUMNS and v is not None}, sort_keys=True)
 
 
-def theirs(hudi: RealHudi, path: Path, begin: str = "000", end: str | None = None) -> list[Change]:
+def theirs(hudi: ApacheHudi, path: Path, begin: str = "000", end: str | None = None) -> list[Change]:
     options = {KIND: "incremental", FORMAT: "cdc", BEGIN: begin, **({} if end is None else {END: end})}
     found = hudi.run(COLLECT, path=str(path), options=options)
     return sorted(((op, ts, image(before), image(after)) for op, ts, before, after in found), key=str)
@@ -99,7 +99,7 @@ WRITTEN = [("cow", "OP_KEY_ONLY"), ("mor", "DATA_BEFORE")]
         for case in itertools.product(("cow", "mor"), MODES)
     ],
 )
-def test_written_in_turn(hudi: RealHudi, tmp_path: Path, kind: str, mode: str) -> None:
+def test_written_in_turn(hudi: ApacheHudi, tmp_path: Path, kind: str, mode: str) -> None:
     path = tmp_path / "t"
     shape: dict[str, Any] = {
         "hoodie.table.name": "t",
@@ -142,7 +142,7 @@ def test_written_in_turn(hudi: RealHudi, tmp_path: Path, kind: str, mode: str) -
     hudi.write(rows([21], 8, added="x"), path, **{**options, OPERATION: "insert_overwrite"})
     last = times[-1]
     found, known = ours(path, last), theirs(hudi, path, last)
-    # The real Hudi repeats one row of a replaced file group in place of all its rows.
+    # Apache Hudi repeats one row of a replaced file group in place of all its rows.
     assert len(found) == len(known) and set(known) <= set(found)
     assert [change for change in found if change[0] == "i"] == [change for change in known if change[0] == "i"]
     assert set(replay(changes + found)) == {"k20", "k21", "k22"}
@@ -191,7 +191,7 @@ def test_the_order_of_changes_that_hudi_wrote(
     assert len(times) == len(found) and times != sorted(times)
 
 
-def test_rows_that_the_real_hudi_loses(hudi: RealHudi, tmp_path: Path) -> None:
+def test_rows_that_apache_hudi_loses(hudi: ApacheHudi, tmp_path: Path) -> None:
     """In a job that writes what it reads the first row of each task."""
     golden = open_golden("cow_cdc", tmp_path)
     options: dict[str, Any] = {KIND: "incremental", FORMAT: "cdc", BEGIN: "000"}
@@ -246,7 +246,7 @@ def filled(changes: list[Change], op: str, at: str, text: str | None) -> str | N
 
 
 @pytest.mark.parametrize(("way", "logging"), [("IGNORE_DEFAULTS", "DATA_BEFORE_AFTER"), ("FILL_UNAVAILABLE", "OP_KEY_ONLY")])
-def test_update_modes_in_turn(newer_hudi: RealHudi, tmp_path: Path, way: str, logging: str) -> None:
+def test_update_modes_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str, logging: str) -> None:
     path = tmp_path / "t"
     options = {**MODE_OPTIONS, **UPDATE_MODES[way], "hoodie.table.cdc.supplemental.logging.mode": logging}
     table = Table.create(path, options=options)

@@ -1,4 +1,4 @@
-"""The real Hudi reads files with our checksums as any others, writes on top of them and compacts them."""
+"""Apache Hudi reads, updates and compacts files with PyHudi's page checksums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 WRITE: dict[str, Any] = {
     "hoodie.table.name": "checked",
@@ -47,7 +47,7 @@ def ids_and_values(table: pa.Table) -> list[tuple[object, ...]]:
         pytest.param("parquet", True, marks=pytest.mark.wide),
     ],
 )
-def test_the_real_hudi_passes_over_checks(hudi: RealHudi, kind: str, metadata: bool, tmp_path: Path) -> None:
+def test_apache_hudi_passes_over_checks(hudi: ApacheHudi, kind: str, metadata: bool, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     table = Table.create(
         path,

@@ -1,4 +1,4 @@
-"""Clustering with the real Hudi: it reads what we clustered, carries out what we planned, and the reverse."""
+"""Clustering: each writer reads the other's result and executes the other's plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.format.instants import Action
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
@@ -42,7 +42,7 @@ def table(tmp_path: Path) -> hp.Table:
     return made
 
 
-def test_it_reads_and_writes_on_after_our_clustering(hudi: RealHudi, table: hp.Table) -> None:
+def test_it_reads_and_writes_on_after_our_clustering(hudi: ApacheHudi, table: hp.Table) -> None:
     table.cluster(order_by="x", layout="linear", options=OPTIONS)
     assert_same_rows(hudi.read(table.uri), table.scan(["*"]).to_arrow())
     hudi.write(rows(1, ts=5), table.uri, mode="append", **WRITE)
@@ -50,7 +50,7 @@ def test_it_reads_and_writes_on_after_our_clustering(hudi: RealHudi, table: hp.T
     assert table.scan(filter="ts = 5").count() == 12
 
 
-def test_it_carries_out_our_plan(hudi: RealHudi, table: hp.Table) -> None:
+def test_it_carries_out_our_plan(hudi: ApacheHudi, table: hp.Table) -> None:
     before = table.scan(["*"]).to_arrow()
     planned = table.schedule_clustering(order_by="x", options=OPTIONS)
     assert_same_rows(hudi.read(table.uri), before)
@@ -60,7 +60,7 @@ def test_it_carries_out_our_plan(hudi: RealHudi, table: hp.Table) -> None:
     assert len(table.scan().explain().slices) == 2
 
 
-def test_we_carry_out_its_plan(hudi: RealHudi, table: hp.Table) -> None:
+def test_we_carry_out_its_plan(hudi: ApacheHudi, table: hp.Table) -> None:
     before = table.scan(["*"]).to_arrow()
     hudi.call("run_clustering", path=table.uri, op="schedule", order="x")
     (pending,) = table.timeline().pending(Action.CLUSTERING)
@@ -70,7 +70,7 @@ def test_we_carry_out_its_plan(hudi: RealHudi, table: hp.Table) -> None:
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
 
 
-def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: RealHudi, tmp_path: Path) -> None:
+def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Though nobody told the clustering that there are buckets."""
     path = str(tmp_path / "c")
     buckets: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}

@@ -1,4 +1,4 @@
-"""Tables whose columns go by ids (`hoodie.schema.on.read.enable`): the real Hudi alters them, and both write in turn."""
+"""Schema on read (`hoodie.schema.on.read.enable`): Apache Hudi alters tables, and both write in turn."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RELEASE, RealHudi
+from tests.interop.oracle import RELEASE, ApacheHudi
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
 from tests.support.rows import assert_same_rows, without_meta
 
 
 @pytest.fixture
-def session(request: pytest.FixtureRequest) -> Iterator[RealHudi]:
-    """Of the real Hudi of the parameter, 1.0.2 without one, with the option under which ALTER TABLE changes columns by ids."""
-    hudi: RealHudi = request.getfixturevalue(getattr(request, "param", "hudi"))
+def session(request: pytest.FixtureRequest) -> Iterator[ApacheHudi]:
+    """Of Apache Hudi of the parameter, 1.0.2 without one, with the option under which ALTER TABLE changes columns by ids."""
+    hudi: ApacheHudi = request.getfixturevalue(getattr(request, "param", "hudi"))
     # Its vectorized reader refuses nested columns that were changed; release 1.1 takes a renamed column for one that is missing.
     settings = {
         "hoodie.schema.on.read.enable": "true",
@@ -31,7 +31,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[RealHudi]:
         hudi.sql(f"RESET {key}")
 
 
-def both_read(hudi: RealHudi, table: Table, name: str) -> pa.Table:
+def both_read(hudi: ApacheHudi, table: Table, name: str) -> pa.Table:
     """The rows that both find; of columns in the table's order."""
     found = table.scan().to_arrow()
     hudi.sql(f"REFRESH TABLE {name}")
@@ -55,7 +55,7 @@ def ours(table: Table, *rows: dict[str, object]) -> None:
     ],
     indirect=["session"],
 )
-def test_the_real_hudi_changes_columns_and_both_write(session: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_apache_hudi_changes_columns_and_both_write(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path, name = tmp_path / "t", f"by_ids_{kind}"
     session.sql(f"DROP TABLE IF EXISTS {name}")
     session.sql(
@@ -99,7 +99,7 @@ def test_the_real_hudi_changes_columns_and_both_write(session: RealHudi, tmp_pat
     assert table.validate().ok
 
 
-def test_what_the_real_hudi_gets_wrong(session: RealHudi, tmp_path: Path) -> None:
+def test_what_apache_hudi_gets_wrong(session: ApacheHudi, tmp_path: Path) -> None:
     """An id that it gives twice shows values of a column that is gone; filters on a renamed column find no rows."""
     path, name = tmp_path / "t", "twice"
     session.sql(f"DROP TABLE IF EXISTS {name}")
@@ -115,7 +115,7 @@ def test_what_the_real_hudi_gets_wrong(session: RealHudi, tmp_path: Path) -> Non
     assert set(table.scan().to_arrow()["v"].to_pylist()) == {None}
     assert set(session.sql(f"SELECT v FROM {name}")["v"].to_pylist()) == {"w1", "w2"}
     assert table.scan(["id"], filter="bb = 'b2'").to_arrow().to_pylist() == [{"id": "c"}]
-    # What is written now keeps the columns apart for the real Hudi, too: the next column gets an id of its own.
+    # What is written now keeps the columns apart for Apache Hudi, too: the next column gets an id of its own.
     rows = table.scan().to_arrow()
     table.upsert(rows.append_column("u", pa.array(["u1", "u2"])))
     assert sorted(table.scan().to_arrow()["u"].to_pylist()) == ["u1", "u2"]
@@ -132,7 +132,7 @@ def test_what_the_real_hudi_gets_wrong(session: RealHudi, tmp_path: Path) -> Non
     ],
     indirect=["session"],
 )
-def test_ours_changes_columns_and_the_real_hudi_goes_on(session: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_ours_changes_columns_and_apache_hudi_goes_on(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """The first change gives the ids that its own would have; it writes to the table, changes it further, and ours goes on."""
     path, name = tmp_path / "t", f"ours_by_ids_{kind}"
     session.sql(f"DROP TABLE IF EXISTS {name}")
@@ -183,8 +183,8 @@ SERVICED = pa.schema(
 )
 
 
-def altered(session: RealHudi, path: Path, kind: str, *, nested: bool) -> Table:
-    """A table of ours with files and logs from before its columns changed, known to the real Hudi's SQL as `serviced`.
+def altered(session: ApacheHudi, path: Path, kind: str, *, nested: bool) -> Table:
+    """A table of ours with files and logs from before its columns changed, known to Apache Hudi's SQL as `serviced`.
 
     nested: a field of a struct is renamed too.
     """
@@ -237,7 +237,7 @@ def rows_by_id(rows: pa.Table) -> dict[str, tuple[object, ...]]:
     ],
     indirect=["session"],
 )
-def test_the_real_hudi_services_what_ours_has_altered(session: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_apache_hudi_services_what_ours_has_altered(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Compaction, cleaning, a savepoint, a change of columns, restore to before it, and the rollback of a change of ours; ours
     writes after each of them.
     """
@@ -276,7 +276,7 @@ def test_the_real_hudi_services_what_ours_has_altered(session: RealHudi, tmp_pat
 
 
 @pytest.mark.wide
-def test_a_renamed_field_in_a_log_that_1_0_reads(session: RealHudi, tmp_path: Path) -> None:
+def test_a_renamed_field_in_a_log_that_1_0_reads(session: ApacheHudi, tmp_path: Path) -> None:
     """It shows null for a field of a struct that was renamed since the log was written; ours shows the value."""
     table = altered(session, tmp_path / "t", "mor", nested=True)
     session.sql("REFRESH TABLE serviced")
@@ -288,7 +288,7 @@ def test_a_renamed_field_in_a_log_that_1_0_reads(session: RealHudi, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_columns_are_added_and_widened_in_turn(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_columns_are_added_and_widened_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, {"hoodie.write.set.null.for.missing.columns": True})
     shared.theirs(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))
     wider = keyed_rows(("a", 2, "a2", 2)).append_column("more", pa.array(["m2"]))

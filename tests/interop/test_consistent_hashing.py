@@ -1,4 +1,4 @@
-"""Tables of the bucket index engine CONSISTENT_HASHING that PyHudi and the real Hudi write and resize in turn."""
+"""Tables with CONSISTENT_HASHING buckets that PyHudi and Apache Hudi write and resize in turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.records.hashing import bucket_ids, consistent_hashes
 from tests.interop.alternation import OPERATION, Alternation, Row
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 SCHEMA = pa.schema([("id", pa.string()), ("code", pa.int32()), ("ts", pa.int64()), ("city", pa.string())])
 CITIES = ("oslo", "rome")
@@ -110,18 +110,18 @@ class Ringed(Alternation):
         return plan
 
     def theirs_resizes(self, options: dict[str, Any], data: pa.Table) -> None:
-        """A write of the real Hudi with a resize after it."""
+        """A write of Apache Hudi with a resize after it."""
         inline = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 1}
         self.theirs("upsert", data, **options, **inline)
         newest = self.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
         assert newest > self.table.timeline().completed(Action.DELTACOMMIT)[-1].request_time
 
 
-def begun(hudi: RealHudi, path: Path) -> Ringed:
+def begun(hudi: ApacheHudi, path: Path) -> Ringed:
     return Ringed(hudi, path / "t", OPTIONS, partition=lambda row: row["city"], ordering="ts")
 
 
-def test_written_by_both_and_resized_by_the_real_one(hudi: RealHudi, tmp_path: Path) -> None:
+def test_written_by_both_and_resized_by_the_real_one(hudi: ApacheHudi, tmp_path: Path) -> None:
     both = begun(hudi, tmp_path)
     both.create()
     both.ours("upsert", rows(range(40), 1))
@@ -140,7 +140,7 @@ def test_written_by_both_and_resized_by_the_real_one(hudi: RealHudi, tmp_path: P
     both.check(dict.fromkeys(CITIES, 1))
 
 
-def test_resized_by_both_in_turn(hudi: RealHudi, tmp_path: Path) -> None:
+def test_resized_by_both_in_turn(hudi: ApacheHudi, tmp_path: Path) -> None:
     both = begun(hudi, tmp_path)
     both.create()
     both.theirs("upsert", rows(range(200), 1))
@@ -157,7 +157,7 @@ def test_resized_by_both_in_turn(hudi: RealHudi, tmp_path: Path) -> None:
     both.check()
 
 
-def test_plans_are_carried_out_by_the_other_and_written_beside_by_both(hudi: RealHudi, tmp_path: Path) -> None:
+def test_plans_are_carried_out_by_the_other_and_written_beside_by_both(hudi: ApacheHudi, tmp_path: Path) -> None:
     both = begun(hudi, tmp_path)
     both.create()
     both.ours("upsert", rows(range(200), 1))
@@ -190,7 +190,7 @@ def test_plans_are_carried_out_by_the_other_and_written_beside_by_both(hudi: Rea
 
 
 @pytest.mark.wide
-def test_rings_of_version_9(newer_hudi: RealHudi, tmp_path: Path) -> None:
+def test_rings_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """Written, resized and written beside by both, release 1.1.1 being the other one."""
     both = Ringed(
         newer_hudi,
@@ -224,8 +224,8 @@ def test_rings_of_version_9(newer_hudi: RealHudi, tmp_path: Path) -> None:
     both.check()
 
 
-def test_hashes_of_keys_with_null_parts(hudi: RealHudi) -> None:
-    """Values of a key as the real Hudi takes them from it, and hashes them."""
+def test_hashes_of_keys_with_null_parts(hudi: ApacheHudi) -> None:
+    """Values of a key as Apache Hudi takes them from it, and hashes them."""
     keys = ["a:1,b:2", "a:__null__,b:2", "a:1,b:__null__", "a:__empty__,b:x", "a:__null__,b:__empty__", "a:x,y,b:z:w"]
     expected = hudi.run(_HASHES, keys=keys)
     texts = pa.array(keys, pa.string())

@@ -1,4 +1,4 @@
-"""Copy-on-write tables that PyHudi and the real Hudi write in turn, over types, key generators, partition styles and indexes."""
+"""Copy-on-write tables written in turn, over types, key generators, partition styles and indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from pyhudi import Table
 from scripts.golden.cases import rows_of_every_type
 from tests.interop.alternation import COMMON, OPERATION, READ, Alternation
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
 from tests.support.needs import WIDE
 from tests.support.rows import assert_same_rows, without_meta
@@ -32,7 +32,7 @@ NOON = datetime.datetime(2026, 11, 21, 12, 30, 15, 123456, tzinfo=datetime.UTC)
 CITIES = ("oslo", "são paulo", "rome")
 # What an encoded path must bring back, null included.
 REGIONS = ("north/east", "a=b c:d", "ümlaut%?", None)
-# The real Hudi cannot read what its own bulk insert makes of them; see test_real_defects.py.
+# Apache Hudi cannot read what its own bulk insert makes of them; see test_hudi_defects.py.
 UNREADABLE = ["tiny", "small"]
 PLAIN = pa.schema(
     [
@@ -81,7 +81,7 @@ def rows(numbers: Iterable[int], ts: int, *, types: bool = False, extra: bool = 
 
 
 def millis_as_numbers(table: pa.Table) -> pa.Table:
-    """The real Hudi shows the column of a timestamp key generator as text."""
+    """Apache Hudi shows the column of a timestamp key generator as text."""
     position = table.schema.get_field_index("millis")
     return table.set_column(position, "millis", table.column(position).cast(pa.int64()))
 
@@ -149,7 +149,7 @@ SHAPES = {
 }
 
 
-# Their parts meet in others too: keys of two fields and tables that the real Hudi creates in the shapes above; milliseconds among
+# Their parts meet in others too: keys of two fields and tables that Apache Hudi creates in the shapes above; milliseconds among
 # the times as partitions; filters of our default type where rows change their partition.
 MADE_OF_KNOWN_PARTS = {"complex-plain-created-by-hudi", "timestamp-millis", "bloom"}
 
@@ -157,7 +157,7 @@ MADE_OF_KNOWN_PARTS = {"complex-plain-created-by-hudi", "timestamp-millis", "blo
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.wide) if name in MADE_OF_KNOWN_PARTS else name for name in SHAPES]
 )
-def test_both_write_in_turn(hudi: RealHudi, tmp_path: Path, name: str) -> None:
+def test_both_write_in_turn(hudi: ApacheHudi, tmp_path: Path, name: str) -> None:
     shape = SHAPES[name]
     both = Alternation(
         hudi,
@@ -172,13 +172,13 @@ def test_both_write_in_turn(hudi: RealHudi, tmp_path: Path, name: str) -> None:
     def made(numbers: Iterable[int], ts: int, extra: bool = False) -> pa.Table:
         return rows(numbers, ts, types=shape.types, extra=extra)
 
-    # The real Hudi reads before the overwriting and at the end: until then nothing hides what is wrong.
+    # Apache Hudi reads before the overwriting and at the end: until then nothing hides what is wrong.
     read = both.read_by_both if WIDE else both.read_by_us
     if shape.first == "ours":
         both.create()
         both.ours("bulk_insert", made(range(12), 10))
     else:
-        # What its bulk insert makes of some types its upsert cannot copy; see test_real_defects.py.
+        # What its bulk insert makes of some types its upsert cannot copy; see test_hudi_defects.py.
         both.theirs("insert" if shape.types else "bulk_insert", made(range(12), 10))
     read()
 
@@ -186,7 +186,7 @@ def test_both_write_in_turn(hudi: RealHudi, tmp_path: Path, name: str) -> None:
     both.theirs("delete", made((1, 2), 21))
     read()
 
-    # k003 comes late: by event time it loses against the row that the real Hudi wrote.
+    # k003 comes late: by event time it loses against the row that Apache Hudi wrote.
     both.ours("upsert", pa.concat_tables([made((0, 5, 14), 30, extra=True), made((3,), 15, extra=True)]))
     both.ours_where("id IN ('k006', 'k012')", lambda row: row["id"] in {"k006", "k012"})
     read()
@@ -230,7 +230,7 @@ TIME_TYPES: dict[str, dict[str, str]] = {
     ("column", "hive", "first"),
     [("millis", False, "ours"), ("seconds", True, "ours"), ("date", False, "theirs"), ("day", True, "ours")],
 )
-def test_times_as_partitions(hudi: RealHudi, tmp_path: Path, column: str, hive: bool, first: str) -> None:
+def test_times_as_partitions(hudi: ApacheHudi, tmp_path: Path, column: str, hive: bool, first: str) -> None:
     """Each finds the rows of the other below the same folders."""
 
     def as_stored(table: pa.Table) -> pa.Table:
@@ -261,7 +261,7 @@ def test_times_as_partitions(hudi: RealHudi, tmp_path: Path, column: str, hive: 
 
 
 @pytest.mark.parametrize("index", [pytest.param("GLOBAL_SIMPLE", marks=pytest.mark.wide), "GLOBAL_BLOOM"])
-def test_rows_that_change_their_partition(hudi: RealHudi, tmp_path: Path, index: str) -> None:
+def test_rows_that_change_their_partition(hudi: ApacheHudi, tmp_path: Path, index: str) -> None:
     options: dict[str, Any] = {KEY: "id", ORDERING: "ts", PARTITION: "city", INDEX: index}
     both = Alternation(hudi, tmp_path / "t", options, partition=lambda row: row["city"], ordering="ts")
     both.create()
@@ -272,14 +272,14 @@ def test_rows_that_change_their_partition(hudi: RealHudi, tmp_path: Path, index:
     both.read_by_both()
     # Back home, and a late row, which neither moves nor changes anything.
     both.theirs("upsert", pa.concat_tables([rows((1, 4), 40), rows((2,), 5, move=1)]))
-    # The real Hudi writes the row that won again where it was, as if the commit had changed it.
+    # Apache Hudi writes the row that won again where it was, as if the commit had changed it.
     both.times["k002"] = both.times["k001"]
     both.ours("upsert", pa.concat_tables([rows((4,), 50, move=1), rows((3,), 5, move=1)]))
     both.read_by_both()
 
 
 @pytest.mark.parametrize("consistent", [True, False])
-def test_timestamps_as_keys(hudi: RealHudi, tmp_path: Path, consistent: bool) -> None:
+def test_timestamps_as_keys(hudi: ApacheHudi, tmp_path: Path, consistent: bool) -> None:
     """Microseconds or the text that Java prints: each finds the rows of the other."""
     path = tmp_path / "t"
     name = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
@@ -306,7 +306,7 @@ def test_timestamps_as_keys(hudi: RealHudi, tmp_path: Path, consistent: bool) ->
 
 @pytest.mark.parametrize(("fixture", "version"), [("hudi", 8), pytest.param("newer_hudi", 9, marks=pytest.mark.wide)])
 def test_generated_keys(request: pytest.FixtureRequest, tmp_path: Path, fixture: str, version: int) -> None:
-    hudi: RealHudi = request.getfixturevalue(fixture)
+    hudi: ApacheHudi = request.getfixturevalue(fixture)
     path = tmp_path / "t"
     options: dict[str, Any] = {**COMMON, PARTITION: "city", "hoodie.write.table.version": version}
     batches = [rows(range(4 * n, 4 * n + 4), n) for n in range(4)]
@@ -326,7 +326,7 @@ def test_generated_keys(request: pytest.FixtureRequest, tmp_path: Path, fixture:
 
 
 @pytest.mark.parametrize("partitioned", [True, pytest.param(False, marks=pytest.mark.wide)])
-def test_tables_created_by_sql(hudi: RealHudi, tmp_path: Path, partitioned: bool) -> None:
+def test_tables_created_by_sql(hudi: ApacheHudi, tmp_path: Path, partitioned: bool) -> None:
     """CREATE TABLE sets other properties than the DataFrame writer, hive style among them."""
     name, path = f"matrix_sql_{partitioned}".lower(), tmp_path / "t"
     hudi.sql(f"DROP TABLE IF EXISTS {name}")
@@ -409,7 +409,7 @@ GENERATORS_OF_VERSION_9: dict[str, dict[str, Any]] = {
     "name",
     [pytest.param(name, marks=() if name in ("custom", "no_meta") else pytest.mark.wide) for name in GENERATORS_OF_VERSION_9],
 )
-def test_key_generators_of_version_9(newer_hudi: RealHudi, tmp_path: Path, name: str) -> None:
+def test_key_generators_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path, name: str) -> None:
     """Ours makes the table, and each finds the keys of the other."""
     shared = SharedTable(newer_hudi, tmp_path / "t", "cow", GENERATORS_OF_VERSION_9[name])
     shared.create()

@@ -1,8 +1,8 @@
-"""What PyHudi leaves behind when its process dies, read and taken up by the real Hudi.
+"""What PyHudi leaves behind when its process dies, read and taken up by Apache Hudi.
 
 The simulations kill a writer at every call of every operation and read with PyHudi (tests/simulation).  Here one death stands for
 each kind of file that an operation writes: right after the last one of that kind, and for data files within it.  An ordinary run
-takes each kind with one operation, a wide one with every operation.  The real Hudi must read what we read, through the metadata
+takes each kind with one operation, a wide one with every operation.  Apache Hudi must read what we read, through the metadata
 table; then one of the two writes on, with what it does about dead writes, and in the end both read the same rows and nothing is
 damaged.
 """
@@ -30,7 +30,7 @@ from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.table.table_context import TableContext
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.interop.pair import Pair, make
 from tests.support.needs import WIDE
 from tests.support.rows import without_meta
@@ -73,13 +73,13 @@ ACTS: dict[str, Act] = {f.__name__: f for f in (upsert, delete, compact, log_com
 
 
 @pytest.fixture(scope="module")
-def grown(real_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+def grown(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """A table with base files and logs of both, whose last write is ours.  Not to be changed."""
-    return _grown(Pair(real_hudi, tmp_path_factory.mktemp("crashes") / "grown", "mor", OPTIONS))
+    return _grown(Pair(apache_hudi, tmp_path_factory.mktemp("crashes") / "grown", "mor", OPTIONS))
 
 
 @pytest.fixture(scope="module")
-def grown_9(real_newer_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+def grown_9(real_newer_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """The same of version 9, beside release 1.1.1."""
     options = {**OPTIONS, "hoodie.write.table.version": 9, "hoodie.metadata.index.column.stats.file.group.count": 1}
     return _grown(Pair(real_newer_hudi, tmp_path_factory.mktemp("crashes-9") / "grown_9", "mor", options))
@@ -203,7 +203,7 @@ SAMPLE: dict[str, tuple[str, ...]] = {
         "after logcompaction.requested delete",
     ),
 }
-# Of how many deaths the real Hudi takes up one; it writes for seconds.
+# Of how many deaths Apache Hudi takes up one; it writes for seconds.
 TURNS = 2 if WIDE else 3
 
 
@@ -258,7 +258,7 @@ def test_release_1_1_goes_on_after_a_death(grown_9: Pair, tmp_path: Path, act: s
 
 
 def taken_up(pair: Pair, possible: list[dict[str, Any]], by_them: bool, markers: bool) -> None:
-    """by_them: who writes on; markers: whether the real Hudi looks for markers or lists, to roll back what is dead."""
+    """by_them: who writes on; markers: whether Apache Hudi looks for markers or lists, to roll back what is dead."""
     found = rows_of(pair.table.scan().to_arrow())
     assert found in possible
     through: dict[str, Any] = {"hoodie.metadata.enable": True}

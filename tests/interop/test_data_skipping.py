@@ -1,4 +1,4 @@
-"""Tables with every index, written by the real Hudi: our filtered reads are the rows, and the rows that the real Hudi gives."""
+"""Tables with every index, written by Apache Hudi: filtered reads return the rows that Hudi returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.records.filters.arrow_expressions import to_arrow
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.table.listing import DirectoryListing
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.changed_types import CHANGES, DOUBLE, FLOAT, INT, LONG, TEXT
 from tests.support.changed_types import changed as with_changed_type
 from tests.support.needs import WIDE
@@ -109,12 +109,12 @@ FILTERS = (
 # One filter for each index; the first for that of keys.
 OF_EACH_INDEX = ("id = 'k007'", "whole > 100", "ts = 2", "city = 'rome' and whole > 35")
 
-# Where the real 1.0.2 loses rows: keys with `$` and `\\` are not escaped in its lookups, and a `lower(rider)` index is applied to
+# Where Hudi 1.0.2 loses rows: keys with `$` and `\\` are not escaped in its lookups, and a `lower(rider)` index is applied to
 # `rider`; NaN is above every number to Spark, and ours gives none.
 ITS_DEFECTS = ("rider", "fare")
 
 
-# The real Hudi merges each file group of an index in a task of its own, of 10 unless told.
+# Apache Hudi merges each file group of an index in a task of its own, of 10 unless told.
 FEW_GROUPS = {"hoodie.metadata.record.index.min.filegroup.count": 2}
 
 
@@ -138,32 +138,32 @@ def options(table_type: str, **more: object) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def insertions(real_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def insertions(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Tables of either type with two insertions.  Not to be changed."""
     made = {}
     for table_type in TYPES:
         made[table_type] = tmp_path_factory.mktemp("skipping") / "inserted"
-        inserted(real_hudi, made[table_type], table_type)
+        inserted(apache_hudi, made[table_type], table_type)
     return made
 
 
 @pytest.fixture(scope="module")
-def changes(real_hudi: RealHudi, insertions: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def changes(apache_hudi: ApacheHudi, insertions: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same with an update and a deletion.  Not to be changed."""
     made = {}
     for table_type, path in insertions.items():
         made[table_type] = tmp_path_factory.mktemp("skipping") / "changed"
         shutil.copytree(path, made[table_type])
-        changed(real_hudi, made[table_type], table_type)
+        changed(apache_hudi, made[table_type], table_type)
     return made
 
 
-def inserted(hudi: RealHudi, path: Path, table_type: str, **more: object) -> None:
+def inserted(hudi: ApacheHudi, path: Path, table_type: str, **more: object) -> None:
     hudi.write(rows(0, 30), path, partitions=2, **options(table_type, **more))
     hudi.write(rows(30, 30), path, partitions=2, **options(table_type, **more))
 
 
-def changed(hudi: RealHudi, path: Path, table_type: str, **more: object) -> None:
+def changed(hudi: ApacheHudi, path: Path, table_type: str, **more: object) -> None:
     hudi.write(rows(20, 8, ts=2), path, **options(table_type, **more))
     hudi.write(rows(5, 2, ts=3), path, **options(table_type, **{"hoodie.datasource.write.operation": "delete"}, **more))
 
@@ -180,11 +180,11 @@ def check_listing(path: Path) -> MetadataTable:
 
 
 def check_filters(
-    hudi: RealHudi, path: Path, ours_alone: tuple[str, ...] = ITS_DEFECTS, asked_of_it: Collection[str] = FILTERS
+    hudi: ApacheHudi, path: Path, ours_alone: tuple[str, ...] = ITS_DEFECTS, asked_of_it: Collection[str] = FILTERS
 ) -> dict[str, set[str]]:
     """The steps that were taken for each filter.
 
-    asked_of_it: with what the real Hudi reads, which takes a second each; a wide run asks it everything.
+    asked_of_it: with what Apache Hudi reads, which takes a second each; a wide run asks it everything.
     """
     table = Table(path)
     every = table.scan(["*"]).to_arrow()
@@ -205,7 +205,7 @@ def check_filters(
 
 
 @pytest.mark.parametrize("table_type", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
-def test_tables_with_every_partition(hudi: RealHudi, changes: dict[str, Path], table_type: str) -> None:
+def test_tables_with_every_partition(hudi: ApacheHudi, changes: dict[str, Path], table_type: str) -> None:
     path = changes[table_type]
     metadata = check_listing(path)
     assert {"files", "column_stats", "partition_stats", "record_index", "bloom_filters"} <= set(metadata.partitions)
@@ -216,7 +216,7 @@ def test_tables_with_every_partition(hudi: RealHudi, changes: dict[str, Path], t
     assert Table(path).scan(filter="ts = 3").explain().slices == ()
 
 
-def test_bloom_filters_without_a_record_index(hudi: RealHudi, tmp_path: Path) -> None:
+def test_bloom_filters_without_a_record_index(hudi: ApacheHudi, tmp_path: Path) -> None:
     more = {"hoodie.metadata.record.index.enable": False, "hoodie.index.type": "BLOOM"}
     hudi.write(rows(0, 60), tmp_path, partitions=2, **options("COPY_ON_WRITE", **more))
     hudi.write(rows(20, 8, ts=2), tmp_path, **options("COPY_ON_WRITE", **more))
@@ -228,7 +228,7 @@ def test_bloom_filters_without_a_record_index(hudi: RealHudi, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
-def test_secondary_and_expression_indexes(hudi: RealHudi, insertions: dict[str, Path], tmp_path: Path, table_type: str) -> None:
+def test_secondary_and_expression_indexes(hudi: ApacheHudi, insertions: dict[str, Path], tmp_path: Path, table_type: str) -> None:
     name = f"skipping_{table_type.lower()}"
     shutil.copytree(insertions[table_type], tmp_path, dirs_exist_ok=True)
     hudi.register(tmp_path, name)
@@ -237,7 +237,7 @@ def test_secondary_and_expression_indexes(hudi: RealHudi, insertions: dict[str, 
     for key, value in FEW_GROUPS.items():
         hudi.sql(f"SET {key}={value}")
     try:
-        # The real Hudi builds a secondary index from base files; over log files it fails.
+        # Apache Hudi builds a secondary index from base files; over log files it fails.
         hudi.sql(f"CREATE INDEX idx_rider ON {name} (rider)")
         hudi.sql(f"CREATE INDEX idx_day ON {name} USING column_stats(ts) OPTIONS(expr='from_unixtime', format='yyyy-MM-dd')")
         if table_type == "COPY_ON_WRITE":
@@ -260,7 +260,7 @@ def test_secondary_and_expression_indexes(hudi: RealHudi, insertions: dict[str, 
     assert without_meta(every).num_rows == 58
 
 
-def test_an_expression_index_answers_for_its_expression_alone(hudi: RealHudi, changes: dict[str, Path], tmp_path: Path) -> None:
+def test_an_expression_index_answers_for_its_expression_alone(hudi: ApacheHudi, changes: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(changes["COPY_ON_WRITE"], tmp_path, dirs_exist_ok=True)
     hudi.register(tmp_path, "skipping_lower")
     hudi.sql("CREATE INDEX idx_low ON skipping_lower USING bloom_filters(city) OPTIONS(expr='lower')")
@@ -279,7 +279,7 @@ def test_an_expression_index_answers_for_its_expression_alone(hudi: RealHudi, ch
     ],
 )
 def test_the_real_one_finds_rows_by_a_column_that_has_changed_its_type(
-    hudi: RealHudi, tmp_path: Path, old: pa.DataType, new: pa.DataType
+    hudi: ApacheHudi, tmp_path: Path, old: pa.DataType, new: pa.DataType
 ) -> None:
     """A bound of the old type ends its query with a ClassCastException, also of a narrower number."""
     table = with_changed_type(tmp_path / "t", "cow", old, new).scan().to_arrow()

@@ -1,4 +1,4 @@
-"""A delete marker in a column of the caller's choice: the real Hudi and PyHudi delete the same rows, whoever wrote them."""
+"""A custom delete marker column deletes the same rows in PyHudi and Apache Hudi."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 pytestmark = pytest.mark.interop
 
@@ -58,15 +58,15 @@ def in_order(found: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*(found.column(name).to_pylist() for name in _COLUMNS), strict=True))
 
 
-def both(hudi: RealHudi, path: Path, **more: Any) -> list[tuple[Any, ...]]:
-    """What PyHudi reads, once the real Hudi reads the same."""
+def both(hudi: ApacheHudi, path: Path, **more: Any) -> list[tuple[Any, ...]]:
+    """What PyHudi reads, once Apache Hudi reads the same."""
     ours = in_order(Table(str(path)).scan(_COLUMNS, options=more).to_arrow())
     assert in_order(hudi.read(path, columns=_COLUMNS, **{"hoodie.metadata.enable": False, **more})) == ours
     return ours
 
 
-def begun(hudi: RealHudi, folder: Path, table_type: str, merging: str) -> tuple[Path, Path]:
-    """Two tables with the same rows in base files: of the real Hudi, and of PyHudi."""
+def begun(hudi: ApacheHudi, folder: Path, table_type: str, merging: str) -> tuple[Path, Path]:
+    """Two tables with the same rows in base files: of Apache Hudi, and of PyHudi."""
     real, mine = folder / "real", folder / "mine"
     settings = options(table_type, merging)
     hudi.write(BASE, real, partitions=1, **settings)
@@ -83,7 +83,7 @@ def begun(hudi: RealHudi, folder: Path, table_type: str, merging: str) -> tuple[
         pytest.param("MERGE_ON_READ", "FirstValue", marks=pytest.mark.wide),
     ],
 )
-def test_marked_writes(hudi: RealHudi, tmp_path: Path, table_type: str, merging: str) -> None:
+def test_marked_writes(hudi: ApacheHudi, tmp_path: Path, table_type: str, merging: str) -> None:
     real, mine = begun(hudi, tmp_path, table_type, merging)
     settings = options(table_type, merging, **MARKED)
     hudi.write(CHANGES, real, partitions=1, **settings)
@@ -104,7 +104,7 @@ def test_marked_writes(hudi: RealHudi, tmp_path: Path, table_type: str, merging:
     "merging",
     ["COMMIT", "EVENT", "EventTime", *(pytest.param(n, marks=pytest.mark.wide) for n in ("FirstValue", "PartialUpdate"))],
 )
-def test_marked_reads_and_compactions(hudi: RealHudi, tmp_path: Path, merging: str) -> None:
+def test_marked_reads_and_compactions(hudi: ApacheHudi, tmp_path: Path, merging: str) -> None:
     real, mine = begun(hudi, tmp_path, "MERGE_ON_READ", merging)
     settings = options("MERGE_ON_READ", merging)
     hudi.write(CHANGES, real, partitions=1, **settings)

@@ -1,4 +1,4 @@
-"""Early conflict detection beside the real Hudi: whichever of the two is younger stops before it has written data."""
+"""Early conflict detection with Apache Hudi: the younger writer stops before it writes data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import heartbeat_path
 from tests.conformance.servers import Server
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.interop.pair import Pair, make
 from tests.support.hudi_dead_writes import DYING, data_files
 
@@ -36,7 +36,7 @@ EARLY: dict[str, Any] = {
 }
 
 
-def grown(hudi: RealHudi, path: Path, kind: str, **options: Any) -> Pair:
+def grown(hudi: ApacheHudi, path: Path, kind: str, **options: Any) -> Pair:
     pair = Pair(hudi, path, kind, {**EARLY, **options})
     pair.create()
     pair.ours("upsert", make(range(20), 1), check=False)
@@ -61,7 +61,7 @@ STRATEGY = "hoodie.write.concurrency.early.conflict.detection.strategy"
 DIRECT: dict[str, Any] = {STRATEGY: "org.apache.hudi.table.marker.SimpleDirectMarkerBasedDetectionStrategy"}
 TRANSACTION: dict[str, Any] = {
     STRATEGY: "org.apache.hudi.table.marker.SimpleTransactionDirectMarkerBasedDetectionStrategy",
-    # It locks each file group besides, which the real one does by ZooKeeper alone.
+    # It locks each file group besides, which Apache Hudi does by ZooKeeper alone.
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider",
     "hoodie.write.lock.zookeeper.base_path": "/early",
     # No machine is so slow that one of them is taken for dead.
@@ -87,7 +87,7 @@ IN_LISTS: dict[str, Any] = {
     ],
 )
 def test_the_real_one_stops_at_markers_of_ours(
-    request: pytest.FixtureRequest, hudi: RealHudi, tmp_path: Path, kind: str, options: dict[str, Any]
+    request: pytest.FixtureRequest, hudi: ApacheHudi, tmp_path: Path, kind: str, options: dict[str, Any]
 ) -> None:
     pair = grown(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
     before = data_files(pair.path)
@@ -113,7 +113,7 @@ def test_the_real_one_stops_at_markers_of_ours(
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Its timeline server compares lists beside the write, from the first marker on, and a marker that comes after a conflict was
     seen is refused.  So it stops a write of many files, of which it makes two at a time, and one of few lands.
     """
@@ -162,7 +162,7 @@ def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: RealH
     ],
 )
 def test_ours_stops_at_markers_of_the_real_one(
-    request: pytest.FixtureRequest, hudi: RealHudi, tmp_path: Path, kind: str, options: dict[str, Any]
+    request: pytest.FixtureRequest, hudi: ApacheHudi, tmp_path: Path, kind: str, options: dict[str, Any]
 ) -> None:
     pair = grown(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
     with pytest.raises(HudiFailure):

@@ -1,4 +1,4 @@
-"""The event times that commits tell (`hoodie.payload.event.time.field`) are those of the real Hudi 1.1.1, for the same writes."""
+"""Event times in commits (`hoodie.payload.event.time.field`) equal those of Apache Hudi 1.1.1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.table.snapshot import read_commit
 from tests.interop.alternation import OPERATION
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 START = 1_700_000_000_000
 Told = dict[str, tuple[int | None, int | None]]
@@ -36,7 +36,7 @@ def told(path: Path) -> Told:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-def test_commits_tell_what_those_of_the_real_hudi_tell(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_commits_tell_what_those_of_apache_hudi_tell(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     options: dict[str, Any] = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.table.type": kind,

@@ -1,4 +1,4 @@
-"""One table in HDFS, written, read and serviced in turn by the real Hudi, through Hadoop's client, and by us, through WebHDFS."""
+"""One table in HDFS, used in turn by Apache Hudi through Hadoop's client and by PyHudi through WebHDFS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pyhudi import Table
 from tests.conformance.cloud_servers import Hdfs, running_hdfs
 from tests.conformance.cloud_tables import batch, rows_of
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 pytestmark = pytest.mark.wide
 
@@ -29,7 +29,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 
 
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-def test_a_table_in_turn(hudi: RealHudi, hdfs: Hdfs, kind: str) -> None:
+def test_a_table_in_turn(hudi: ApacheHudi, hdfs: Hdfs, kind: str) -> None:
     uri = f"{hdfs.uri}/{uuid.uuid4().hex}/trips"
     options: dict[str, Any] = {
         "hoodie.table.name": "trips",
@@ -59,12 +59,12 @@ def test_a_table_in_turn(hudi: RealHudi, hdfs: Hdfs, kind: str) -> None:
     expected |= dict.fromkeys(range(2, 10), 3)
     check()
     if kind == "MERGE_ON_READ":
-        ours.services.compact()
+        ours.compact()
         check()
         hudi.write(batch(range(3), 4), uri, **options)
         expected |= dict.fromkeys(range(3), 4)
         hudi.call("run_compaction", op="scheduleAndExecute", path=uri)
         check()
-    ours.services.clean(dry_run=False)
+    ours.clean(dry_run=False)
     check()
     assert ours.validate().ok

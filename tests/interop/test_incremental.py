@@ -1,4 +1,4 @@
-"""Incremental queries: PyHudi and the real Hudi write a table in turn, and give the same rows for each range."""
+"""Incremental queries of a table written in turn return the same rows for each range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.format.instants import shift_instant_time
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 
 KIND, OPERATION = "hoodie.datasource.query.type", "hoodie.datasource.write.operation"
@@ -26,7 +26,7 @@ def rows(numbers: list[int], ts: int) -> pa.Table:
     return pa.Table.from_pylist(made, pa.schema(types))
 
 
-def same(hudi: RealHudi, table: Table, begin: str, end: str | None = None, **options: Any) -> int:
+def same(hudi: ApacheHudi, table: Table, begin: str, end: str | None = None, **options: Any) -> int:
     """The same rows of a range, meta columns included; how many."""
     real: dict[str, Any] = {KIND: "incremental", BEGIN: begin, **({} if end is None else {END: end}), **options}
     found = table.incremental(begin, end, ["*"], options=options).to_arrow()
@@ -35,7 +35,7 @@ def same(hudi: RealHudi, table: Table, begin: str, end: str | None = None, **opt
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_ranges(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_ranges(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     options: dict[str, Any] = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.table.type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[kind],
@@ -72,14 +72,14 @@ def test_ranges(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     if kind == "cow":
         assert same(hudi, table, "000") == 5
         return
-    # Where it reads the latest state the real Hudi leaves log files out: k3 was updated there.
+    # Where it reads the latest state Apache Hudi leaves log files out: k3 was updated there.
     stale = hudi.read(path, where="id = 'k3'", **{KIND: "incremental", BEGIN: "000"})
     assert stale["ts"].to_pylist() == [1]
     assert table.incremental("000", filter="id = 'k3'").to_arrow()["ts"].to_pylist() == [5]
 
 
 @pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
-def test_ranges_of_version_6_partitioned_by_time(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_ranges_of_version_6_partitioned_by_time(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Request times, the start left out, whatever the files' times are; its writer does not store what the time's values are."""
     options: dict[str, Any] = {
         "hoodie.table.name": "t",

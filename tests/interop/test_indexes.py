@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.interop.pair import Pair, make
 from tests.support.hudi_indexes import VERSION_8, VERSION_9, Indexes, index_definitions
 from tests.support.needs import WIDE
 
 
 @pytest.fixture
-def session(request: pytest.FixtureRequest, indexes: Indexes) -> Iterator[RealHudi]:
+def session(request: pytest.FixtureRequest, indexes: Indexes) -> Iterator[ApacheHudi]:
     """The release of Hudi whose own version the indexes are of, with a session that may create them."""
-    hudi: RealHudi = request.getfixturevalue(indexes.fixture)
+    hudi: ApacheHudi = request.getfixturevalue(indexes.fixture)
     with indexes.session_of(hudi):
         yield hudi
 
@@ -32,7 +32,7 @@ def session(request: pytest.FixtureRequest, indexes: Indexes) -> Iterator[RealHu
     ],
 )
 def test_indexes_of_either_are_written_and_read_by_both(
-    session: RealHudi, tmp_path: Path, indexes: Indexes, creator: str
+    session: ApacheHudi, tmp_path: Path, indexes: Indexes, creator: str
 ) -> None:
     queries = len(indexes.queries)
     pair = Pair(session, tmp_path / "t", "cow", dict(indexes.options))

@@ -1,4 +1,4 @@
-"""Timestamps without a zone beside the real Hudi: release 1.1.1 has columns of them, and 1.0.2 reads them as numbers."""
+"""Timestamps without zone: Hudi 1.1.1 has such columns, Hudi 1.0.2 reads them as numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.rows import assert_same_rows, without_meta
 
 NOON = datetime(2026, 7, 1, 12)
@@ -46,7 +46,7 @@ def options(kind: str, **more: Any) -> dict[str, Any]:
         pytest.param("MERGE_ON_READ", 9, marks=pytest.mark.wide),
     ],
 )
-def test_both_write_and_read_them(newer_hudi: RealHudi, tmp_path: Path, kind: str, version: int) -> None:
+def test_both_write_and_read_them(newer_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
     settings = options(kind, **{"hoodie.write.table.version": version})
     if version == 8:
         settings["pyhudi.timestamps.without.zone"] = "local"
@@ -73,7 +73,7 @@ def test_both_write_and_read_them(newer_hudi: RealHudi, tmp_path: Path, kind: st
     assert Table(tmp_path).validate().ok
 
 
-def test_release_1_0_has_none(hudi: RealHudi, tmp_path: Path) -> None:
+def test_release_1_0_has_none(hudi: ApacheHudi, tmp_path: Path) -> None:
     with pytest.raises(HudiFailure, match="Unexpected type TimestampNTZType"):
         hudi.write(rows("a", 1, 0), tmp_path / "theirs", **options("COPY_ON_WRITE"))
     table = Table.create(tmp_path / "ours", options=options("MERGE_ON_READ"))
@@ -82,7 +82,7 @@ def test_release_1_0_has_none(hudi: RealHudi, tmp_path: Path) -> None:
 
 
 @pytest.mark.wide
-def test_release_1_1_takes_the_unit_of_a_file_for_that_of_the_table(newer_hudi: RealHudi, tmp_path: Path) -> None:
+def test_release_1_1_takes_the_unit_of_a_file_for_that_of_the_table(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """It mends files of older releases so, and times of before a column was given milliseconds; ours goes by the file."""
     noon_ms = 1_782_907_200_000
     kind = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.metadata.enable": False}

@@ -1,4 +1,4 @@
-"""One table, one lock, two writers at once: the real Hudi and PyHudi."""
+"""Apache Hudi and PyHudi write one table at the same time under one lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import pyhudi
 from tests.conformance.servers import Server
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 
 def rows(writer: str, numbers: range) -> pa.Table:
@@ -53,7 +53,7 @@ def children(server: Server, path: str) -> list[str]:
         client.close()
 
 
-def test_no_write_is_lost_between_the_real_hudi_and_us(hudi: RealHudi, tmp_path: Path, zookeeper: Server) -> None:
+def test_no_write_is_lost_between_apache_hudi_and_us(hudi: ApacheHudi, tmp_path: Path, zookeeper: Server) -> None:
     path = tmp_path / "t"
     base = {"hoodie.write.lock.zookeeper.base_path": "/hudi", "hoodie.write.lock.wait_time_ms": 600_000}
     shared = options(zookeeper, "ZookeeperBasedLockProvider", **base)
@@ -92,7 +92,7 @@ def test_no_write_is_lost_between_the_real_hudi_and_us(hudi: RealHudi, tmp_path:
     assert children(zookeeper, "/hudi/counted") == []
 
 
-def test_the_real_hudi_and_we_name_an_implicit_lock_alike(hudi: RealHudi, tmp_path: Path, zookeeper: Server) -> None:
+def test_apache_hudi_and_we_name_an_implicit_lock_alike(hudi: ApacheHudi, tmp_path: Path, zookeeper: Server) -> None:
     path = tmp_path / "t"
     shared = options(zookeeper, "ZookeeperBasedImplicitBasePathLockProvider")
     hudi.write(rows("real", range(1)), path, mode="overwrite", **TABLE, **shared)

@@ -1,8 +1,6 @@
-"""Mergers and payload classes of a user's own: the real Hudi runs one in Java (tests/interop/java), PyHudi its twin in Python,
-and both write, delete and compact one table in turn.
-
-The rule makes a new record of two, so that it shows whether both were asked, with the same sides older and newer: the newer row
-with the highest score that its key ever had.
+"""User-defined mergers and payload classes: Apache Hudi runs one in Java (tests/interop/java), PyHudi its twin in
+Python; both write, delete and compact one table. The merger keeps the newer row with the highest score of its key,
+so it shows whether both sides were passed in the right order.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pyhudi.options import plugins
 from pyhudi.records import mergers
 from pyhudi.records.record_merge import choose_rows
 from tests.interop.alternation import OPERATION
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 
 JAVA = Path(__file__).with_name("java")
@@ -62,7 +60,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def with_classes(hudi: RealHudi) -> Iterator[RealHudi]:
+def with_classes(hudi: ApacheHudi) -> Iterator[ApacheHudi]:
     for name in ("HighestScore", "HighestScorePayload"):
         hudi.add_class(JAVA / f"{name}.java")
     hudi.run("c = jvm.interop.HighestScore; c.merged = 0; c.deletes = 0")
@@ -77,7 +75,7 @@ def rows(ts: int, note: str, gone: tuple[str, ...] = (), **scores: int) -> pa.Ta
 
 
 class Pair:
-    def __init__(self, hudi: RealHudi, path: Path, kind: str, rule: Mapping[str, Any]) -> None:
+    def __init__(self, hudi: ApacheHudi, path: Path, kind: str, rule: Mapping[str, Any]) -> None:
         self.hudi, self.path = hudi, path
         self.options: dict[str, Any] = {
             "hoodie.table.name": "highest",
@@ -124,7 +122,7 @@ RULES: dict[str, dict[str, Any]] = {
         pytest.param("payload", "COPY_ON_WRITE", marks=pytest.mark.wide),
     ],
 )
-def test_written_in_turn(with_classes: RealHudi, tmp_path: Path, rule: str, kind: str) -> None:
+def test_written_in_turn(with_classes: ApacheHudi, tmp_path: Path, rule: str, kind: str) -> None:
     pair = Pair(with_classes, tmp_path / f"{rule}_{kind.lower()}", kind, RULES[rule])
     pair.theirs("insert", rows(1, "a", k1=5, k2=5, k3=5, k4=5, k5=5, k6=5))
     pair.theirs("upsert", rows(2, "b", k1=3, k2=8))
@@ -178,7 +176,7 @@ class KeepHigher:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-def test_a_row_that_is_kept_keeps_its_commit_time(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_a_row_that_is_kept_keeps_its_commit_time(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     hudi.add_class(JAVA / "KeepHigher.java")
     hp.register_merger(KeepHigher(), "interop.KeepHigher")
     rule = {**RULES["merger"], "hoodie.write.record.merge.strategy.id": KeepHigher.strategy_id, CLASSES: "interop.KeepHigher"}

@@ -1,4 +1,4 @@
-"""The metadata table between PyHudi and the real Hudi: written, compacted and rolled back by either, and believed by both."""
+"""The metadata table is written, compacted, rolled back and read by both PyHudi and Apache Hudi."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.interop.pair import FILTERS, OPERATION, SCHEMA, Pair, make
 from tests.support.needs import WIDE
 from tests.support.paused_write import PausedWrite
 from tests.support.rows import assert_same_rows
 
-# With how many filters the real Hudi reads on the way, where it reads with more of them at the end.
+# With how many filters Apache Hudi reads on the way, where it reads with more of them at the end.
 MORE = 2 if WIDE else 0
 
 
-def test_each_compacts_the_metadata_table_in_turn(hudi: RealHudi, tmp_path: Path) -> None:
+def test_each_compacts_the_metadata_table_in_turn(hudi: ApacheHudi, tmp_path: Path) -> None:
     due = "hoodie.metadata.compact.max.delta.commits"
     pair = Pair(hudi, tmp_path / "t", "cow", {due: 3})
     never: dict[str, Any] = {due: 100}
@@ -44,8 +44,8 @@ def test_each_compacts_the_metadata_table_in_turn(hudi: RealHudi, tmp_path: Path
     pair.theirs("upsert", make(range(3, 5), 9), filters=len(FILTERS) if WIDE else 4, **never)
 
 
-def test_indexes_of_a_table_that_the_real_hudi_built(hudi: RealHudi, tmp_path: Path) -> None:
-    """A table without metadata table gets one by our next write, from files that both wrote; the real Hudi goes on with it."""
+def test_indexes_of_a_table_that_apache_hudi_built(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """A table without metadata table gets one by our next write, from files that both wrote; Apache Hudi goes on with it."""
     off = {"hoodie.metadata.enable": False}
     pair = Pair(hudi, tmp_path / "t", "mor")
     hudi.write(make(range(40), 1), pair.path, **{**pair.options, **off, OPERATION: "upsert"})
@@ -59,10 +59,10 @@ def test_indexes_of_a_table_that_the_real_hudi_built(hudi: RealHudi, tmp_path: P
     pair.theirs("upsert", make(range(70, 90), 5), filters=4)
 
 
-# We roll back with either: later, what the real Hudi wrote.
+# We roll back with either: later, what Apache Hudi wrote.
 @pytest.mark.parametrize("roller", [pytest.param("ours", marks=pytest.mark.wide), "theirs"])
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_either_rolls_back(hudi: RealHudi, tmp_path: Path, kind: str, roller: str) -> None:
+def test_either_rolls_back(hudi: ApacheHudi, tmp_path: Path, kind: str, roller: str) -> None:
     pair = Pair(hudi, tmp_path / "t", kind, {"hoodie.compact.inline": False})
     pair.create()
     pair.ours("upsert", make(range(40), 1))
@@ -86,7 +86,7 @@ def test_either_rolls_back(hudi: RealHudi, tmp_path: Path, kind: str, roller: st
     pair.theirs("upsert", make(range(45, 55), 5), filters=2)
 
 
-def test_restore_and_clean(hudi: RealHudi, tmp_path: Path) -> None:
+def test_restore_and_clean(hudi: ApacheHudi, tmp_path: Path) -> None:
     pair = Pair(hudi, tmp_path / "t", "cow", {"hoodie.clean.commits.retained": 2})
     pair.create()
     pair.ours("upsert", make(range(40), 1))
@@ -103,8 +103,8 @@ def test_restore_and_clean(hudi: RealHudi, tmp_path: Path) -> None:
     pair.ours("upsert", make(range(40, 50), 8), filters=2)
 
 
-def test_ranges_of_a_partition_after_writes_whose_times_overlap(hudi: RealHudi, tmp_path: Path) -> None:
-    """What we call not tight the real Hudi widens; what it calls tight while we are under way we say again."""
+def test_ranges_of_a_partition_after_writes_whose_times_overlap(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """What we call not tight Apache Hudi widens; what it calls tight while we are under way we say again."""
     pair = Pair(hudi, tmp_path / "t", "cow")
     pair.create()
     for number in (0, 3, 6):

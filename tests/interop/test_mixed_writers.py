@@ -1,4 +1,4 @@
-"""Embedded writers, one on Spark and the real Hudi count in one table under one lock, services of ours beside them."""
+"""Embedded writers, a Spark writer and Apache Hudi count in one table under one lock, beside services of PyHudi."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.writers.run import Outcome, Plan, run
 from pyhudi import Table
 from pyhudi.errors import TableState, WriteConflict
 from tests.conformance.servers import Server
-from tests.interop.oracle import HudiFailure, RealHudi, missing
+from tests.interop.oracle import ApacheHudi, HudiFailure, missing
 from tests.support.needs import unavailable
 
 pytestmark = pytest.mark.interop
@@ -41,8 +41,8 @@ for key, value in options.items():
 """
 
 
-def test_the_real_one_counts_in_a_merge_on_read_table_beside_ours(hudi: RealHudi, tmp_path: Path) -> None:
-    """One file group, two writers of ours with a process of compactions beside them, and the real one, which counts rows of its
+def test_the_real_one_counts_in_a_merge_on_read_table_beside_ours(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """One file group, two writers of ours with a process of compactions beside them, and Apache Hudi, which counts rows of its
     own: its MERGE INTO of merge on read cannot name a column of the table, and what it reads before is not part of its commit.
     """
     part, theirs, commits = "p0", "hudi", 2
@@ -120,7 +120,7 @@ def world(folder: Path, server: Server, kind: str, writers: dict[str, int], comm
 
 
 def check(outcome: Outcome) -> None:
-    """All commits stand, every counter is right, the table is valid, and the real one reads the rows that we read."""
+    """All commits stand, every counter is right, the table is valid, and Apache Hudi reads the rows that we read."""
     print(outcome.plan, outcome.figures, outcome.passes)
     assert outcome.wrong == ()
     assert outcome.figures.commits == outcome.plan.commits * sum(outcome.plan.writers.values())

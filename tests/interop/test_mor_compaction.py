@@ -1,4 +1,4 @@
-"""Compaction against the real Hudi: each carries out plans of the other, and makes of the same logs the same rows and figures."""
+"""Compaction: each executes the other's plans, and the same logs give the same rows and statistics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyhudi.operations.read.query import read_spec
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import load_snapshot, read_commit
 from pyhudi.tasks.read_slice import merge_columns, merge_slice
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.interop.pair import Pair, make
 from tests.support.hudi_log_compaction import MANUAL, commit_of, real_log_compaction, real_options
 from tests.support.rows import assert_same_rows
@@ -98,9 +98,9 @@ def filled_by_us(tmp_path_factory: pytest.TempPathFactory) -> Fill:
 
 
 @pytest.fixture(scope="module")
-def filled_by_hudi(real_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Fill:
-    """As `filled_by_us`, of the real Hudi."""
-    return _copies_of(partial(_written_by_hudi, real_hudi), tmp_path_factory)
+def filled_by_hudi(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Fill:
+    """As `filled_by_us`, of Apache Hudi."""
+    return _copies_of(partial(_written_by_hudi, apache_hudi), tmp_path_factory)
 
 
 def _copies_of(write: Callable[[Path, str, str], object], factory: pytest.TempPathFactory) -> Fill:
@@ -126,14 +126,14 @@ def _written_by_us(path: Path, mode: str, log_format: str) -> None:
     table.upsert(rows(range(9, 14), 20))
 
 
-def _written_by_hudi(hudi: RealHudi, path: Path, mode: str, log_format: str) -> None:
+def _written_by_hudi(hudi: ApacheHudi, path: Path, mode: str, log_format: str) -> None:
     def write(data: pa.Table, operation: str) -> None:
         hudi.write(data, path, **real_options(mode, log_format, **{"hoodie.datasource.write.operation": operation}))
 
     write(rows(range(0, 30), 10), "insert")
     write(rows(range(0, 20, 2), 12), "upsert")
     write(rows(range(0, 30, 3), 11, frozenset({3, 6, 27})), "upsert")
-    # No row may follow a key that the real Hudi deleted: by event time it cannot read that itself.
+    # No row may follow a key that Apache Hudi deleted: by event time it cannot read that itself.
     write(rows(range(8, 12), 15), "delete")
 
 
@@ -147,7 +147,7 @@ def ours(path: Path) -> pa.Table:
     return Table(str(path)).scan("*").to_arrow()
 
 
-def theirs(hudi: RealHudi, path: Path) -> pa.Table:
+def theirs(hudi: ApacheHudi, path: Path) -> pa.Table:
     options: dict[str, Any] = {"hoodie.metadata.enable": False}
     return hudi.read(path, **options)
 
@@ -185,7 +185,7 @@ def figures(stat: WriteStat) -> dict[str, object]:
     }
 
 
-def same_outcome(hudi: RealHudi, mine: Path, real: Path, instant: str, before: pa.Table) -> None:
+def same_outcome(hudi: ApacheHudi, mine: Path, real: Path, instant: str, before: pa.Table) -> None:
     for path in (mine, real):
         assert_same_rows(ours(path), before, ignoring=OWN)
         assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
@@ -201,7 +201,7 @@ def same_outcome(hudi: RealHudi, mine: Path, real: Path, instant: str, before: p
         if by_file[0][file_id][name] != by_file[1][file_id][name]
     }
     if table_mode(mine) == "COMMIT_TIME_ORDERING":
-        # By commit time the real Hudi leaves deletes out of this count, by event time it has them in.
+        # By commit time Apache Hudi leaves deletes out of this count, by event time it has them in.
         unlike = {difference for difference in unlike if difference[0] != "total_log_records"}
     assert not unlike, unlike
     for path in (mine, real):
@@ -221,7 +221,7 @@ def merged_by_position(path: Path) -> list[bool]:
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
 def test_logs_of_either_side_are_merged_by_position_on_both(
-    hudi: RealHudi, filled_by_us: Fill, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
+    hudi: ApacheHudi, filled_by_us: Fill, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     by_key: dict[str, Any] = {"hoodie.merge.use.record.positions": False}
     mine, its = tmp_path / "mine", tmp_path / "its"
@@ -237,7 +237,7 @@ def test_logs_of_either_side_are_merged_by_position_on_both(
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
 def test_our_plan_is_carried_out_by_both_alike(
-    hudi: RealHudi, filled_by_us: Fill, tmp_path: Path, mode: str, log_format: str
+    hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
@@ -253,8 +253,8 @@ def test_our_plan_is_carried_out_by_both_alike(
 
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
-def test_a_plan_of_the_real_hudi_is_carried_out_by_both_alike(
-    hudi: RealHudi, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
+def test_a_plan_of_apache_hudi_is_carried_out_by_both_alike(
+    hudi: ApacheHudi, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
     table = filled_by_hudi(path, mode, log_format)
@@ -282,7 +282,7 @@ def test_a_plan_of_the_real_hudi_is_carried_out_by_both_alike(
     same_outcome(hudi, path, copy, instant, before)
 
 
-def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: RealHudi, filled_by_us: Fill, tmp_path: Path) -> None:
+def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path) -> None:
     mode, log_format = DEFAULT
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
@@ -309,8 +309,8 @@ def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: RealHudi, fil
 
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
-def test_the_real_hudi_reads_our_log_compactions(
-    hudi: RealHudi, filled_by_us: Fill, tmp_path: Path, mode: str, log_format: str
+def test_apache_hudi_reads_our_log_compactions(
+    hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
@@ -331,8 +331,8 @@ def test_the_real_hudi_reads_our_log_compactions(
     assert_same_rows(ours(copy), before, ignoring=OWN)
 
 
-def test_a_dead_attempt_of_the_real_hudi_is_undone_and_its_plan_carried_out(
-    hudi: RealHudi, filled_by_hudi: Fill, tmp_path: Path
+def test_a_dead_attempt_of_apache_hudi_is_undone_and_its_plan_carried_out(
+    hudi: ApacheHudi, filled_by_hudi: Fill, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
     table = filled_by_hudi(path, *DEFAULT)
@@ -360,8 +360,8 @@ def test_a_dead_attempt_of_the_real_hudi_is_undone_and_its_plan_carried_out(
 
 
 @pytest.mark.parametrize(("mode", "log_format"), [DEFAULT, pytest.param(*COMMIT_TIME, marks=pytest.mark.wide)])
-def test_we_read_and_compact_log_compactions_of_the_real_hudi(
-    hudi: RealHudi, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
+def test_we_read_and_compact_log_compactions_of_apache_hudi(
+    hudi: ApacheHudi, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
     table = filled_by_hudi(path, mode, log_format)
@@ -393,7 +393,7 @@ def test_we_read_and_compact_log_compactions_of_the_real_hudi(
     ],
 )
 def test_log_compactions_planned_by_one_are_carried_out_by_both(
-    hudi: RealHudi, filled_by_us: Fill, filled_by_hudi: Fill, tmp_path: Path, planner: str, mode: str, log_format: str
+    hudi: ApacheHudi, filled_by_us: Fill, filled_by_hudi: Fill, tmp_path: Path, planner: str, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
     table = (filled_by_us if planner == "ours" else filled_by_hudi)(path, mode, log_format)
@@ -409,7 +409,7 @@ def test_log_compactions_planned_by_one_are_carried_out_by_both(
     copy = twin(path)
     assert table.log_compact(instant).instant == instant
     real_log_compaction(hudi, copy, mode, log_format, instant)
-    # By commit time the real Hudi's log compaction loses deletes whose ordering value is the smaller one: an older row is back.
+    # By commit time Apache Hudi's log compaction loses deletes whose ordering value is the smaller one: an older row is back.
     lost = ["k006"] if planner == "theirs" and mode == "COMMIT_TIME_ORDERING" else []
     for done, back in ((path, []), (copy, lost)):
         assert commit_of(done, instant).operation_type == "LOG_COMPACT"
@@ -424,9 +424,9 @@ def test_log_compactions_planned_by_one_are_carried_out_by_both(
 
 @pytest.mark.parametrize("dead", ["ours", "theirs"])
 def test_a_dead_log_compaction_of_one_is_undone_by_the_other(
-    hudi: RealHudi, filled_by_us: Fill, tmp_path: Path, dead: str
+    hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path, dead: str
 ) -> None:
-    """The real Hudi undoes the attempt and says so in an error; we go on with a log compaction of our own."""
+    """Apache Hudi undoes the attempt and says so in an error; we go on with a log compaction of our own."""
     mode, log_format = DEFAULT
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
@@ -465,8 +465,8 @@ def test_a_dead_log_compaction_of_one_is_undone_by_the_other(
     assert_same_rows(theirs(hudi, path), found, ignoring=OWN)
 
 
-def test_small_files_of_few_inserts(hudi: RealHudi, tmp_path: Path) -> None:
-    """The real Hudi reads, updates by its own index, inserts into and compacts a table whose few inserts went to small files, and
+def test_small_files_of_few_inserts(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Apache Hudi reads, updates by its own index, inserts into and compacts a table whose few inserts went to small files, and
     whose writes have several log files each.
     """
     more = {

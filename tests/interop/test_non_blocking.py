@@ -1,4 +1,4 @@
-"""The real Hudi and writers of ours that append to the same file groups at once, and neither waits for the other."""
+"""Apache Hudi and PyHudi append to the same file groups at once under non-blocking concurrency control."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.non_blocking import Meeting
 
 OURS: dict[str, Any] = {
@@ -94,7 +94,7 @@ def read(found: pa.Table) -> Rows:
     return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
 
 
-def check(hudi: RealHudi, path: Path, expected: Rows) -> None:
+def check(hudi: ApacheHudi, path: Path, expected: Rows) -> None:
     assert read(Table(str(path)).scan(["id", "value"]).to_arrow()) == expected
     assert read(hudi.read(path, columns=["id", "value"])) == expected
 
@@ -103,8 +103,8 @@ def check(hudi: RealHudi, path: Path, expected: Rows) -> None:
 def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
     request: pytest.FixtureRequest, tmp_path: Path, release: str, version: int, metadata: bool
 ) -> None:
-    """release: the fixture of the real one, 1.0.2 or 1.1.1.  metadata: there is a metadata table, of files and statistics."""
-    hudi: RealHudi = request.getfixturevalue(release)
+    """release: the fixture of Apache Hudi, 1.0.2 or 1.1.1.  metadata: there is a metadata table, of files and statistics."""
+    hudi: ApacheHudi = request.getfixturevalue(release)
     path = tmp_path / "t"
     more = {"hoodie.write.table.version": version, "hoodie.metadata.enable": metadata}
     ours, theirs_options = {**OURS, **more}, {**THEIRS, **more}
@@ -129,7 +129,7 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
     assert names and all(is_shared_file_id(name[1:].split("_")[0]) for name in names)
     check(hudi, path, {"k0": 9, "k1": 9, "k2": 5})
 
-    # A write of the real one is under way while we plan a compaction and carry it out.
+    # A write of Apache Hudi is under way while we plan a compaction and carry it out.
     go = str(tmp_path / "go")
     late = [["k2", 7, 7], ["k3", 7, 7], ["k0", 2, 2]]
     hudi.run(BEGIN, rows=late, go=go, path=str(path), options={key: _text(value) for key, value in theirs_options.items()})

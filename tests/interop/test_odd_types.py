@@ -1,4 +1,4 @@
-"""Columns of odd types as the real Hudi reads them: the values that were given, through base files and logs."""
+"""Apache Hudi reads unusual column types with the written values, from base files and logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.needs import WIDE
 from tests.support.odd_types import columns_of, kinds, values_of
 
@@ -26,15 +26,15 @@ _QUIET = {"hoodie.index.bloom.num_entries": 100}
     st.sampled_from(["avro", "parquet"]),
     st.lists(kinds(), min_size=12, max_size=12).flatmap(lambda found: st.tuples(columns_of(found, 4), columns_of(found, 4))),
 )
-def test_the_real_hudi_reads_what_was_given(
-    real_hudi: RealHudi,
+def test_apache_hudi_reads_what_was_given(
+    apache_hudi: ApacheHudi,
     tmp_path_factory: pytest.TempPathFactory,
     blocks: str,
     batches: tuple[dict[str, pa.Array], dict[str, pa.Array]],
 ) -> None:
     path = tmp_path_factory.mktemp("odd") / "t"
     # As Spark 4 reads: Spark 3 refuses moments before 1900 in files that it has not written itself.
-    real_hudi.sql("SET spark.sql.parquet.datetimeRebaseModeInRead=CORRECTED")
+    apache_hudi.sql("SET spark.sql.parquet.datetimeRebaseModeInRead=CORRECTED")
     options = {**_QUIET, "hoodie.logfile.data.block.format": blocks}
     table = Table.create(path, record_key="id", ordering="ts", table_type="mor", options=options)
     for stamp, columns in enumerate(batches):
@@ -42,6 +42,6 @@ def test_the_real_hudi_reads_what_was_given(
     schema = table.schema()
     expected = values_of(table.scan().to_arrow(), schema)
     assert len(expected) == 6
-    assert values_of(real_hudi.read(path), schema) == expected
+    assert values_of(apache_hudi.read(path), schema) == expected
     table.compact()
-    assert values_of(real_hudi.read(path), schema) == expected
+    assert values_of(apache_hudi.read(path), schema) == expected

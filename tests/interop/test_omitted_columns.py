@@ -1,4 +1,4 @@
-"""Tables whose files lack the partition columns, written in turn with the real Hudi."""
+"""Tables whose files lack the partition columns, written in turn with Apache Hudi."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.alternation import OPERATION, Alternation
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows, without_meta
 
 OMIT = "hoodie.datasource.write.drop.partition.columns"
@@ -35,7 +35,7 @@ def rows(numbers: Iterable[int], ts: int) -> pa.Table:
     return pa.Table.from_pylist(made, SCHEMA)
 
 
-def alternation(hudi: RealHudi, path: Path, **more: Any) -> Alternation:
+def alternation(hudi: ApacheHudi, path: Path, **more: Any) -> Alternation:
     return Alternation(hudi, path, {**OPTIONS, **more}, partition=lambda row: (row["region"], row["level"]), ordering="ts")
 
 
@@ -78,7 +78,7 @@ def test_both_write_in_turn(
         assert_same_rows(without_meta(real), both.table.scan(filter=text).to_arrow(), key=["id"])
 
 
-def test_a_bulk_insert_of_the_real_hudi_loses_its_rows(hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_bulk_insert_of_apache_hudi_loses_its_rows(hudi: ApacheHudi, tmp_path: Path) -> None:
     """It counts them as write errors, and completes its commit all the same."""
     both = alternation(hudi, tmp_path / "t")
     both.theirs("insert", rows(range(3), 1))
@@ -88,7 +88,7 @@ def test_a_bulk_insert_of_the_real_hudi_loses_its_rows(hudi: RealHudi, tmp_path:
     both.read_by_both()
 
 
-def test_tables_of_sql(hudi: RealHudi, tmp_path: Path) -> None:
+def test_tables_of_sql(hudi: ApacheHudi, tmp_path: Path) -> None:
     """A DataFrame reads the columns as text, SQL with the types of the statement, and so does PyHudi, which finds them stated."""
     path = tmp_path / "t"
     hudi.sql("DROP TABLE IF EXISTS omitted")

@@ -1,4 +1,4 @@
-"""The real Hudi answers as the other interop tests need it to: rows keep their types, failures their causes, and a hang ends."""
+"""The Apache Hudi process keeps types of rows and causes of failures, and ends requests that hang."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.interop import oracle
-from tests.interop.oracle import HudiFailure, HudiUnavailable, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure, HudiUnavailable
 from tests.support.rows import META_COLUMNS, assert_same_rows, without_meta
 
 NOW = datetime.datetime(2026, 11, 21, 10, 20, 30, 123456, tzinfo=datetime.UTC)
@@ -68,14 +68,14 @@ def options(table_type: str, **more: object) -> dict[str, Any]:
         "hoodie.datasource.write.recordkey.field": "id",
         "hoodie.datasource.write.precombine.field": "ts",
         "hoodie.datasource.write.partitionpath.field": "city",
-        # Statistics of a null date are a defect of the real 1.0.2 on MOR.
+        # Statistics of a null date are a defect of Hudi 1.0.2 on MOR.
         "hoodie.metadata.index.column.stats.enable": False,
         **more,
     }
 
 
 @pytest.mark.parametrize("table_type", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
-def test_rows_come_back_with_their_types(hudi: RealHudi, tmp_path: Path, table_type: str) -> None:
+def test_rows_come_back_with_their_types(hudi: ApacheHudi, tmp_path: Path, table_type: str) -> None:
     first, second = rows(0, 40), rows(30, 20, ts=2)
     hudi.write(first, tmp_path, **options(table_type))
     hudi.write(second, tmp_path, partitions=2, **options(table_type))
@@ -92,7 +92,7 @@ def test_rows_come_back_with_their_types(hudi: RealHudi, tmp_path: Path, table_t
     assert_same_rows(without_meta(before), first)
 
 
-def test_statements_procedures_and_views(hudi: RealHudi, tmp_path: Path) -> None:
+def test_statements_procedures_and_views(hudi: ApacheHudi, tmp_path: Path) -> None:
     hudi.write(rows(0, 10), tmp_path, **options("COPY_ON_WRITE"))
     hudi.register(tmp_path, "oracle_trips")
     hudi.view("oracle_news", pa.table({"id": ["k0001", "new"], "whole": pa.array([7, 8], pa.int32())}))
@@ -106,7 +106,7 @@ def test_statements_procedures_and_views(hudi: RealHudi, tmp_path: Path) -> None
     hudi.sql("DROP TABLE oracle_trips")
 
 
-def test_the_timeline_and_properties_as_hudi_loads_them(hudi: RealHudi, tmp_path: Path) -> None:
+def test_the_timeline_and_properties_as_hudi_loads_them(hudi: ApacheHudi, tmp_path: Path) -> None:
     hudi.write(rows(0, 5), tmp_path, **options("MERGE_ON_READ"))
     hudi.write(rows(0, 5, ts=2), tmp_path, **options("MERGE_ON_READ"))
     timeline = hudi.timeline(tmp_path)
@@ -116,7 +116,7 @@ def test_the_timeline_and_properties_as_hudi_loads_them(hudi: RealHudi, tmp_path
     assert hudi.read_file(tmp_path / ".hoodie" / "hoodie.properties").startswith(b"#")
 
 
-def test_a_stale_sidecar_is_seen(hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_stale_sidecar_is_seen(hudi: ApacheHudi, tmp_path: Path) -> None:
     hudi.write(rows(0, 5), tmp_path, **options("COPY_ON_WRITE"))
     properties = tmp_path / ".hoodie" / "hoodie.properties"
     properties.write_bytes(properties.read_bytes() + b"\n")
@@ -125,7 +125,7 @@ def test_a_stale_sidecar_is_seen(hudi: RealHudi, tmp_path: Path) -> None:
     assert failure.value.root[0].endswith("ChecksumException")
 
 
-def test_failures_name_their_causes(hudi: RealHudi, tmp_path: Path) -> None:
+def test_failures_name_their_causes(hudi: ApacheHudi, tmp_path: Path) -> None:
     with pytest.raises(HudiFailure, match="FileNotFoundException"):
         hudi.read(tmp_path / "nowhere")
     without_key = rows(0, 3).set_column(0, "id", pa.array(["a", None, "c"], pa.string()))
@@ -140,7 +140,7 @@ def test_failures_name_their_causes(hudi: RealHudi, tmp_path: Path) -> None:
     assert hudi.run("result = spark.version") == "3.5.8"
 
 
-def test_a_request_without_answer_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hudi: RealHudi) -> None:
+def test_a_request_without_answer_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hudi: ApacheHudi) -> None:
     """In a process of its own, which the fixture's must not notice."""
     hudi.run("result = None")
     stand_in = tmp_path / "python"
@@ -148,7 +148,7 @@ def test_a_request_without_answer_ends_the_process(tmp_path: Path, monkeypatch: 
     stand_in.chmod(0o755)
     monkeypatch.setattr(oracle, "PYTHON", stand_in)
     monkeypatch.setattr(oracle, "REQUEST_TIMEOUT_S", 0.5)
-    other = RealHudi(tmp_path / "scratch", tmp_path / "log")
+    other = ApacheHudi(tmp_path / "scratch", tmp_path / "log")
     with pytest.raises(HudiUnavailable, match=r"did not answer within 0 s[\s\S]*waiting for ever"):
         other.run("result = 1")
     assert other._process is None

@@ -1,7 +1,7 @@
-"""Tables whose base files are ORC, beside the real Hudi 1.0.2: it writes them, and cannot read them on Spark 3.5.
+"""Tables with ORC base files beside Apache Hudi 1.0.2, which writes them but cannot read them on Spark 3.5.
 
-So what it wrote is compared with what was given to it; what PyHudi wrote is asked of it by its next upsert, which looks keys up
-in those files and merges their rows.
+Its files are compared with its input. Files of PyHudi are checked by Hudi's next upsert, which looks up keys in them
+and merges their rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.rows import assert_same_rows
 
 NESTED = pa.struct([("lat", pa.float64()), ("words", pa.list_(pa.string()))])
@@ -82,7 +82,7 @@ def rows(numbers: Iterable[int], ts: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
-def test_written_in_turn(hudi: RealHudi, tmp_path: Path, table_type: str) -> None:
+def test_written_in_turn(hudi: ApacheHudi, tmp_path: Path, table_type: str) -> None:
     path = tmp_path / "t"
     options: dict[str, Any] = {**OPTIONS, "hoodie.datasource.write.table.type": table_type}
     upsert: dict[str, Any] = {"hoodie.datasource.write.operation": "upsert"}
@@ -90,7 +90,7 @@ def test_written_in_turn(hudi: RealHudi, tmp_path: Path, table_type: str) -> Non
     hudi.write(rows((0, 1, 6), 2), path, **options, **upsert)
     table = Table(str(path))
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows((0, 1, 6), 2), rows(range(2, 6), 1)]), key=["id"])
-    # A late row, an update and an insert over files of the real one.
+    # A late row, an update and an insert over files of Apache Hudi.
     table.upsert(pa.concat_tables([rows((0,), 0), rows((2, 7), 3)]), options={"hoodie.index.type": "BLOOM"})
     hudi.write(rows((2, 3, 7, 8), 4), path, **options, **upsert)
     expected = pa.concat_tables([rows((0, 1, 6), 2), rows((4, 5), 1), rows((2, 3, 7, 8), 4)])
@@ -105,7 +105,7 @@ def test_written_in_turn(hudi: RealHudi, tmp_path: Path, table_type: str) -> Non
 @pytest.mark.wide
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("version", [9, 8])
-def test_beside_release_1_1(newer_hudi: RealHudi, tmp_path: Path, table_type: str, version: int) -> None:
+def test_beside_release_1_1(newer_hudi: ApacheHudi, tmp_path: Path, table_type: str, version: int) -> None:
     """It reads what either wrote, but not copy on write by Spark's vectorized reader, which is its default."""
     path = tmp_path / "t"
     options: dict[str, Any] = {

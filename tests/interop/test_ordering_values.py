@@ -1,4 +1,4 @@
-"""Ordering values of every type: PyHudi and the releases of Apache Hudi order the records and deletes of one table alike."""
+"""Ordering values of every type order records and deletes alike in PyHudi and Apache Hudi."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("qty", pa.int32()), ("name", pa.string())])
@@ -31,7 +31,7 @@ def rows(*values: tuple[str, int, int | None, str | None]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, value, strict=True)) for value in values], SCHEMA)
 
 
-def test_both_releases_order_records_of_our_tables_of_version_8(hudi: RealHudi, newer_hudi: RealHudi, tmp_path: Path) -> None:
+def test_both_releases_order_records_of_our_tables_of_version_8(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """Each by the key that it knows: no writer is told the ordering field, and late records lose."""
     path = tmp_path / "t"
 
@@ -75,7 +75,7 @@ ORDERINGS: dict[str, dict[str, tuple[pa.DataType, Callable[[int], Any]]]] = {
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in ("decimal", "all_of_them") else pytest.mark.wide) for kind in ORDERINGS]
 )
-def test_ordering_values_of_every_type_in_rows_and_deletes(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_ordering_values_of_every_type_in_rows_and_deletes(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Each writes deletes and rows, earlier and later ones, over those of the other."""
     path, fields = tmp_path / "t", ORDERINGS[kind]
     types = {"id": pa.string(), "_hoodie_is_deleted": pa.bool_(), "name": pa.string(), **{n: t for n, (t, _) in fields.items()}}

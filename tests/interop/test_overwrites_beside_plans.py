@@ -1,7 +1,7 @@
-"""Overwrites and deleted partitions while a compaction, log compaction or clustering of their file groups is planned.
+"""Overwrites and deleted partitions while a compaction, log compaction or clustering is pending.
 
-Either plans, either replaces the rows, and either carries the plan out.  Both read the same rows before and after that, and
-after cleans and archivals.  Hudi refuses to delete partitions then; PyHudi deletes them.
+Either writer plans, replaces rows and executes. Both read the same rows before and after, and after cleans and
+archivals. Hudi refuses to delete partitions then; PyHudi deletes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyhudi import Table
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
 from pyhudi.table.snapshot import load_snapshot
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema({"id": pa.string(), "city": pa.string(), "ts": pa.int64(), "v": pa.string()})
@@ -47,7 +47,7 @@ def rows(*keys: str, ts: int, city: str = "") -> pa.Table:
 class Planned:
     """A merge-on-read table with a record index and logs in both partitions."""
 
-    hudi: RealHudi
+    hudi: ApacheHudi
     path: Path
     version: int
     rows: dict[str, str] = field(default_factory=dict)
@@ -195,7 +195,7 @@ def test_a_compaction_is_planned(
     planned.go_on()
 
 
-def test_a_clean_before_the_plan_runs(hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_clean_before_the_plan_runs(hudi: ApacheHudi, tmp_path: Path) -> None:
     """By file versions a clean deletes what was replaced.  Hudi cannot carry its plan out then, whoever cleaned; PyHudi can."""
     planned = Planned(hudi, tmp_path / "t", 8)
     planned.grow()
@@ -222,7 +222,7 @@ def test_hudi_refuses_to_delete_partitions_of_which_a_plan_is_pending(
 
 
 @pytest.mark.parametrize("runner", ["theirs", pytest.param("ours", marks=pytest.mark.wide)])
-def test_a_log_compaction_is_planned(hudi: RealHudi, tmp_path: Path, runner: str) -> None:
+def test_a_log_compaction_is_planned(hudi: ApacheHudi, tmp_path: Path, runner: str) -> None:
     planned = Planned(hudi, tmp_path / "t", 8)
     planned.grow()
     schema = load_snapshot(planned.table.context).schema

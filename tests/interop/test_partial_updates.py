@@ -1,4 +1,4 @@
-"""Partial updates of either side on one merge-on-read table: ours by `upsert(partial=True)`, the real Hudi's by MERGE INTO."""
+"""Partial updates of one merge-on-read table: by `upsert(partial=True)` of PyHudi and by MERGE INTO of Apache Hudi."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyhudi.format.log.framing import LogBlock
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.log_scan import read_headers
 from tests.interop.alternation import OPERATION, READ
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.hudi_log_compaction import real_log_compaction
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
 from tests.support.rows import assert_same_rows
@@ -51,7 +51,7 @@ def ours_updates(path: Path, numbers: range, ts: int, column: str) -> None:
     Table(path, options=OPTIONS).upsert(whole(numbers, ts).select(["id", "part", "ts", column]), partial=True)
 
 
-def theirs_updates(hudi: RealHudi, name: str, numbers: range, ts: int, column: str) -> None:
+def theirs_updates(hudi: ApacheHudi, name: str, numbers: range, ts: int, column: str) -> None:
     # Statements compact inline after a few commits, whatever the table's writers say.
     hudi.sql("SET hoodie.compact.inline.max.delta.commits=100")
     hudi.view("partial_news", whole(numbers, ts).select(["id", "part", "ts", column]))
@@ -69,14 +69,14 @@ def partial_blocks(path: Path) -> int:
     return sum(isinstance(block, LogBlock) and block.is_partial for block in blocks)
 
 
-def both_read(hudi: RealHudi, path: Path) -> pa.Table:
+def both_read(hudi: ApacheHudi, path: Path) -> pa.Table:
     rows = Table(path).scan("*").to_arrow()
     assert_same_rows(hudi.read(path, **READ), rows)
     return rows
 
 
 @pytest.mark.parametrize("first", [pytest.param("ours", marks=pytest.mark.wide), "theirs"])
-def test_partial_updates_in_turn(hudi: RealHudi, tmp_path: Path, first: str) -> None:
+def test_partial_updates_in_turn(hudi: ApacheHudi, tmp_path: Path, first: str) -> None:
     path, name = tmp_path / "t", f"partial_{first}"
     if first == "ours":
         Table.create(path, options=OPTIONS).insert(whole(range(24), 10))
@@ -119,7 +119,7 @@ def test_partial_updates_in_turn(hudi: RealHudi, tmp_path: Path, first: str) -> 
 BUCKET = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2, "hoodie.bucket.index.hash.field": "id"}
 
 
-def test_partial_updates_by_bucket(hudi: RealHudi, tmp_path: Path) -> None:
+def test_partial_updates_by_bucket(hudi: ApacheHudi, tmp_path: Path) -> None:
     path, options = tmp_path / "t", {**OPTIONS, **BUCKET}
     Table.create(path, options=options).insert(whole(range(24), 10))
     hudi.register(path, "partial_bucket")
@@ -132,7 +132,7 @@ def test_partial_updates_by_bucket(hudi: RealHudi, tmp_path: Path) -> None:
     assert (found["k03"], found["k07"], found["k17"]) == ((20, "a20-3", 310), (30, "a20-7", 730), (30, "a10-17", 1730))
 
 
-def test_the_real_hudi_reads_whole_rows_where_a_column_marks_deletes(hudi: RealHudi, tmp_path: Path) -> None:
+def test_apache_hudi_reads_whole_rows_where_a_column_marks_deletes(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Of a block without that column it would read beyond the end of its rows."""
     path = tmp_path / "t"
     rows = whole(range(24), 10).append_column("_hoodie_is_deleted", pa.array([False] * 24))
@@ -144,7 +144,7 @@ def test_the_real_hudi_reads_whole_rows_where_a_column_marks_deletes(hudi: RealH
 
 
 @pytest.mark.parametrize("who", ["ours", "theirs"])
-def test_log_compactions_of_partial_updates(hudi: RealHudi, tmp_path: Path, who: str) -> None:
+def test_log_compactions_of_partial_updates(hudi: ApacheHudi, tmp_path: Path, who: str) -> None:
     """Ours holds partial blocks again.  Theirs passes over partial updates and names them as merged; we read them."""
     path, options = tmp_path / "t", {**OPTIONS, "hoodie.log.compaction.blocks.threshold": 2}
     Table.create(path, options=options).insert(whole(range(24), 10))
@@ -169,8 +169,8 @@ def test_log_compactions_of_partial_updates(hudi: RealHudi, tmp_path: Path, who:
     assert_same_rows(both_read(hudi, path), again, ignoring=("_hoodie_file_name",))
 
 
-def test_a_partial_update_after_a_late_row(hudi: RealHudi, tmp_path: Path) -> None:
-    """The real Hudi's takes what it lacks from the late row, in both readers and in its compaction; ours is written whole."""
+def test_a_partial_update_after_a_late_row(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Apache Hudi's takes what it lacks from the late row, in both readers and in its compaction; ours is written whole."""
     path, copy = tmp_path / "late_news", tmp_path / "ours"
     options = {**OPTIONS, "hoodie.table.name": "late_news"}
     hudi.write(whole(range(2), 5), path, **(options | {OPERATION: "insert"}))
@@ -192,7 +192,7 @@ def test_a_partial_update_after_a_late_row(hudi: RealHudi, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_updates_merges_and_partial_updates(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_updates_merges_and_partial_updates(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind)
     shared.theirs(keyed_rows(*((key, 1, f"{key}1", 1) for key in "abcdef")))
     shared.table.update({"v": "'updated'"}, where="qty = 1 AND id < 'c'")
@@ -221,7 +221,7 @@ def test_updates_merges_and_partial_updates(newer_hudi: RealHudi, tmp_path: Path
 
 
 @pytest.mark.parametrize("payload", ["PartialUpdate", pytest.param("OverwriteNonDefaultsWithLatest", marks=pytest.mark.wide)])
-def test_partial_updates_and_moves_under_update_modes(newer_hudi: RealHudi, tmp_path: Path, payload: str) -> None:
+def test_partial_updates_and_moves_under_update_modes(newer_hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
     """The same statements to one table each, as MERGE INTO and as ours: the rows are the same, and each reads the other's."""
     more = {
         "hoodie.datasource.write.payload.class": f"org.apache.hudi.common.model.{payload}AvroPayload",

@@ -1,11 +1,11 @@
-"""Payload classes on merge-on-read: PyHudi and the real Hudi write, delete and compact in turn, in an order that a seed deals
+"""Payload classes on merge-on-read: PyHudi and Apache Hudi write, delete and compact in turn, in an order that a seed deals
 out, with Avro and Parquet blocks in one log.
 
-After each step we must show what the model of tests/support/payload_model.py says, and so must the real Hudi after plans and at
+After each step we must show what the model of tests/support/payload_model.py says, and so must Apache Hudi after plans and at
 the end.
 
-A delete by key of the real Hudi has no ordering value.  Where the key comes back before a compaction it cannot read its own table
-(see test_real_defects.py), so in the dealt steps such keys wait for the next compaction; the last tests do not wait.
+A delete by key of Apache Hudi has no ordering value.  Where the key comes back before a compaction it cannot read its own table
+(see test_hudi_defects.py), so in the dealt steps such keys wait for the next compaction; the last tests do not wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from pyhudi.table.snapshot import load_snapshot
 from tests.interop.alternation import OPERATION
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.needs import WIDE
 from tests.support.payload_model import KEYS, MODES, PAYLOADS, SCHEMA, Delete, Key, Row, deletes, drawn_row
 from tests.support.rows import assert_same_rows, without_meta
@@ -33,7 +33,7 @@ READ: dict[str, Any] = {"hoodie.metadata.enable": False}
 class Pair:
     """One table, its two writers and the model."""
 
-    def __init__(self, hudi: RealHudi, path: Path, payload: str, seed: int) -> None:
+    def __init__(self, hudi: ApacheHudi, path: Path, payload: str, seed: int) -> None:
         self.hudi, self.path, self.payload = hudi, path, payload
         self.random = random.Random(seed)
         self.keys: dict[str, Key] = {}
@@ -149,7 +149,7 @@ KNOWN_OTHERWISE = {"overwrite", "event", "postgres"}
 @pytest.mark.parametrize(
     "payload", [pytest.param(name, marks=pytest.mark.wide) if name in KNOWN_OTHERWISE else name for name in PAYLOADS]
 )
-def test_both_write_and_compact_in_turn(hudi: RealHudi, tmp_path: Path, payload: str) -> None:
+def test_both_write_and_compact_in_turn(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
     seed = list(PAYLOADS).index(payload)
     pair = Pair(hudi, tmp_path / f"t{seed}", payload, seed)
     creator = "ours" if seed % 2 else "theirs"
@@ -189,7 +189,7 @@ def test_both_write_and_compact_in_turn(hudi: RealHudi, tmp_path: Path, payload:
 
 
 @pytest.mark.parametrize("payload", [pytest.param("default", marks=pytest.mark.wide), "partial"])
-def test_a_key_that_comes_back_after_a_delete_of_the_real_hudi(hudi: RealHudi, tmp_path: Path, payload: str) -> None:
+def test_a_key_that_comes_back_after_a_delete_of_apache_hudi(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
     """It cannot read such a slice, nor compact it; we read nothing of the old row, and after our compaction it reads again."""
     pair = Pair(hudi, tmp_path / "back", payload, 1)
     pair.upsert("theirs", KEYS[:4], _hoodie_is_deleted=False, a="old", b=9)
@@ -206,8 +206,8 @@ def test_a_key_that_comes_back_after_a_delete_of_the_real_hudi(hudi: RealHudi, t
 @pytest.mark.parametrize(
     "payload", [name if name in ("partial", "non-defaults") else pytest.param(name, marks=pytest.mark.wide) for name in PAYLOADS]
 )
-def test_log_compactions_of_either(hudi: RealHudi, tmp_path: Path, payload: str) -> None:
-    """Ours changes nothing for the real Hudi, which writes on, and compacts; its own is read as it reads it, and gone on with.
+def test_log_compactions_of_either(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
+    """Ours changes nothing for Apache Hudi, which writes on, and compacts; its own is read as it reads it, and gone on with.
 
     Its own merges by ordering value whatever the class is: where that is not the class's rule, rows are others for its readers.
     """
@@ -235,8 +235,8 @@ def test_log_compactions_of_either(hudi: RealHudi, tmp_path: Path, payload: str)
 
 @pytest.mark.wide
 @pytest.mark.parametrize("payload", ["partial", "non-defaults", "postgres", "dms", "event"])
-def test_log_compactions_of_either_in_version_9(newer_hudi: RealHudi, tmp_path: Path, payload: str) -> None:
-    """Update modes and delete markers in place of the classes: ours changes nothing for the real Hudi 1.1.1, which goes on; what
+def test_log_compactions_of_either_in_version_9(newer_hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
+    """Update modes and delete markers in place of the classes: ours changes nothing for Apache Hudi 1.1.1, which goes on; what
     its own makes of the logs we read as it does.
     """
     seed = 40 + list(PAYLOADS).index(payload)
@@ -266,7 +266,7 @@ def test_log_compactions_of_either_in_version_9(newer_hudi: RealHudi, tmp_path: 
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("payload", list(PAYLOADS))
 @pytest.mark.wide
-def test_records_that_move_to_another_partition(hudi: RealHudi, tmp_path: Path, payload: str, kind: str) -> None:
+def test_records_that_move_to_another_partition(hudi: ApacheHudi, tmp_path: Path, payload: str, kind: str) -> None:
     """The same batch over the same table, written by each: what both make of a record goes where its columns say."""
     draw = random.Random(7)
     options: dict[str, Any] = {
@@ -293,7 +293,7 @@ def test_records_that_move_to_another_partition(hudi: RealHudi, tmp_path: Path, 
         theirs, ours = (Table(one).scan(["*"]).to_arrow() for one in (path, copy))
         assert ours["part"].to_pylist() == ours["_hoodie_partition_path"].to_pylist()
         if payload == "partial":
-            # Of a late row the real one takes the partition, though not the column: the record lies where it does not belong.
+            # Of a late row Apache Hudi takes the partition, though not the column: the record lies where it does not belong.
             assert theirs["part"].to_pylist() != theirs["_hoodie_partition_path"].to_pylist()
             assert_same_rows(without_meta(ours), without_meta(theirs), key=["id"])
             path = copy

@@ -1,4 +1,6 @@
-"""Random tables that PyHudi and Hudi write in turn; tests/simulation/attack/random_tables/judged.py explores other seeds."""
+"""Random tables that PyHudi and Apache Hudi write in turn; tests/simulation/attack/random_tables/judged.py explores
+other seeds.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.simulation.attack.random_tables.judged import carry_out
 
 pytestmark = [pytest.mark.interop, pytest.mark.wide]
 
 
 @pytest.mark.parametrize("seed", (300, 301, 303))
-def test_both_read_what_either_wrote(hudi: RealHudi, tmp_path: Path, seed: int) -> None:
+def test_both_read_what_either_wrote(hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
     failure, _ = carry_out(hudi, tmp_path, seed, 14, 8)
     assert failure is None, "\n".join((failure.kind, *failure.did, failure.text))
 
 
 @pytest.mark.parametrize("seed", range(200, 203))
-def test_both_read_tables_of_version_9(newer_hudi: RealHudi, tmp_path: Path, seed: int) -> None:
+def test_both_read_tables_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
     failure, _ = carry_out(newer_hudi, tmp_path, seed, 14, 9)
     assert failure is None, "\n".join((failure.kind, *failure.did, failure.text))

@@ -1,6 +1,4 @@
-"""Columns that may not be null and have a default, in a table of a writer of Avro records: what files from before them are read
-as, by either, and what our services make of them.
-"""
+"""NOT NULL columns with a default, written from Avro records: how both read older files, and results of services."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 
 LATE = 1 << 31
 OLD: dict[str, Any] = {
@@ -26,8 +24,8 @@ READ: dict[str, Any] = {"hoodie.metadata.enable": False}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_from_before_the_column(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
-    """The real Hudi shows 0 in rows of base files, or cannot read them; after our services it reads what we read."""
+def test_files_from_before_the_column(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+    """Apache Hudi shows 0 in rows of base files, or cannot read them; after our services it reads what we read."""
     path = tmp_path / "t"
     options: dict[str, Any] = {"hoodie.datasource.write.table.type": kind, **READ, "hoodie.parquet.small.file.limit": 0}
     newer_hudi.write_avro(path, OLD, [{"id": "a", "ts": LATE + 1}, {"id": "b", "ts": LATE + 1}], **options)
@@ -58,5 +56,5 @@ def ours(table: Table) -> list[tuple[Any, ...]]:
     return sorted((row["id"], row["d"], row["s"]) for row in table.scan().to_arrow().to_pylist())
 
 
-def theirs(hudi: RealHudi, path: Path) -> list[tuple[Any, ...]]:
+def theirs(hudi: ApacheHudi, path: Path) -> list[tuple[Any, ...]]:
     return sorted((row["id"], row["d"], row["s"]) for row in hudi.read(path, **READ).to_pylist())

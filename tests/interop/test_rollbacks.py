@@ -1,6 +1,5 @@
-"""Rollbacks between PyHudi and the real Hudi: one undoes what the other left behind, or ends the rollback that the other began.
-
-What we leave behind is in test_crashes.py, rollbacks of completed writes by either in test_metadata_table.py.
+"""Rollbacks: each writer rolls back the other's failed writes and completes the other's rollbacks. test_crashes.py
+covers crashes of PyHudi, test_metadata_table.py rollbacks of completed writes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.locks.in_process import InProcessLock
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.interop.pair import Pair, make
 from tests.support.hudi_dead_writes import DYING, data_files
 from tests.support.hudi_shared_table import BLOOMS, SharedTable, keyed_rows
@@ -42,12 +41,12 @@ Make = Callable[[Path, str], Pair]
 
 
 @pytest.fixture(scope="module")
-def grown(real_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Make:
+def grown(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Makes a table of a kind that both have written to; each kind is written once and then copied."""
 
     @cache
     def first(kind: str) -> Pair:
-        pair = Pair(real_hudi, tmp_path_factory.mktemp("rollbacks") / kind, kind, OPTIONS)
+        pair = Pair(apache_hudi, tmp_path_factory.mktemp("rollbacks") / kind, kind, OPTIONS)
         pair.create()
         pair.ours("upsert", make(range(20), 1), check=False)
         pair.theirs("upsert", make(range(10, 30), 2))
@@ -58,7 +57,7 @@ def grown(real_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Make
 
 @pytest.fixture(scope="module")
 def with_dead_write(grown: Make, tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """As `grown`, after a write of the real Hudi that ended before its commit."""
+    """As `grown`, after a write of Apache Hudi that ended before its commit."""
 
     @cache
     def first(kind: str) -> Pair:
@@ -75,7 +74,7 @@ def copied(pair: Pair, path: Path) -> Pair:
 
 
 def dead_write(pair: Pair) -> str:
-    """A write of the real Hudi that ends before its commit: its instant.  Files and markers of it are there."""
+    """A write of Apache Hudi that ends before its commit: its instant.  Files and markers of it are there."""
     before = data_files(pair.path)
     with pytest.raises(HudiFailure, match=r"no\.such\.Validator"):
         pair.hudi.write(make(range(5, 35), 3), pair.path, **pair.options, **DYING)
@@ -127,7 +126,7 @@ def twin(pair: Pair) -> Pair:
 
 
 def begun_as_on(other: Pair, pair: Pair, state: State) -> str:
-    """Put the rollback that the real Hudi has carried out on the copy on the table's timeline, as one that died: its instant."""
+    """Put the rollback that Apache Hudi has carried out on the copy on the table's timeline, as one that died: its instant."""
     (done,) = other.table.timeline().completed(Action.ROLLBACK)
     name = f"{done.request_time}.rollback.requested"
     plan = (other.path / ".hoodie" / "timeline" / name).read_bytes()
@@ -198,7 +197,7 @@ def test_its_rollback_of_a_dead_write_is_ended_by_us(
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: RealHudi, grown: Make, tmp_path: Path, kind: str) -> None:
+def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: ApacheHudi, grown: Make, tmp_path: Path, kind: str) -> None:
     pair = grown(tmp_path / "table", kind)
     before = data_files(pair.path)
     kept = dict(pair.rows)
@@ -220,7 +219,7 @@ def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: RealHudi, grown:
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_a_dead_write_of_version_9_is_undone_by_us(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_a_dead_write_of_version_9_is_undone_by_us(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, BLOOMS)
     shared.create()
     shared.ours(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))

@@ -1,4 +1,4 @@
-"""Table services against the real Hudi: both delete, archive and restore the same, and each goes on where the other stopped."""
+"""Table services: both delete, archive and restore the same, and each continues where the other stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyhudi.format.instants import Action
 from pyhudi.storage.environment import ReplayEnvironment, SystemEnvironment
 from pyhudi.table.pending_plans import load_planned_files
 from pyhudi.table.timeline.archived_timeline import Bounds
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.hudi_shared_table import BLOOMS, SharedTable, keyed_rows
 from tests.support.needs import WIDE
 
@@ -68,7 +68,7 @@ def our_rows(path: Path, as_of: str | None = None) -> Rows:
     return seen(Table(str(path)).scan(as_of=as_of).to_arrow())
 
 
-def real_rows(hudi: RealHudi, path: Path, **options: Any) -> Rows:
+def real_rows(hudi: ApacheHudi, path: Path, **options: Any) -> Rows:
     return seen(hudi.read(path, **{"hoodie.metadata.enable": False, **options}))
 
 
@@ -85,8 +85,8 @@ def data_files(path: Path) -> set[str]:
     )
 
 
-def twin(hudi: RealHudi, path: Path, name: str) -> Path:
-    """A copy of the table for the real Hudi, known to its SQL."""
+def twin(hudi: ApacheHudi, path: Path, name: str) -> Path:
+    """A copy of the table for Apache Hudi, known to its SQL."""
     copy = path.with_name(f"{path.name}-{name}")
     shutil.copytree(path, copy)
     hudi.register(copy, name)
@@ -110,8 +110,8 @@ CLEANED = [("cow", 0, "savepoint"), ("cow", 1, "partition"), ("mor", 0, "partiti
         for case in itertools.product(KINDS, range(len(CLEANINGS)), ("savepoint", "partition"))
     ],
 )
-def test_both_clean_the_same_files(hudi: RealHudi, tmp_path: Path, kind: str, policy: int, what: str) -> None:
-    """A savepoint and a deleted partition apart: the real 1.0.2 deletes the folder of an emptied partition with all that is in
+def test_both_clean_the_same_files(hudi: ApacheHudi, tmp_path: Path, kind: str, policy: int, what: str) -> None:
+    """A savepoint and a deleted partition apart: Hudi 1.0.2 deletes the folder of an emptied partition with all that is in
     it, also files that a savepoint keeps; ours keeps them.
     """
     mine, theirs = CLEANINGS[policy]
@@ -154,8 +154,8 @@ def test_both_clean_the_same_files(hudi: RealHudi, tmp_path: Path, kind: str, po
 def test_files_that_a_plan_reads_of_replaced_groups(
     request: pytest.FixtureRequest, tmp_path: Path, fixture: str, version: int
 ) -> None:
-    """The real Hudi (1.0.2, 1.1.1) deletes them in a clean by versions, and the plan can never run; ours keeps them."""
-    hudi: RealHudi = request.getfixturevalue(fixture)
+    """Apache Hudi (1.0.2, 1.1.1) deletes them in a clean by versions, and the plan can never run; ours keeps them."""
+    hudi: ApacheHudi = request.getfixturevalue(fixture)
     path, name = tmp_path / "t", f"planned_{version}"
     kept = {"hoodie.metadata.enable": False, "hoodie.compact.inline": False, "hoodie.log.compaction.blocks.threshold": 2}
     table = ours(path, "mor", 3, **kept, **{"hoodie.write.table.version": version})
@@ -174,9 +174,9 @@ def test_files_that_a_plan_reads_of_replaced_groups(
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_both_archive_the_same_instants(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_both_archive_the_same_instants(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
-    # With a metadata table we wait for its compaction, and the real Hudi is told here to do without.
+    # With a metadata table we wait for its compaction, and Apache Hudi is told here to do without.
     table = ours(path, kind, 9, **{"hoodie.metadata.enable": False})
     table.clean(dry_run=False, options=CLEAN)
     table.delete_partitions("b")
@@ -209,7 +209,7 @@ result = [[i.requestedTime(), i.getAction(), i.getCompletionTime()] for i in cli
 
 
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_the_real_hudi_goes_on_after_our_services(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_apache_hudi_goes_on_after_our_services(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Both write in turn, with cleaning and archival after each commit."""
     path = tmp_path / "t"
     options = {
@@ -237,7 +237,7 @@ def test_the_real_hudi_goes_on_after_our_services(hudi: RealHudi, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_savepoints_and_restores_of_each_other(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_savepoints_and_restores_of_each_other(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
     table = ours(path, kind, 3)
     expected = our_rows(path)
@@ -255,7 +255,7 @@ def test_savepoints_and_restores_of_each_other(hudi: RealHudi, tmp_path: Path, k
     shown = hudi.call("show_savepoints", table=name)
     assert shown.num_rows == 1
 
-    # The real Hudi writes on after our restore, saves, and we take it back.
+    # Apache Hudi writes on after our restore, saves, and we take it back.
     hudi.write(rows(range(8), 70), path, **real_options(kind))
     newest = max(i.request_time for i in table.timeline().completed_writes())
     expected = our_rows(path)
@@ -270,7 +270,7 @@ def test_savepoints_and_restores_of_each_other(hudi: RealHudi, tmp_path: Path, k
     assert our_rows(path) == real_rows(hudi, path) == seen(rows(range(12), 90))
 
 
-def test_both_clean_the_same_files_by_hours(hudi: RealHudi, tmp_path: Path) -> None:
+def test_both_clean_the_same_files_by_hours(hudi: ApacheHudi, tmp_path: Path) -> None:
     path = tmp_path / "t"
     hour_ms = 3_600_000
     clock = ReplayEnvironment(5, SystemEnvironment().now_ms() - 40 * hour_ms)
@@ -289,7 +289,7 @@ def test_both_clean_the_same_files_by_hours(hudi: RealHudi, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_travel_to_the_same_moments(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_both_travel_to_the_same_moments(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
     table = ours(path, kind, 5)
     times = [i.request_time for i in table.timeline().completed_writes()]
@@ -301,7 +301,7 @@ def test_both_travel_to_the_same_moments(hudi: RealHudi, tmp_path: Path, kind: s
     for form in forms if kind == "cow" or WIDE else forms[:1]:
         theirs = real_rows(hudi, path, **{"as.of.instant": form})
         if not theirs:
-            # Before the first commit the real Hudi gives no rows, and we say so; 14 digits are before their second.
+            # Before the first commit Apache Hudi gives no rows, and we say so; 14 digits are before their second.
             assert form in (dashed, "20200101000000000", middle[:14])
             with pytest.raises(InvalidRequest, match=f"its first commit is {times[0]}"):
                 our_rows(path, form)
@@ -323,7 +323,7 @@ def test_both_travel_to_the_same_moments(hudi: RealHudi, tmp_path: Path, kind: s
         real_rows(hudi, path, **{"as.of.instant": middle})
 
 
-def test_restore_through_services_of_the_real_hudi(hudi: RealHudi, tmp_path: Path) -> None:
+def test_restore_through_services_of_apache_hudi(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Back through a completed compaction, a completed clustering and a pending one; nothing of them is left."""
     path = tmp_path / "t"
     for number in range(2):
@@ -357,7 +357,7 @@ def test_restore_through_services_of_the_real_hudi(hudi: RealHudi, tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_both_let_the_same_partitions_expire(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_both_let_the_same_partitions_expire(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path, name = tmp_path / "t", f"ttl_{kind}"
     # Written ten days ago, but for one partition that was written to again today.
     past = ReplayEnvironment(3, SystemEnvironment().now_ms() - 10 * 86_400_000)
@@ -389,7 +389,7 @@ def test_both_let_the_same_partitions_expire(hudi: RealHudi, tmp_path: Path, kin
     assert Table(str(path)).expired_partitions(options=days) == ()
 
 
-def test_savepoints_restores_and_rollbacks_of_version_9(newer_hudi: RealHudi, tmp_path: Path) -> None:
+def test_savepoints_restores_and_rollbacks_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", "mor", {**BLOOMS, "hoodie.log.compaction.blocks.threshold": 2})
     shared.theirs(keyed_rows(("a", 1, "a1", 1), ("b", 1, "b1", 2), ("c", 1, "c1", 3)))
     shared.ours(keyed_rows(("a", 2, "a2", 1), ("d", 1, "d1", 4)))

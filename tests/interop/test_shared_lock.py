@@ -1,4 +1,4 @@
-"""The real Hudi and writers of ours on the same keys at the same time, kept apart by the real Hudi's file system lock."""
+"""Apache Hudi and PyHudi write the same keys at once under Hudi's file system lock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 
 LOCK = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
@@ -39,18 +39,18 @@ THEIRS: dict[str, Any] = {
 KEYS = ["a", "b"]
 LANDINGS = 1
 TRIES = 40
-"""The real Hudi does not plan a write again that lost; who wants it written tries again."""
+"""Apache Hudi does not plan a write again that lost; who wants it written tries again."""
 
 
 def rows(ts: int, writer: str) -> pa.Table:
     return pa.table({"id": KEYS, "ts": pa.array([ts] * len(KEYS), pa.int64()), "writer": [writer] * len(KEYS)})
 
 
-def test_the_real_one_lands_beside_busy_writers_of_ours_and_nobody_overwrites_unseen(hudi: RealHudi, tmp_path: Path) -> None:
+def test_the_real_one_lands_beside_busy_writers_of_ours_and_nobody_overwrites_unseen(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Every commit replaces the newest file that was committed before it: an update that overwrote another one unseen would
     name an older one.
 
-    Newest is what has the greatest time, and the real Hudi takes its time long before it plans.  What the real 1.0.2 built on a
+    Newest is what has the greatest time, and Apache Hudi takes its time long before it plans.  What Hudi 1.0.2 built on a
     commit of ours that is younger by time lay below that, for every reader, and was not to be seen.
     """
     path = tmp_path / "t"
@@ -89,7 +89,7 @@ def test_the_real_one_lands_beside_busy_writers_of_ours_and_nobody_overwrites_un
         for writer in writers:
             writer.join()
     assert failures == []
-    assert landed == LANDINGS, f"{landed} of {tries} tries of the real Hudi landed beside {len(ours)} of ours"
+    assert landed == LANDINGS, f"{landed} of {tries} tries of Apache Hudi landed beside {len(ours)} of ours"
     opened = Table(str(path))
     timeline = opened.timeline()
     done = sorted(timeline.completed_writes(), key=lambda instant: str(instant.completion_time))

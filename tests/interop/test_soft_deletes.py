@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 OPTIONS: dict[str, Any] = {
     "hoodie.table.name": "t",
@@ -35,7 +35,7 @@ def rows(*records: tuple[str, int, bool]) -> pa.Table:
 @pytest.mark.parametrize("release", ["hudi", "newer_hudi", "newest_hudi"])
 def test_soft_delete_with_ordering_value_zero(request: pytest.FixtureRequest, tmp_path: Path, release: str) -> None:
     """Each release of Hudi deletes the record in its own table; it keeps the record in the table that PyHudi wrote."""
-    hudi: RealHudi = request.getfixturevalue(release)
+    hudi: ApacheHudi = request.getfixturevalue(release)
     before, delete = rows(("a", 10, False), ("b", 0, False)), rows(("a", 0, True), ("b", 0, True))
     hudi.write(before, tmp_path / "theirs", **OPTIONS)
     hudi.write(delete, tmp_path / "theirs", **OPTIONS)

@@ -1,6 +1,6 @@
-"""Tables of version 9 that three write in turn: PyHudi on Spark, PyHudi embedded, and the real Hudi 1.1.1.
+"""Tables of version 9 written in turn by PyHudi on Spark, PyHudi embedded and Apache Hudi 1.1.1.
 
-Whoever wrote last, all three read the same rows, with a metadata table and a record index; each services what the others wrote.
+All three read the same rows, with metadata table and record index, and each services what the others wrote.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
+from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
-from tests.support.hudi_turns import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
 from tests.support.rows import assert_same_rows
 from tests.support.spark_session import spark as spark
 
@@ -41,7 +41,7 @@ class ThreeTurns(Turns):
 
 
 @pytest.fixture
-def turns(newer_hudi: RealHudi, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> ThreeTurns:
+def turns(newer_hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> ThreeTurns:
     """By the parameter: the way in which records are merged, and the type of the table."""
     way, kind = request.param
     turns = ThreeTurns(newer_hudi, tmp_path / "t", WAYS[way], kind)
@@ -106,8 +106,8 @@ result = sorted([row.id, row.ts, row.v] for row in spark.sql("SELECT id, ts, v F
 
 
 @pytest.mark.wide
-def test_streams(newer_hudi: RealHudi, spark: SparkSession, tmp_path: Path) -> None:
-    """What each batch of our sink committed the real one reads as a stream, and ours streams what it wrote."""
+def test_streams(newer_hudi: ApacheHudi, spark: SparkSession, tmp_path: Path) -> None:
+    """What each batch of our sink committed Apache Hudi reads as a stream, and ours streams what it wrote."""
     shared = SharedTable(newer_hudi, tmp_path / "t", "mor")
     shared.create()
     folder = tmp_path / "in"
@@ -151,8 +151,8 @@ def test_streams(newer_hudi: RealHudi, spark: SparkSession, tmp_path: Path) -> N
     shared.checked()
 
 
-def test_statements_of_three(newer_hudi: RealHudi, spark: SparkSession, tmp_path: Path) -> None:
-    """SQL of both engines and of the real Hudi on one table, that ours made."""
+def test_statements_of_three(newer_hudi: ApacheHudi, spark: SparkSession, tmp_path: Path) -> None:
+    """SQL of both engines and of Apache Hudi on one table, that ours made."""
     path, name = tmp_path / "t", "statements_of_three"
     catalog = hp.Catalog()
 
@@ -211,9 +211,9 @@ def test_statements_of_three(newer_hudi: RealHudi, spark: SparkSession, tmp_path
     ("way", "marker", "left"), [("AWSDms", "D", "acdfg"), ("MySql", "d", "acdfg"), ("PartialUpdate", "d", "abcdefg")]
 )
 def test_changes_of_rows_of_payload_tables(
-    newer_hudi: RealHudi, spark: SparkSession, tmp_path: Path, way: str, marker: str, left: str
+    newer_hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, way: str, marker: str, left: str
 ) -> None:
-    """Updates, deletes and merges on Spark: the real one reads the same rows, and goes on.  left: the keys that stay."""
+    """Updates, deletes and merges on Spark: Apache Hudi reads the same rows, and goes on.  left: the keys that stay."""
     turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "mor")
     turns.theirs(*((key, 11, "c", f"{key}11", 1) for key in "abcdef"))
     turns.theirs(("a", 12, "u", "a12", None), ("b", 12, marker, "gone", 0))

@@ -1,6 +1,4 @@
-"""The statements of the suite mean to the real Hudi what they mean embedded: the same rows, and tables that say the same of
-themselves.
-"""
+"""Statements of the SQL suite give the same rows and table properties in Apache Hudi and embedded."""
 
 from __future__ import annotations
 
@@ -10,13 +8,13 @@ import pytest
 
 import pyhudi as hp
 from tests.conformance.sql_suite import CASES, COMPARED, Case, check
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 
 pytestmark = pytest.mark.interop
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.differs], ids=lambda case: case.name)
-def test_the_real_one_does_the_same(hudi: RealHudi, case: Case, tmp_path: Path) -> None:
+def test_the_real_one_does_the_same(hudi: ApacheHudi, case: Case, tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     catalog = hp.Catalog()
     check(case, lambda text: hp.sql(text, catalog=catalog), str(ours), hp.InvalidRequest)

@@ -1,4 +1,4 @@
-"""A statement of the real Hudi that computes values from rows of the table, and a commit that lands before its instant."""
+"""A commit that completes before the instant of an UPDATE or MERGE of Apache Hudi which reads the table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 
 OPTIONS: dict[str, Any] = {
     "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
@@ -54,7 +54,7 @@ result = errors
 """
 
 
-def grown(hudi: RealHudi, path: Path, kind: str) -> None:
+def grown(hudi: ApacheHudi, path: Path, kind: str) -> None:
     """A table `counters` of two counters at 0."""
     table = Table.create(str(path), name="counters", record_key="id", table_type=kind, options=OPTIONS)
     table.upsert(rows(0))
@@ -83,7 +83,7 @@ def read(found: pa.Table) -> dict[str, int]:
     ],
 )
 def test_a_commit_that_an_update_of_the_real_one_has_not_read(
-    hudi: RealHudi, tmp_path: Path, kind: str, statement: str, counted: int
+    hudi: ApacheHudi, tmp_path: Path, kind: str, statement: str, counted: int
 ) -> None:
     """Its conflict check begins at the instant, and what the statement reads was chosen before: it overwrites the commit unseen.
     A MERGE of copy on write computes its values while it merges files.
@@ -107,7 +107,7 @@ def test_a_commit_that_an_update_of_the_real_one_has_not_read(
     assert read(Table(tmp_path).scan(["id", "v"]).to_arrow()) == {"a": counted, "b": 5}
 
 
-def test_a_merge_into_merge_on_read_cannot_name_a_column_of_the_table(hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_merge_into_merge_on_read_cannot_name_a_column_of_the_table(hudi: ApacheHudi, tmp_path: Path) -> None:
     """It says so by an assertion, whoever wrote the table, and before it reads any file."""
     grown(hudi, tmp_path / "ours", "mor")
     hudi.sql("DROP TABLE IF EXISTS own_counters")

@@ -1,4 +1,4 @@
-"""Versions 6 and 8 against the real Hudi: it reads and writes what we upgraded and downgraded, and we what it did."""
+"""Upgrade and downgrade between versions 6 and 8: each reads and writes the other's result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 MANUAL = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.compact.inline": False}
 FEW = {
@@ -59,11 +59,11 @@ def our_rows(path: Path) -> Rows:
     return seen(Table(path).scan().to_arrow())
 
 
-def real_rows(hudi: RealHudi, path: Path, **options: Any) -> Rows:
+def real_rows(hudi: ApacheHudi, path: Path, **options: Any) -> Rows:
     return seen(hudi.read(path, **options))
 
 
-def assert_same_past(hudi: RealHudi, path: Path, *places: int) -> None:
+def assert_same_past(hudi: ApacheHudi, path: Path, *places: int) -> None:
     """As of some instants, and from them on: there are log files named after their delta commits, and after base instants.
 
     places: of the instants among all writes.
@@ -77,9 +77,9 @@ def assert_same_past(hudi: RealHudi, path: Path, *places: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_the_real_one_goes_on_where_we_upgraded(hudi: RealHudi, kind: str, tmp_path: Path) -> None:
+def test_the_real_one_goes_on_where_we_upgraded(hudi: ApacheHudi, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    # So many that the real one archives, where it does.
+    # So many that Apache Hudi archives, where it does.
     for value in range(6 if kind == "cow" else 3):
         hudi.write(rows(range(value % 3, 8), value), path, **version_6(kind, **(FEW if kind == "cow" else {})))
     expected = real_rows(hudi, path)
@@ -99,7 +99,7 @@ def test_the_real_one_goes_on_where_we_upgraded(hudi: RealHudi, kind: str, tmp_p
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_the_real_one_goes_on_where_we_downgraded(hudi: RealHudi, kind: str, tmp_path: Path) -> None:
+def test_the_real_one_goes_on_where_we_downgraded(hudi: ApacheHudi, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     few = {**FEW, "hoodie.compact.inline": False} if kind == "cow" else MANUAL
     table = Table.create(path, name="t", record_key="id", partition_by="part", ordering="ts", table_type=kind, options=few)
@@ -128,7 +128,7 @@ def test_the_real_one_goes_on_where_we_downgraded(hudi: RealHudi, kind: str, tmp
     assert our_rows(path) == expected == real_rows(hudi, path)
 
 
-def test_we_go_on_where_the_real_one_downgraded(hudi: RealHudi, tmp_path: Path) -> None:
+def test_we_go_on_where_the_real_one_downgraded(hudi: ApacheHudi, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = Table.create(path, name="t", record_key="id", partition_by="part", ordering="ts", options=MANUAL)
     for value in range(3):

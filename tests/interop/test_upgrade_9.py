@@ -1,4 +1,6 @@
-"""Versions 8 and 9 beside the real 1.1.1 and 1.0.2: properties that both leave are the same, and each goes on after the other."""
+"""Upgrade and downgrade between versions 8 and 9 leave the properties of Apache Hudi 1.1.1 and 1.0.2, and each
+continues.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table, register_merger
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 
 MODEL = "org.apache.hudi.common.model."
@@ -42,7 +44,7 @@ def options(kind: str, payload: str, **more: Any) -> dict[str, Any]:
 
 
 def properties(path: Path) -> dict[str, str]:
-    """Without the checksum, and the columns, which the real Hudi adds when a table becomes known to its SQL."""
+    """Without the checksum, and the columns, which Apache Hudi adds when a table becomes known to its SQL."""
     left_out = ("hoodie.table.checksum", "hoodie.table.create.schema")
     return {key: text for key, text in Table(path).config.properties if text and key not in left_out}
 
@@ -56,7 +58,7 @@ def properties(path: Path) -> dict[str, str]:
         pytest.param("cow", "AWSDmsAvroPayload", marks=pytest.mark.wide),
     ],
 )
-def test_ours_and_theirs_are_the_same(hudi: RealHudi, newer_hudi: RealHudi, kind: str, payload: str, tmp_path: Path) -> None:
+def test_ours_and_theirs_are_the_same(hudi: ApacheHudi, newer_hudi: ApacheHudi, kind: str, payload: str, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     given = options(kind, payload)
     hudi.write(rows(("a", 5, "x", "I"), ("b", 5, "y", "I"), ("c", 5, "z", "I")), ours, **given)
@@ -94,8 +96,8 @@ def test_ours_and_theirs_are_the_same(hudi: RealHudi, newer_hudi: RealHudi, kind
     assert_same_rows(Table(ours).scan().to_arrow(), Table(theirs).scan().to_arrow())
 
 
-def test_tables_of_version_9_go_back_with_their_indexes(hudi: RealHudi, newer_hudi: RealHudi, tmp_path: Path) -> None:
-    """Column statistics of the second form, which the real 1.0.2 would not decode, are dropped, and the record index stays."""
+def test_tables_of_version_9_go_back_with_their_indexes(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Column statistics of the second form, which Hudi 1.0.2 would not decode, are dropped, and the record index stays."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     given = {
         **OPTIONS,
@@ -135,8 +137,8 @@ def test_tables_of_version_9_go_back_with_their_indexes(hudi: RealHudi, newer_hu
         assert Table(path).validate().ok
 
 
-def test_from_version_6_at_once(hudi: RealHudi, newer_hudi: RealHudi, tmp_path: Path) -> None:
-    """As the real 1.1.1 does, but for names that it leaves of version 6 and nobody looks at."""
+def test_from_version_6_at_once(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """As Hudi 1.1.1 does, but for names that it leaves of version 6 and nobody looks at."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     given = options("mor", "OverwriteNonDefaultsWithLatestAvroPayload")
     six = {"hoodie.write.table.version": 6, "hoodie.write.auto.upgrade": False}
@@ -158,7 +160,7 @@ def test_from_version_6_at_once(hudi: RealHudi, newer_hudi: RealHudi, tmp_path: 
 
 
 @pytest.mark.wide
-def test_a_merger_of_ones_own_stays(newer_hudi: RealHudi, tmp_path: Path) -> None:
+def test_a_merger_of_ones_own_stays(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """Up and down: the properties name it as before; every table of version 8 names a payload class beside it."""
     strategy = {"hoodie.write.record.merge.mode": "CUSTOM", "hoodie.write.record.merge.strategy.id": Newest.strategy_id}
     register_merger(Newest())

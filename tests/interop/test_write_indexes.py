@@ -1,4 +1,4 @@
-"""Tables that PyHudi and the real Hudi write in turn, each finding records by the index of the other: RECORD_INDEX and BUCKET."""
+"""Tables written in turn, where each finds records by the other's index: RECORD_INDEX and BUCKET."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pyhudi.format.instants import Action
 from pyhudi.records.hashing import bucket_ids
 from tests.interop.alternation import OPERATION, Alternation, Row
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.hudi_shared_table import BLOOMS, SharedTable, keyed_rows
 
 SCHEMA = pa.schema([("id", pa.string()), ("code", pa.int32()), ("ts", pa.int64()), ("city", pa.string())])
@@ -54,7 +54,7 @@ class WithLogs(Alternation):
         assert self.places.setdefault(key, place) == place
 
 
-def alternation(hudi: RealHudi, path: Path, table_type: str, options: dict[str, Any]) -> Alternation:
+def alternation(hudi: ApacheHudi, path: Path, table_type: str, options: dict[str, Any]) -> Alternation:
     given = {"hoodie.datasource.write.table.type": table_type, **TABLE, **options}
     kind = WithLogs if table_type == "MERGE_ON_READ" else Alternation
     return kind(hudi, path / "t", given, partition=lambda row: row["city"], ordering="ts")
@@ -71,7 +71,7 @@ def check_records(both: Alternation, expected_places: dict[str, str]) -> None:
 
 
 def with_stored_city(both: Alternation, real: pa.Table) -> pa.Table:
-    """The real Hudi shows the folder's value of a partition column; of a record that stayed in its folder that is the old one."""
+    """Apache Hudi shows the folder's value of a partition column; of a record that stayed in its folder that is the old one."""
     cities = [both.rows[key]["city"] for key in real["id"].to_pylist()]
     return real.set_column(real.schema.get_field_index("city"), "city", pa.array(cities, pa.string()))
 
@@ -79,7 +79,7 @@ def with_stored_city(both: Alternation, real: pa.Table) -> pa.Table:
 @pytest.mark.parametrize(
     ("table_type", "moves"), [("COPY_ON_WRITE", True), pytest.param("MERGE_ON_READ", False, marks=pytest.mark.wide)]
 )
-def test_record_index(hudi: RealHudi, tmp_path: Path, table_type: str, moves: bool) -> None:
+def test_record_index(hudi: ApacheHudi, tmp_path: Path, table_type: str, moves: bool) -> None:
     both = alternation(hudi, tmp_path, table_type, {**RECORD_INDEX, "hoodie.record.index.update.partition.path": moves})
     if moves:
         both.create()
@@ -116,9 +116,9 @@ def check_buckets(both: Alternation, field: str) -> None:
     assert len({(path, bucket) for path, bucket, _ in places}) == len(set(places))
 
 
-# The real Hudi is first where rows are merged on read, too.
+# Apache Hudi is first where rows are merged on read, too.
 @pytest.mark.parametrize("ours_first", [True, pytest.param(False, marks=pytest.mark.wide)])
-def test_buckets_copy_on_write(hudi: RealHudi, tmp_path: Path, ours_first: bool) -> None:
+def test_buckets_copy_on_write(hudi: ApacheHudi, tmp_path: Path, ours_first: bool) -> None:
     both = alternation(hudi, tmp_path, "COPY_ON_WRITE", BUCKET)
     if ours_first:
         both.create()
@@ -138,7 +138,7 @@ def test_buckets_copy_on_write(hudi: RealHudi, tmp_path: Path, ours_first: bool)
     check_buckets(both, "id")
 
 
-def test_buckets_merge_on_read(hudi: RealHudi, tmp_path: Path) -> None:
+def test_buckets_merge_on_read(hudi: ApacheHudi, tmp_path: Path) -> None:
     """A key of two fields, of which one is hashed; new keys in log files; compactions of both."""
     options = {
         **BUCKET,
@@ -164,7 +164,7 @@ def test_buckets_merge_on_read(hudi: RealHudi, tmp_path: Path) -> None:
 
 
 @pytest.mark.wide
-def test_every_index_that_finds_keys(newer_hudi: RealHudi, tmp_path: Path) -> None:
+def test_every_index_that_finds_keys(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", "cow", {**BLOOMS, "hoodie.metadata.record.index.enable": True})
     shared.theirs(keyed_rows(("a", 1, "a1", 1), ("b", 1, "b1", 2), ("c", 1, "c1", 3)), **{"hoodie.index.type": "BLOOM"})
     expected = {"a": "a1", "b": "b1", "c": "c1"}
@@ -198,7 +198,7 @@ def placed(*given: tuple[str, str, int, str]) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_a_partitioned_record_index_in_turn(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_a_partitioned_record_index_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Each finds the keys of the other by it, in the partitions that either began."""
     more = {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.metadata.record.level.index.enable": True}
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, more)
@@ -227,7 +227,7 @@ def test_a_partitioned_record_index_in_turn(newer_hudi: RealHudi, tmp_path: Path
     shared.checked()
 
 
-def test_the_real_hudi_loses_a_key_of_two_partitions(newer_hudi: RealHudi, tmp_path: Path) -> None:
+def test_apache_hudi_loses_a_key_of_two_partitions(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """It stands in one of them, and comes with both in one batch: both rows go to the one, where the last stays."""
     more = {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.metadata.record.level.index.enable": True}
     mine, other = (SharedTable(newer_hudi, tmp_path / name, "cow", more) for name in ("mine", "other"))

@@ -1,4 +1,4 @@
-"""The lock of DynamoDB against moto's server, and against Amazon's DynamoDB Local."""
+"""The DynamoDB lock on moto's server and on DynamoDB Local."""
 
 from __future__ import annotations
 

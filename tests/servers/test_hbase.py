@@ -1,4 +1,4 @@
-"""Index HBASE against a server: the writes of the suite on both engines, what deaths and rollbacks leave, and the real Hudi."""
+"""The HBase index on a server: writes of the suite on both engines, crashes, rollbacks, Apache Hudi."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash,
 from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.hbase_lookup import HbaseSettings
-from tests.interop.conftest import real_hudi as real_hudi
-from tests.interop.oracle import RealHudi
+from tests.interop.conftest import apache_hudi as apache_hudi
+from tests.interop.oracle import ApacheHudi
 from tests.servers.conftest import Hbase
 from tests.support.paused_write import PausedWrite
+from tests.support.spark_key_lookup import go
 from tests.support.spark_session import spark as spark
-from tests.support.spark_ways import go
 from tests.support.write_index_suite import Checked, Index, Values, row, run_beside_compactions, run_script, table_of
 
 if TYPE_CHECKING:
@@ -259,11 +259,11 @@ def test_a_write_that_cannot_tell_does_not_land(hbase: Hbase, tmp_path: Path, mo
     write_again(checked)
 
 
-# -- the real Hudi ----------------------------------------------------------------------------------------------------------
+# -- Apache Hudi ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_in_turn_with_the_real_hudi(hbase: Hbase, real_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_in_turn_with_apache_hudi(hbase: Hbase, apache_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Each finds the keys of the other by the index, and by it alone: under it a key that it lacks would be inserted twice."""
     inline: dict[str, Any] = {"hoodie.compact.inline": False}
     checked = beginning(tmp_path, index_in(hbase), kind, **inline)
@@ -281,7 +281,7 @@ def test_in_turn_with_the_real_hudi(hbase: Hbase, real_hudi: RealHudi, tmp_path:
 
     def real(*rows: Values, operation: str = "upsert") -> None:
         options = {**theirs, "hoodie.datasource.write.operation": operation}
-        real_hudi.write(table_of(rows), checked.table.uri, **options)
+        apache_hudi.write(table_of(rows), checked.table.uri, **options)
         for one in rows:
             checked.rows = {name: r for name, r in checked.rows.items() if name[1] != one["id"]}
             if operation == "upsert":
@@ -290,7 +290,7 @@ def test_in_turn_with_the_real_hudi(hbase: Hbase, real_hudi: RealHudi, tmp_path:
 
     def both() -> None:
         checked.check()
-        stored = real_hudi.read(checked.table.uri, columns=["id", "part", "ts"]).to_pylist()
+        stored = apache_hudi.read(checked.table.uri, columns=["id", "part", "ts"]).to_pylist()
         assert sorted(map(str, stored)) == sorted(map(str, checked.rows.values()))
 
     real(row(0, "p0", 2), row(1, "p0", 2), row(8, "p1", 2))

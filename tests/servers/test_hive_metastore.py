@@ -1,4 +1,4 @@
-"""The lock of the Hive metastore against a server."""
+"""The Hive metastore lock on a server."""
 
 from __future__ import annotations
 

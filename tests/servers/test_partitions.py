@@ -1,10 +1,7 @@
-"""The network between a writer and the server of its lock is cut while it holds the lock, for longer than its lease.
+"""Network partitions between a writer and its lock server that outlast the lease.
 
-The session with ZooKeeper, and the lock of the Hive metastore, are ended on the server, as it ends them by itself when their
-holder was silent for too long.
-
-Others get the lock and go on.  The one behind the cut publishes nothing, whether the network stays cut or is mended before it
-goes on; its write is taken back, by itself or by the next writer.
+The server ends the ZooKeeper session or the metastore lock, and other writers proceed. The partitioned writer publishes
+nothing, and its write is rolled back by itself or by the next writer.
 """
 
 from __future__ import annotations
@@ -31,8 +28,8 @@ from tests.conformance.moto_server import make_bucket, s3_options
 from tests.conformance.servers import Server
 from tests.servers.relay import Relay, relay_to
 from tests.servers.zookeeper_locks import _PATIENT_S, lock_at
+from tests.simulation.fair_lock_options import OPTIONS
 from tests.simulation.tables import World
-from tests.simulation.turn_options import OPTIONS
 
 AWAY_MS = 120_000
 # The clock of a writer stands while it waits for answers that do not come: each attempt at the lock costs such a wait.

@@ -1,4 +1,4 @@
-"""The lock of ZooKeeper against a server."""
+"""The ZooKeeper lock on a server."""
 
 from __future__ import annotations
 

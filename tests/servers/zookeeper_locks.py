@@ -1,4 +1,4 @@
-"""Locks in ZooKeeper with a patient session."""
+"""ZooKeeper locks with a long session timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of writers under non-blocking concurrency control, and the rows that their merge gives."""
+"""Batches of non-blocking writers, and the rows of their merge."""
 
 from __future__ import annotations
 

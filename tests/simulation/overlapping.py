@@ -1,4 +1,4 @@
-"""Writes that are planned and published apart from each other."""
+"""Writes whose planning and commit are separate steps."""
 
 from __future__ import annotations
 

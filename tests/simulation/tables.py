@@ -1,4 +1,4 @@
-"""Tables in memory for simulations: made once, copied for each run, opened through a storage that fails on purpose."""
+"""In-memory tables for simulations: created once, copied per run, opened through a storage with injected faults."""
 
 from __future__ import annotations
 

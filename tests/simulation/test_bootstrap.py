@@ -1,4 +1,4 @@
-"""Bootstraps that die at every call: the next one begins anew, and nobody writes to a half."""
+"""Bootstraps that crash at every call: the next one restarts, and no writer accepts a partial bootstrap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers of a table with change data, killed at every call: what is told adds up to the rows, and no change log is left over."""
+"""Writers of change data, killed at every call: the changes add up to the rows, and no change log is left behind."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from pyhudi.storage.fault_injection import FaultOutcome, SimulatedCrash
 from pyhudi.table.snapshot import read_commit
+from tests.simulation.crashing_writes import ACTS, OPTIONS, check_next_writer, faults_of, faulty, through
 from tests.simulation.tables import World
-from tests.simulation.write_acts import ACTS, OPTIONS, check_next_writer, faults_of, faulty, through
 
 
 def told(world: World) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""A clean and the plan of another table service: neither takes a file from the other, whoever is first."""
+"""A clean and a concurrent service plan do not remove each other's files, in either order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compactions, log compactions and merge-on-read writes, killed at every call that writes; processes that meet on one plan."""
+"""Compaction, log compaction and merge-on-read writes, killed at every writing call; processes that run the same plan."""
 
 from __future__ import annotations
 

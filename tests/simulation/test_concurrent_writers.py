@@ -1,7 +1,6 @@
-"""Several writers at once: nothing is lost, nothing stands there twice, and who loses is told to whom.
+"""Concurrent writers lose nothing, duplicate nothing, and report conflicts to the loser.
 
-First the meetings one by one, each set up exactly: a second writer acts at one storage call of the first.  Then threads and
-processes that meet as they happen to.
+First exact interleavings, where a second writer runs at one storage call of the first; then threads and processes.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.write_tasks import WriteStatus
-from tests.simulation.meetings import OPTIONS, Interrupted, meeting, rows, values
+from tests.simulation.interleavings import OPTIONS, Interrupted, meeting, rows, values
 from tests.simulation.tables import World
 
 

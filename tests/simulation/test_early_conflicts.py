@@ -1,6 +1,6 @@
-"""Early conflict detection: the younger of two writes to one file group stops before it has written any data.
+"""Early conflict detection: the younger of two writes to one file group stops before it writes data.
 
-First beside a write of which there is no more than what it leaves in the table's folders, as any writer would; then two of ours.
+First beside files of an unknown writer, then with two writers of PyHudi.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.markers import Markers
 from pyhudi.table.table_context import TableContext
-from tests.simulation.meetings import meeting
+from tests.simulation.interleavings import meeting
 from tests.simulation.tables import World, partition_of
 
 ENABLE = "hoodie.write.concurrency.early.conflict.detection.enable"

@@ -1,8 +1,6 @@
-"""A process is suspended past its lease at each kind of call that it makes while it holds the lock, at every one when WIDE;
-another one writes meanwhile.
-
-Whatever the suspended one was about to publish, it publishes nothing from a state that is no longer the table's: all rows are
-there when it has ended, by files as by every index, and the next writers and services go on.
+"""A process is suspended past its lease at each kind of call under the lock, in the wide tier at every call, while
+another one writes. It publishes nothing from an outdated state: all rows exist by files and by every index, and
+later writers and services proceed.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ from pyhudi.operations.services.compact import CompactSettings, schedule_compact
 from pyhudi.operations.services.index_admin import drop_index, index_request, rebuild_index, schedule_index
 from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.supported import Options, parse_options
+from pyhudi.options.declaration import Options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.locks import StorageLock

@@ -1,5 +1,5 @@
-"""The simulation of very many writers, in small: it is a function of its seed, its lock keeps holders apart, and a commit does
-not hold the lock for longer because others have committed.
+"""The simulation of very many writers is a function of its seed, its lock is exclusive, and the time under the lock
+does not grow with the number of commits.
 """
 
 from __future__ import annotations

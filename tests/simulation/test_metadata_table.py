@@ -1,7 +1,6 @@
-"""Writers of a table with a metadata table, killed at every kind of call that changes something, at every call when WIDE.
+"""Writers with a metadata table, killed at every kind of changing call, in the wide tier at every call.
 
-Whatever happens, readers that go through the metadata table find the old rows or the new ones.  After the next write everything
-that the metadata table says is true.
+Readers through the metadata table see the old or the new rows. After the next write the metadata table is correct.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A table is moved or copied while something is pending on it: plans say where its files lay then, and are carried out here."""
+"""Tables moved or copied with pending plans: plans name the old location and are executed at the new one."""
 
 from __future__ import annotations
 

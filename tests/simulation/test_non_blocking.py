@@ -1,7 +1,7 @@
-"""Writers that do not wait for each other, as they meet: nothing that one of them does touches the work of another.
+"""Non-blocking writers do not change each other's work.
 
-Streams of two to four writers come out of order, beside compactions, log compactions, cleans and archivals, and at many of the
-calls in between the table is read.  Then one writer dies, at each call by which it changes something.
+Streams of two to four writers arrive out of order, beside compactions, log compactions, cleans and archivals, with
+reads at many calls. Then one writer crashes at each changing call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyhudi.table.table_context import TableContext
 from tests.simulation.checker.actors import Actor, Clock, Stage
 from tests.simulation.checker.quick import quickly
 from tests.simulation.checker.run import ActorTable
-from tests.simulation.meetings import meeting
+from tests.simulation.interleavings import meeting
 from tests.simulation.non_blocking import FIRST, OPTIONS, Batch, merged, rows
 from tests.simulation.tables import World, every_file_counts, killed_everywhere
 

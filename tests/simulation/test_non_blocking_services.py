@@ -1,8 +1,8 @@
-"""A writer that waits for nobody is open while a service plans and acts: before both, between them, around them, beside others.
+"""Services beside an open non-blocking writer: before, between and around its steps, and beside other writers.
 
-The open writer has begun and written nothing, or has written its log files and is about to publish.  After each step another
-writer appends to the same bucket, with event times that come out of order.  At every moment the table holds what has completed,
-whoever was first, and who follows it by completion time has missed nothing.  Then one of the others dies, at each of its calls.
+The open writer has written nothing, or its log files and not its commit. After each step another writer appends to the
+same bucket with event times out of order. The table always holds what has completed, and readers by completion time
+miss nothing. Then one of the others crashes at each call.
 """
 
 from __future__ import annotations

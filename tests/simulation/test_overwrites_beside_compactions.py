@@ -1,7 +1,6 @@
-"""Overwrites and deleted partitions of file groups of which a compaction is planned, under way or dead.
+"""Overwrites and deleted partitions of file groups with a planned, running or crashed compaction.
 
-The write lands.  The compaction is carried out afterwards, and rows that were replaced do not come back: not after a clean, an
-archival or a death at any call.
+The write succeeds. Replaced rows do not return after the compaction, a clean, an archival or a crash at any call.
 """
 
 from __future__ import annotations

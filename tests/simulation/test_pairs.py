@@ -1,8 +1,6 @@
-"""Ordered pairs of actions, met on the same file groups and on different ones, end as verdicts.py and the docs say; every pair
-when WIDE.
-
-That a pair ends well is more than its verdict: the table holds what a serial order of those that landed leaves, and `validate`
-finds nothing.
+"""Ordered pairs of actions on the same and on different file groups end as verdicts.py and the docs say; every pair in
+the wide tier. The table also holds the rows of a serial order of the committed actions, and `validate` finds
+nothing.
 """
 
 from __future__ import annotations

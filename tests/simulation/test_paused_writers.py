@@ -1,7 +1,6 @@
-"""A writer that stands still while others commit, clean and archive: whatever step it was at, its write counts as if it had been
-made before the others or after them.
+"""A writer paused at any step while others commit, clean and archive: its write counts as before or after theirs.
 
-The others make so many commits that the files and the instants which the paused writer knows are cleaned and archived.
+The others make enough commits that files and instants known to the paused writer are cleaned and archived.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from pyhudi.storage.base import FileInfo, Listing
 from pyhudi.storage.locks import LockProvider
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import PrepareRequest
-from tests.simulation.meetings import meeting
+from tests.simulation.interleavings import meeting
 from tests.simulation.tables import Rows, World, partition_of
 from tests.support.write_index_suite import FILE_INDEXES, INDEXES
 
@@ -440,7 +439,7 @@ def test_who_was_rolled_back_while_standing_still_meets_a_conflict(kind: str) ->
             world.upsert({"k0": turn, "k2": turn})
             if kind == "mor":
                 world.table.compact()
-                world.table.clean()
+                world.table.clean(dry_run=True)
 
     context = meeting(world, take_over)
     data = rows(world, LATE, k0=100, k4=104)

@@ -1,5 +1,5 @@
-"""Resizes of rings and writes beside them, killed at every call that writes: no row is lost or doubled, each key lies in its
-node, and the next process ends what was begun.
+"""Consistent-hashing resizes and concurrent writes, killed at every writing call: no row is lost or doubled, each key
+is in its bucket, and the next process completes the resize.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Clean, archive, savepoint and restore, killed at every writing call: the table reads as before, and the next run ends it."""
+"""Clean, archive, savepoint and restore, killed at every writing call: the table reads as before, and the next run
+completes them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The crash points of an operation leave all that its deaths can leave."""
+"""The crash points of an operation cover every state that its crashes can leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upgrade and downgrade, killed at every writing call: the rows are there, and the next attempt ends what was begun."""
+"""Upgrade and downgrade, killed at every writing call: rows are kept, and the next attempt completes them."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_versions_change_in_the_middle_of_services(kind: str, what: str, version
         world.table.cluster(pending.request_time)
         assert world.scanned() == world.rows
     world.upsert({"k1": -1})
-    world.table.services.run()
+    world.table.run_services()
     assert world.scanned() == world.rows
     report = world.table.validate()
     assert report.ok, str(report)

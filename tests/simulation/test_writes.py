@@ -1,7 +1,7 @@
-"""Writers killed, or left without an answer, at every call that they make.
+"""Writers that crash, or get no answer, at every call.
 
-Whatever happens, a fresh reader finds the old rows or the new ones: the new ones exactly when the commit is on the timeline.  The
-next writer finds nothing in its way and leaves nothing of the dead one behind.
+Readers see the new rows exactly when the commit is on the timeline, otherwise the old rows. The next writer is not
+blocked and removes what the crashed one left.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.fault_injection import FaultOutcome, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage
+from tests.simulation.crashing_writes import ACTS, OPTIONS, UPSERTED, check_next_writer, data, faults_of, faulty, through
 from tests.simulation.tables import World
-from tests.simulation.write_acts import ACTS, OPTIONS, UPSERTED, check_next_writer, data, faults_of, faulty, through
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Fixtures of the tests on PyHudi's own Spark; `spark` is one session for the whole run."""
+"""Fixtures of the Spark tests; `spark` is one session per run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.moto_server import running_s3_server
+from tests.support.spark_key_lookup import go
 from tests.support.spark_session import spark as spark
-from tests.support.spark_ways import go
 
 
 @pytest.fixture(scope="session")

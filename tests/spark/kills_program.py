@@ -23,7 +23,7 @@ import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.engines.spark import distributed_lookup, driver_batch, engine, jobs, routing
 from pyhudi.engines.spark.worker_tasks import WriteGroups
-from tests.support.spark_ways import go
+from tests.support.spark_key_lookup import go
 
 COUNT = 120
 OPTIONS = {

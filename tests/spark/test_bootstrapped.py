@@ -1,4 +1,4 @@
-"""Spark reads tables whose rows lie in files outside of them, beside file groups that were written whole."""
+"""Spark reads bootstrapped tables, METADATA_ONLY and FULL_RECORD file groups together."""
 
 from __future__ import annotations
 

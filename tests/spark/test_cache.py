@@ -1,4 +1,4 @@
-"""The setting that a write changes in the caller's session while it keeps rows."""
+"""The session setting that a write changes while it caches rows."""
 
 from __future__ import annotations
 

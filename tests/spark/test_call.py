@@ -1,4 +1,4 @@
-"""Procedures on a Spark session: rows as a DataFrame, tables of the catalog, services as tasks."""
+"""Procedures on Spark: results as DataFrames, catalog tables, services as tasks."""
 
 from __future__ import annotations
 

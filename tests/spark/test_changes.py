@@ -1,4 +1,4 @@
-"""Change data on Spark: written by its tasks, read by `hs.read` and `format("pyhudi")`, the same as in one process."""
+"""Change data on Spark: written by tasks, read by `hs.read` and `format("pyhudi")`, equal to the embedded engine."""
 
 from __future__ import annotations
 

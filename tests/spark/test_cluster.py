@@ -1,4 +1,4 @@
-"""Executors that end in the midst of each stage of writes and services: tables are as if they had lived."""
+"""Executors that are lost in each stage of writes and services do not change the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose columns go by ids on Spark: the rows that the real Hudi gives, and what filters leave of them."""
+"""Schema on read on Spark: rows and filters as in Apache Hudi."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", ["cow_schema_on_read", "mor_schema_on_read"])
-def test_rows_on_spark_are_those_of_the_real_hudi(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_rows_on_spark_are_those_of_apache_hudi(spark: SparkSession, tmp_path: Path, name: str) -> None:
     golden = open_golden(name, tmp_path)
     expected = golden.expected("snapshot")
     assert_same_rows(hs.read(spark, str(golden.path)).toArrow(), expected)

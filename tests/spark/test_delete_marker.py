@@ -1,4 +1,4 @@
-"""A delete marker on Spark: writes, reads and compactions give what the embedded engine gives."""
+"""A custom delete marker column on Spark gives the rows of the embedded engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small batches are taken to the driver once; larger ones are measured and stay where they are."""
+"""Small batches are collected to the driver once; larger ones are measured and stay on the executors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyhudi.engines.spark.engine import rows_for_driver
 from pyhudi.engines.spark.incoming import FrameIncoming
 from pyhudi.engines.spark.type_conversion import to_arrow_schema
 from tests.conformance.engine_suite import REQUEST
-from tests.support.spark_ways import go
+from tests.support.spark_key_lookup import go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Early conflict detection on Spark: a task of the younger write stops at a marker of the older one before it writes its file."""
+"""Early conflict detection on Spark: a task of the younger write stops at a marker of the older one."""
 
 from __future__ import annotations
 

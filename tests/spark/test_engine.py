@@ -1,4 +1,4 @@
-"""The Spark engine against the suite of engines."""
+"""The Spark engine passes the engine suite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from pyhudi.engines.spark.engine import SparkEngine
 from tests.conformance.engine_suite import EngineSuite, ToData
-from tests.support.spark_ways import go
+from tests.support.spark_key_lookup import go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

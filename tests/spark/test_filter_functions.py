@@ -1,4 +1,4 @@
-"""Functions in filters mean what Spark means in a session in UTC, and what we hand to Spark means it in any session."""
+"""Functions in filters mean what Spark means in a UTC session, and conditions passed to Spark mean it in any session."""
 
 from __future__ import annotations
 

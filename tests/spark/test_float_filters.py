@@ -1,4 +1,4 @@
-"""NaN and both zeros in filters on Spark: ours mean what Spark's own `where` means, and both find the rows in our files."""
+"""NaN and both zeros in filters mean what Spark's `where` means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters on NaN and both zeros that Spark pushes into our readers give the rows that it finds in a plain Parquet copy."""
+"""Pushed filters on NaN and both zeros return the rows of a plain Parquet copy."""
 
 from __future__ import annotations
 

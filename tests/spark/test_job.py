@@ -1,4 +1,4 @@
-"""A job that is started as `venv/bin/python job.py`, with another `python3` first on PATH and no word about workers."""
+"""A job started as `venv/bin/python job.py`, with another `python3` first on PATH and no worker settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Literals mean to `hp.sql`, to `hs.sql` and to filters what they mean to Spark's own parser, or are refused."""
+"""Literals in `hp.sql`, `hs.sql` and filters mean what Spark's parser means, or are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DataFrame of keys chooses the files before the scan: those that it excludes need not be there."""
+"""A DataFrame of keys prunes files before the scan: pruned files need not exist."""
 
 from __future__ import annotations
 

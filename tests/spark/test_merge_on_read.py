@@ -1,4 +1,4 @@
-"""Merge on read on Spark: writes, every payload class, a registered merger, partial updates, and services whose tasks it runs."""
+"""Merge on read on Spark: writes, payload classes, a registered merger, partial updates, services."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Columns of odd types on Spark: what the embedded engine was given is read there with the same values, and a write of what was
-read keeps them, through base files and logs.
-"""
+"""Unusual column types on Spark keep the values of the embedded engine through base files and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose base files are ORC, on Spark: written, looked up by every way, read beside the embedded engine."""
+"""Tables with ORC base files on Spark: writes, key lookups and reads equal the embedded engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of change data on Spark: partitions of a DataFrame, and rows in them, are in the order of the changes."""
+"""Change data on Spark is ordered across the partitions of a DataFrame and within them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hs.write` with mode overwrite: the table is as it was until one commit replaces its rows and columns."""
+"""`hs.write` with mode overwrite replaces rows and columns in one atomic commit."""
 
 from __future__ import annotations
 

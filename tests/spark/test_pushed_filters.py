@@ -1,4 +1,4 @@
-"""Filters that Spark pushes into `format("pyhudi")` are answered by every index: files that they exclude need not be there."""
+"""Filters that Spark pushes into `format("pyhudi")` use every index: pruned files need not exist."""
 
 from __future__ import annotations
 

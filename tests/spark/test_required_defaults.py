@@ -1,4 +1,4 @@
-"""On Spark, too, files from before a column that may not be null are read with its default."""
+"""NOT NULL columns with a default on Spark: older files are read with the default."""
 
 from __future__ import annotations
 

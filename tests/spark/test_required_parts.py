@@ -1,4 +1,4 @@
-"""Structs that may be null and whose fields may not (`named_struct` makes them), written, read and serviced on Spark."""
+"""Nullable structs with NOT NULL fields (`named_struct`), written, read and serviced on Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table services as Spark tasks: one task a file group or clustering group, the same table as the embedded engine gives."""
+"""Table services on Spark: one task per file group or clustering group, the same table as embedded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session that the Spark tests share works, on the workers too."""
+"""The shared Spark session works on driver and workers."""
 
 from __future__ import annotations
 

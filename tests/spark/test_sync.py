@@ -1,4 +1,4 @@
-"""A catalog is told of what Spark writes: `hs.write`, a stream, and rows that go away."""
+"""Catalog sync after Spark writes: `hs.write`, a stream, and deleted rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each row of Spark's table of docs/data-types.md, written and read back; and the type that Hudi 1.0 has no column for."""
+"""Each row of Spark's table in docs/data-types.md is written and read back, with the type that Hudi 1.0 lacks."""
 
 from __future__ import annotations
 

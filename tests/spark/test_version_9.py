@@ -1,4 +1,4 @@
-"""Tables of version 9 on Spark: the rows that the embedded engine gives, which are those of the real Hudi 1.1.1."""
+"""Tables of version 9 on Spark have the rows of the embedded engine and of Apache Hudi 1.1.1."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY_TRAIT = {
 
 
 @pytest.mark.parametrize("what", BY_TRAIT)
-def test_rows_on_spark_are_those_of_the_real_hudi(spark: SparkSession, tmp_path: Path, what: str) -> None:
+def test_rows_on_spark_are_those_of_apache_hudi(spark: SparkSession, tmp_path: Path, what: str) -> None:
     assert BY_TRAIT[what] in golden_cases(with_traits={"v9"})
     golden = open_golden(BY_TRAIT[what], tmp_path)
     assert_same_rows(hs.read(spark, str(golden.path)).toArrow(), golden.expected("snapshot"))

@@ -1,4 +1,4 @@
-"""Each copy-on-write operation on Spark gives the rows that a dict gives, with the keys that the embedded engine makes."""
+"""Each copy-on-write operation on Spark matches a dictionary, with the keys of the embedded engine."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from pyhudi.table.snapshot import read_commit
 from tests.support.needs import WIDE
 from tests.support.paused_write import PausedWrite
 from tests.support.rows import assert_same_rows, without_meta
+from tests.support.spark_key_lookup import go
 from tests.support.spark_trips import FIRST, OPTIONS, SCHEMA, frame_of, rows_of, stored, written
-from tests.support.spark_ways import go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Indexes for writing on Spark, with rows on the driver, with few keys (the driver places them) and with many (jobs do)."""
+"""Write indexes on Spark: rows on the driver, few keys (located on the driver) and many (by jobs)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.spark_ways import go
+from tests.support.spark_key_lookup import go
 from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A small lineitem, made by hand: the tests need no generator."""
+"""A small lineitem table that needs no generator."""
 
 from __future__ import annotations
 

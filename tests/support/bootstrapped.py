@@ -1,4 +1,4 @@
-"""The files that a golden table was bootstrapped over, laid out anew: they stood outside of it and are gone."""
+"""Source files of a bootstrapped golden table, written again."""
 
 from __future__ import annotations
 

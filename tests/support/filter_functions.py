@@ -1,4 +1,4 @@
-"""Functions in filters, and rows to run them on: what Spark says of them is asked in tests/spark."""
+"""Functions in filters, and rows to run them on; tests/spark compares the results with Spark."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one list of what PyHudi does not do with the golden tables as the real Hudi did, and why.
+"""The one list of what PyHudi does not do with the golden tables as Apache Hudi did, and why.
 
 NOT_READ: queries that cannot be answered yet.  Tests expect them to fail, and fail when they no longer do.
-BETTER: queries whose answer is right where the real one is not, and what the real rows have to be changed to.
+BETTER: queries whose answer is right where Apache Hudi is not, and what the real rows have to be changed to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLUMNS = ("id", "ts", "rider", "fare", "city")
 
 
 def _image(text: str | None) -> str | None:
-    """An image of the real Hudi, which has three forms of text, in ours: data columns only, nulls too, in the table's order."""
+    """An image of Apache Hudi, which has three forms of text, in ours: data columns only, nulls too, in the table's order."""
     row = None if text is None else json.loads(text)
     return None if row is None else json.dumps({name: row.get(name) for name in _COLUMNS})
 
@@ -46,7 +46,7 @@ def _changes(**lost: object) -> Callable[[pa.Table], pa.Table]:
 
 
 BETTER: dict[tuple[str, str], Callable[[pa.Table], pa.Table]] = {
-    # The real Hudi shows the column of a timestamp key generator as text, although the table's schema and files have a number.
+    # Apache Hudi shows the column of a timestamp key generator as text, although the table's schema and files have a number.
     ("cow_timestamp_keys", "snapshot"): _ts_as_number,
     ("cow_cdc", "changes_all"): _changes(id="t002", ts=1, rider="rider-2", fare=12.0, city="chicago"),
     ("cow_cdc", "changes_second"): _changes(),

@@ -1,4 +1,4 @@
-"""The golden tables (tests/golden): tables that the real Hudi wrote, and the rows that it read from them.
+"""The golden tables (tests/golden): tables written by Apache Hudi, and the rows that it read from them.
 
 @pytest.mark.parametrize("name", golden_cases(with_traits={"mor"}, without_traits={"mdt"}))
 def test_snapshot(name, tmp_path):
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1] / "golden"
 
 @dataclass(frozen=True, slots=True)
 class GoldenQuery:
-    """A read of the real Hudi: the options that it was given (none: a snapshot) and how many rows came."""
+    """A read of Apache Hudi: the options that it was given (none: a snapshot) and how many rows came."""
 
     name: str
     options: dict[str, str]
@@ -49,7 +49,7 @@ class GoldenTable:
     path: Path
 
     def expected(self, query: str = "snapshot") -> pa.Table:
-        """The rows that the real Hudi gave, in no order; strings are `string`, times us UTC, everything nullable."""
+        """The rows that Apache Hudi gave, in no order; strings are `string`, times us UTC, everything nullable."""
         with zipfile.ZipFile(case_folder(self.case.name) / "expected.zip") as archive:
             return pq.ParquetFile(io.BytesIO(archive.read(f"{query}.parquet"))).read()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.interop.pair import Pair, Row
 
 Queries = tuple[tuple[str, Callable[[Row], bool]], ...]
@@ -46,7 +46,7 @@ class Indexes:
     note: str
 
     @contextmanager
-    def session_of(self, hudi: RealHudi) -> Iterator[None]:
+    def session_of(self, hudi: ApacheHudi) -> Iterator[None]:
         for key, value in self.session.items():
             hudi.sql(f"SET {key}={value}")
         try:
@@ -55,7 +55,7 @@ class Indexes:
             for key in self.session:
                 hudi.sql(f"RESET {key}")
 
-    def create_by_hudi(self, hudi: RealHudi, path: Path, name: str) -> None:
+    def create_by_hudi(self, hudi: ApacheHudi, path: Path, name: str) -> None:
         hudi.register(path, name)
         for statement in self.statements:
             hudi.sql(f"CREATE INDEX {statement.format(t=name)}")

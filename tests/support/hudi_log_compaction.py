@@ -9,7 +9,7 @@ from pyhudi import Table
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.table.snapshot import read_commit
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 
 MANUAL = {
     "hoodie.clean.automatic": False,
@@ -40,8 +40,8 @@ def commit_of(path: Path, instant: str) -> CommitMetadata:
     return read_commit(table.context.timeline, table.timeline().find(instant, Action.COMMIT, Action.DELTACOMMIT))
 
 
-def real_log_compaction(hudi: RealHudi, path: Path, mode: str, log_format: str, instant: str | None = None) -> str:
-    """The real Hudi plans a log compaction, or carries out that of `instant`."""
+def real_log_compaction(hudi: ApacheHudi, path: Path, mode: str, log_format: str, instant: str | None = None) -> str:
+    """Apache Hudi plans a log compaction, or carries out that of `instant`."""
     schema = commit_of(path, Table(str(path)).timeline().completed_writes()[0].request_time).extra_metadata["schema"]
     planned = hudi.log_compact(path, schema, instant, **real_options(mode, log_format))
     assert planned is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema({"id": pa.string(), "city": pa.string(), "ts": pa.int64(), "v": pa.string(), "qty": pa.int32()})
@@ -36,7 +36,7 @@ def keyed_rows(*values: Keyed) -> pa.Table:
 class SharedTable:
     """One table that PyHudi and Apache Hudi work on; of version 9 unless `more` says otherwise."""
 
-    hudi: RealHudi
+    hudi: ApacheHudi
     path: Path
     kind: str
     more: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Is what a metadata table says true?  Compared with the table's directories, footers, log blocks and rows."""
+"""Compares a metadata table with directories, footers, log blocks and rows."""
 
 from __future__ import annotations
 

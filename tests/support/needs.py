@@ -1,4 +1,4 @@
-"""What a machine may lack: Java, the real Hudi; and what a test does then."""
+"""Optional requirements of tests (Java, Apache Hudi), and what a test does without them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Columns of types and layouts that other libraries have, and what comes back of their values: drawn for tests of every engine.
-
-column    an Arrow type that a table takes, its layout (dictionary, run ends, views) included
-rows      values of Python, as `to_pylist` of what is read gives them
-"""
+"""Column types and layouts of other libraries with expected values, drawn for property tests."""
 
 from __future__ import annotations
 

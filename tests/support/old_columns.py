@@ -1,4 +1,4 @@
-"""A table with files from before a column that may not be null and has a default, as writers of Avro records leave it."""
+"""A table with files older than a NOT NULL column with default, as Avro writers leave it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def written(row_group_size: int = 2) -> bytes:
 
 
 def files_of_others() -> dict[str, bytes]:
-    """Every Parquet file of the tables that the real Hudi wrote."""
+    """Every Parquet file of the tables that Apache Hudi wrote."""
     found = {}
     for table in sorted(ROOT.glob("hudi-*/*/*.zip")):
         with zipfile.ZipFile(table) as archive:

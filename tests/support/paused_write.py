@@ -1,4 +1,4 @@
-"""Writes whose times overlap in an order that a test chooses."""
+"""Writes that overlap in an order that a test chooses."""
 
 from __future__ import annotations
 

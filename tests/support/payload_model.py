@@ -1,9 +1,5 @@
-"""A model in plain Python of a merge-on-read table under a payload class: for each key the row of the base file and what the logs
-say since.
-
-Log entries are merged with each other from the oldest on, then with the base row.  That is more than the fold of all writes: with
-rules that are not associative a compaction decides what meets what first.  A log compaction changes nothing of what is read: it
-puts what the entries came to in their place.
+"""A plain Python model of a merge-on-read table under a payload class: the base row of each key and its log records,
+merged as Apache Hudi merges them.
 """
 
 from __future__ import annotations
@@ -78,7 +74,7 @@ class Key:
         return merged(payload, self.base, self.log)
 
     def waits(self, payload: str) -> bool:
-        """Whether the key must not be written: the real Hudi could not read it, or a plan that is not carried out yet drops its
+        """Whether the key must not be written: Apache Hudi could not read it, or a plan that is not carried out yet drops its
         row, and the index, which looks into base files, would not find a row that only a log has then.
         """
         unreadable = any(isinstance(entry, Delete) and entry.ts is None for entry in self.log)

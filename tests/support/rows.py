@@ -1,9 +1,4 @@
-"""Are these the same rows?  Comparison of tables that two programs read, whatever the order of rows and columns.
-
-Names, types and values must agree. Not compared, because Spark and Arrow spell them differently without meaning anything by it:
-nullability, names of list items, the widths of string and list offsets, dictionary encoding, order of map entries, metadata.
-NaN equals NaN; 0.0 and -0.0 differ; a decimal has its precision and scale.
-"""
+"""Compares the rows of two tables, ignoring the order of rows and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the `Source:` lines of docstrings name: a page that is in the repository, or a public specification."""
+"""Resolves `Source:` lines of docstrings to a page of the repository or a public specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sync left in AWS Glue, as moto serves it."""
+"""The result of a catalog sync in AWS Glue, as moto serves it."""
 
 from __future__ import annotations
 

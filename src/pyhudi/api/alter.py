@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.operations.admin.alter_columns import AlterSettings, run_alter
 from pyhudi.operations.commit.results import WriteResult
@@ -13,7 +15,8 @@ from pyhudi.options.scope import VERBS
 from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype
 
 
-class Alter:
+@checked_class
+class Alter(ForeignNames):
     """Schema evolution by column ids (schema on read), as returned by `Table.alter`. No data file is rewritten.
 
     A column is named by its dotted path: `stops.element.name` in a list of structs, `prices.value.net` in a map. Apache
@@ -32,7 +35,7 @@ class Alter:
     def add(
         self,
         column: str,
-        type: pa.DataType,
+        type: pa.DataType | str,
         *,
         after: str | None = None,
         comment: str | None = None,
@@ -42,7 +45,8 @@ class Alter:
 
         Args:
             column: Path of the column.
-            type: Type of its values. The column is always nullable.
+            type: Type of its values, of Arrow or by its name in Spark SQL ("bigint", "array<string>"). The column is always
+                nullable.
             after: Sibling column that precedes it; None for the last position.
             comment: Comment of the column.
             options: `hoodie.*` options of this call.
@@ -50,7 +54,7 @@ class Alter:
         Returns:
             The commit that changed the schema.
         """
-        return self._change("add", Add(column, type, comment, after), options)
+        return self._change("add", Add(column, _arrow_type(type), comment, after), options)
 
     def drop(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
         """Drop a column and all nested columns. A column added later under the same name is a new one, null in existing
@@ -78,7 +82,7 @@ class Alter:
         """
         return self._change("rename", Rename(column, name), options)
 
-    def retype(self, column: str, type: pa.DataType, *, options: Mapping[str, object] | None = None) -> WriteResult:
+    def retype(self, column: str, type: pa.DataType | str, *, options: Mapping[str, object] | None = None) -> WriteResult:
         """Change the primitive type of a column.
 
         Allowed: integers and floating point to wider numbers, decimals and strings; decimals and dates to strings;
@@ -87,13 +91,13 @@ class Alter:
 
         Args:
             column: Path of the column.
-            type: New type.
+            type: New type, as in `add`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("retype", Retype(column, type), options)
+        return self._change("retype", Retype(column, _arrow_type(type)), options)
 
     def reorder(self, column: str, *, after: str | None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Move a column after a sibling column.
@@ -124,3 +128,12 @@ class Alter:
     def _change(self, method: str, change: ColumnChange, options: Mapping[str, object] | None) -> WriteResult:
         parsed = self._open.parse(VERBS[f"alter.{method}"], options)
         return run_alter(self._open.load_context(parsed), change, AlterSettings.of(parsed))
+
+
+def _arrow_type(type: pa.DataType | str) -> pa.DataType:
+    """The type. Raises InvalidRequest for text that is no type of Spark SQL."""
+    if not isinstance(type, str):
+        return type
+    from pyhudi.sql_engine.sql_types import parse_type
+
+    return parse_type(type)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Instant
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import SparkSession
 
 
+@checked_class
 class Indexes:
     """The indexes of a table, as returned by `Table.index`.
 

@@ -7,13 +7,13 @@ strings    record keys as in `_hoodie_record_key`, for lookups
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
+from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame, known_length
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.byte_cursor import checked_text
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -77,7 +77,7 @@ def _is_empty(keys: Any, spec: KeySpec) -> bool:
     """
     if isinstance(keys, (pa.Array, pa.ChunkedArray, *_COLLECTIONS)):
         return not len(keys)
-    if not is_frame(keys) or not hasattr(keys, "__len__") or len(keys):
+    if not is_frame(keys) or known_length(keys) != 0:
         return False
     names = set(arrow_reader(keys).schema.names)
     return not names or {field.split(".")[0] for field in spec.record_fields} <= names
@@ -92,3 +92,10 @@ def _columns(values: list[Any], spec: KeySpec) -> pa.Table:
         key_columns = "_hoodie_record_key and _hoodie_partition_path" if spec.generates_keys else ", ".join(fields)
         raise InvalidRequest(f"the keys of this table cannot be passed as values: pass rows with the columns {key_columns}")
     return arrow_reader(dict(zip(fields, values, strict=True))).read_all()
+
+
+def joined_names(names: str | Sequence[str] | None) -> str | None:
+    """Join the names of fields as options write them."""
+    if names is None:
+        return None
+    return names if isinstance(names, str) else ",".join(names)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.table_handle import TableHandle, is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.update_merge import Clause, ClauseAction, ClauseRows, run_merge_statement
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.supported import Options
+from pyhudi.options.declaration import Options
+from pyhudi.options.write_options import THREADS
 from pyhudi.records.filters.filter_parser import Filter
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Merge"]
 
 
+@checked_class
 class Merge:
     """A merge of source rows into a table: add clauses, then call `execute`.
 
@@ -34,7 +36,7 @@ class Merge:
 
     A Spark DataFrame as source makes it a merge on Spark: conditions and values are Spark SQL text or Columns, over the
     aliases of both sides, with Spark's semantics; other Python values are literals. Values are cast to the column type
-    by Spark's store assignment (numbers to numbers, anything to strings; strings to numbers only by an explicit cast).
+    by Spark's store assignment (numbers to numbers, anything to strings), and text as in ANSI mode to other types.
     """
 
     def __init__(

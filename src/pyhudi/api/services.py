@@ -1,8 +1,8 @@
 """Table services: `Table.services`.
 
-    t.services.compact()                      # schedule and execute
-    plan = t.services.schedule_clustering()   # schedule only, to be executed here or elsewhere
-    t.services.run()                          # one pass: pending plans, then services that are due
+    t.compact()                      # schedule and execute
+    plan = t.schedule_clustering()   # schedule only, to be executed here or elsewhere
+    t.run_services()                 # one pass: pending plans, then services that are due
 
 Each method is also a method of `Table`, under the name given there.
 """
@@ -15,7 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyhudi.api.table_handle import TableHandle
+from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.opened_table import OpenedTable
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings, with_names
@@ -50,8 +51,9 @@ from pyhudi.operations.services.partition_ttl import TtlSettings, find_expired_p
 from pyhudi.operations.services.run_services import ServiceRunSettings, printed, run_services_once
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import VERBS
-from pyhudi.options.supported import Options
+from pyhudi.planning.instant_arguments import CommittedInstant, request_time_text
 from pyhudi.table.feature_support import check_open
 from pyhudi.tasks.engine_protocol import Engine
 
@@ -59,19 +61,17 @@ if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import SparkSession
 
 
-class Services:
+@checked_class
+class TableServices(OpenedTable):
     """The table services of a table, as returned by `Table.services`."""
 
-    def __init__(self, table: TableHandle) -> None:
-        self._open = table
-
     def clean(
-        self, *, dry_run: bool = True, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+        self, *, dry_run: bool = False, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> CleanResult:
         """Clean: delete file slices that no query within the retention (`hoodie.clean...` options) needs.
 
         Args:
-            dry_run: Only report what would be deleted. False deletes it, after completing cleans of dead writers.
+            dry_run: Only report what would be deleted. Otherwise cleans of dead writers are completed first.
             spark: Session that deletes the files on the cluster.
             options: `hoodie.*` options of this call.
 
@@ -99,7 +99,7 @@ class Services:
 
     def compact(
         self,
-        instant: str | None = None,
+        instant: str | CommittedInstant | None = None,
         *,
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
@@ -110,7 +110,7 @@ class Services:
         options decide which file slices are compacted, and in which order. Writers can continue concurrently.
 
         Args:
-            instant: Execute only the plan of this instant.
+            instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
@@ -120,7 +120,7 @@ class Services:
         """
         parsed = self._open.parse(VERBS["compact"], options)
         settings = CompactSettings.of(parsed)
-        return run_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, instant)
+        return run_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, _plan_time(instant))
 
     def schedule_compaction(
         self,
@@ -140,11 +140,11 @@ class Services:
         settings = CompactSettings.of(parsed)
         return schedule_compaction(self._open.load_context(parsed), settings, if_due=if_due, extra_metadata=extra_metadata)
 
-    def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+    def unschedule_compaction(self, instant: str | CommittedInstant, *, options: Mapping[str, object] | None = None) -> None:
         """Remove the plan of a pending compaction or log compaction.
 
         Args:
-            instant: Request time of the plan.
+            instant: Request time of the plan, or the result of scheduling it.
             options: `hoodie.*` options of this call.
 
         Raises:
@@ -152,11 +152,11 @@ class Services:
             TableState: The plan is being executed.
         """
         parsed = self._open.parse(VERBS["unschedule_compaction"], options)
-        unschedule(self._open.writable(parsed, retains_indexes=False), CompactSettings.of(parsed), instant)
+        unschedule(self._open.writable(parsed, retains_indexes=False), CompactSettings.of(parsed), request_time_text(instant))
 
     def log_compact(
         self,
-        instant: str | None = None,
+        instant: str | CommittedInstant | None = None,
         *,
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
@@ -167,7 +167,7 @@ class Services:
         Cheaper than a compaction if base files are large: reads get faster, base files are not rewritten.
 
         Args:
-            instant: Execute only the plan of this instant.
+            instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
@@ -177,7 +177,9 @@ class Services:
         """
         parsed = self._open.parse(VERBS["log_compact"], options)
         settings = CompactSettings.of(parsed)
-        return run_log_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, instant)
+        return run_log_compaction(
+            self._open.load_context(parsed), self._open.engine(spark, parsed), settings, _plan_time(instant)
+        )
 
     def schedule_log_compaction(
         self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
@@ -194,7 +196,7 @@ class Services:
 
     def cluster(
         self,
-        instant: str | None = None,
+        instant: str | CommittedInstant | None = None,
         *,
         order_by: str | Sequence[str] | None = None,
         layout: str | None = None,
@@ -205,7 +207,7 @@ class Services:
         plan of `instant`.
 
         Args:
-            instant: Execute only the plan of this instant.
+            instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             order_by: Columns to sort by.
             layout: "linear" (default), "zorder" or "hilbert".
             spark: Session that runs the tasks on the cluster.
@@ -216,7 +218,7 @@ class Services:
         context, engine = self._open.load_context(parsed), self._open.engine(spark, parsed)
         if instant is None:
             return plan_and_run_clustering(context, engine, settings)
-        return execute_clustering(context, engine, instant, settings)
+        return execute_clustering(context, engine, request_time_text(instant), settings)
 
     def schedule_clustering(
         self,
@@ -231,11 +233,11 @@ class Services:
         settings = _clustering_options(order_by, layout, parsed)
         return schedule_clustering(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
-    def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+    def unschedule_clustering(self, instant: str | CommittedInstant, *, options: Mapping[str, object] | None = None) -> None:
         """Remove a pending clustering, with the files that a dead executor wrote.
 
         Args:
-            instant: Request time of the plan.
+            instant: Request time of the plan, or the result of scheduling it.
             options: `hoodie.*` options of this call.
 
         Raises:
@@ -244,8 +246,9 @@ class Services:
         """
         parsed = self._open.parse(VERBS["unschedule_clustering"], options)
         context = self._open.writable(parsed, retains_indexes=False)
-        context.timeline.load().find(instant, Action.CLUSTERING)
-        drop_clustering(context, CommitSettings.of(parsed), instant)
+        request_time = request_time_text(instant)
+        context.timeline.load().find(request_time, Action.CLUSTERING)
+        drop_clustering(context, CommitSettings.of(parsed), request_time)
 
     def sync(
         self,
@@ -278,7 +281,7 @@ class Services:
         return run_sync(self._open.load_context(parsed), SyncSettings.of(parsed))
 
     def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
-        """Return the partitions that `expire_partitions` would delete.
+        """Return the partitions that `run_ttl` would delete.
 
         Args:
             options: `hoodie.*` options of this call.
@@ -286,7 +289,7 @@ class Services:
         parsed = self._open.parse(VERBS["expired_partitions"], options)
         return find_expired_partitions(self._open.load_context(parsed), TtlSettings.of(parsed))
 
-    def expire_partitions(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
+    def run_ttl(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Partition TTL: delete partitions without writes for `hoodie.partition.ttl.strategy.days.retain` days.
 
         Args:
@@ -298,7 +301,7 @@ class Services:
         context, engine = self._open.writable(parsed), self._open.engine(spark, parsed)
         return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
 
-    def run(
+    def run_services(
         self,
         services: Sequence[str] | None = None,
         *,
@@ -341,9 +344,9 @@ class Services:
 
         Args:
             stop: Event that ends the loop.
-            services: As in `run`.
+            services: As in `run_services`.
             pause_seconds: Pause between two passes.
-            plan: As in `run`.
+            plan: As in `run_services`.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
             on_run: Called with the outcomes of each pass.
@@ -359,7 +362,7 @@ class Services:
 
         run_loop(once, stop, pause_seconds)
 
-    def background(
+    def background_services(
         self,
         services: Sequence[str] | None = None,
         *,
@@ -374,9 +377,9 @@ class Services:
         raised by the next write. The end of the block waits until all pending plans are executed.
 
         Args:
-            services: As in `run`.
+            services: As in `run_services`.
             pause_seconds: Maximum pause between passes; each commit also starts one.
-            plan: As in `run`.
+            plan: As in `run_services`.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
@@ -415,6 +418,10 @@ class Services:
             return printed(run_services_once(context, engine, settings, delete, go_on))
 
         return settings, run
+
+
+def _plan_time(instant: str | CommittedInstant | None) -> str | None:
+    return None if instant is None else request_time_text(instant)
 
 
 def _clustering_options(order_by: str | Sequence[str] | None, layout: str | None, parsed: Options) -> ClusterSettings:

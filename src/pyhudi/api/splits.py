@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.projection import narrowed
 from pyhudi.operations.read.query import SnapshotQuery
@@ -26,6 +27,7 @@ from pyhudi.tasks.read_slice import ReadSpec, run_read
 __all__ = ["Split"]
 
 
+@checked_class
 @dataclass(frozen=True, slots=True)
 class Split:
     """Some file slices of a scan, readable in any process. It can be pickled, and includes the storage options of the

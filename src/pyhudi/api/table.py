@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from pyhudi import features
 from pyhudi.api.alter import Alter
-from pyhudi.api.attribute_hints import missing_attribute_message
+from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.indexes import Indexes
 from pyhudi.api.inspect import Inspection
+from pyhudi.api.key_arguments import joined_names
 from pyhudi.api.merge import Merge
 from pyhudi.api.scan import Scan
-from pyhudi.api.services import Services
 from pyhudi.errors import TableExists, TableNotFound
 from pyhudi.operations.admin.create_table import new_table_properties, stored_columns
 from pyhudi.operations.admin.open_table import make_table, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_same_columns, check_same_table
-from pyhudi.operations.admin.table_settings import (
-    NAME,
-    ORDERING,
-    PARTITION_FIELDS,
-    RECORD_KEY_FIELDS,
-    TABLE_TYPE,
-    parse_table_type,
-    with_table_settings,
-)
+from pyhudi.operations.admin.table_settings import parse_table_type, with_table_settings
 from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.html_repr import facts_as_html
 from pyhudi.storage import open_storage
@@ -39,14 +33,15 @@ from pyhudi.table.table_config import load_table_config, new_table_config
 if TYPE_CHECKING:
     from pyhudi.features.report.plot import Plots
 
+from pyhudi.api.table_admin import TableAdmin
 from pyhudi.api.table_reads import TableReads
-from pyhudi.api.table_services import TableServices
 from pyhudi.api.table_writes import TableWrites
 
-__all__ = ["Filter", "Indexes", "Merge", "Scan", "Services", "Table"]
+__all__ = ["Filter", "Indexes", "Merge", "Scan", "Table"]
 
 
-class Table(TableWrites, TableReads, TableServices):
+@checked_class
+class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
     """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
 
     Opening reads `hoodie.properties` only. Every method works on the latest state of the table, so one object can be
@@ -107,9 +102,9 @@ class Table(TableWrites, TableReads, TableServices):
             parsed,
             {
                 NAME: name,
-                RECORD_KEY_FIELDS: _joined(record_key),
-                PARTITION_FIELDS: _joined(partition_by),
-                ORDERING: _joined(ordering),
+                RECORD_KEY_FIELDS: joined_names(record_key),
+                PARTITION_FIELDS: joined_names(partition_by),
+                ORDERING: joined_names(ordering),
                 TABLE_TYPE: parse_table_type(table_type) if table_type else None,
             },
         )
@@ -144,11 +139,6 @@ class Table(TableWrites, TableReads, TableServices):
         except TableNotFound:
             return False
         return True
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(missing_attribute_message(type(self).__name__, name), name=name, obj=self)
 
     def __repr__(self) -> str:
         config = self._open.context.config
@@ -189,9 +179,3 @@ class Table(TableWrites, TableReads, TableServices):
         """Charts of table health, drawn with matplotlib (`pip install "pyhudi[plot]"`)."""
         plots: Plots = features.load("report", "Table.plot").Plots(self.inspect, self.name)
         return plots
-
-
-def _joined(names: str | Sequence[str] | None) -> str | None:
-    if names is None:
-        return None
-    return names if isinstance(names, str) else ",".join(names)

@@ -12,15 +12,18 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.admin.option_consistency import check_against_table
+from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.check_writable import check_writable
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import (
     WriteResult,
 )
 from pyhudi.operations.services.background_services import BackgroundServices
+from pyhudi.operations.write.write_once import skip_if_committed
 from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import TableOperation, check_call_options, check_table_options
-from pyhudi.options.supported import Options, parse_options
+from pyhudi.options.supported import parse_options
+from pyhudi.options.write_options import THREADS
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.snapshot import Snapshot
@@ -46,8 +49,9 @@ class TableHandle:
         environment: Environment | None,
     ) -> None:
         """Read `hoodie.properties` only. Arguments and errors as in `Table`."""
-        self.options = parse_options(options)
-        self.context = open_context(uri, storage_options, self.options, environment)
+        call_options = parse_options(options)
+        self.context = open_context(uri, storage_options, call_options, environment)
+        self.options = with_stored_options(call_options, self.context.config)
         self.background: BackgroundServices | None = None
         self.snapshot_cache = SnapshotCache()
 
@@ -58,6 +62,17 @@ class TableHandle:
         """Return a copy of this handle with another context."""
         other = copy(self)
         other.context = context
+        return other
+
+    def with_options(self, options: Mapping[str, object] | None) -> TableHandle:
+        """Return this handle with further default options. Raises InvalidRequest if one contradicts the table."""
+        if not options:
+            return self
+        further = parse_options(options, base_options=self.options)
+        merged = self.options.merged(dict(further.values), dict(further.extra))
+        check_against_table(merged, self.context.config)
+        other = self.at(self.load_context(merged))
+        other.options = merged
         return other
 
     @property
@@ -110,7 +125,13 @@ class TableHandle:
         return SparkEngine(spark)
 
     def write(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
-        """Run a write. Services that the background thread runs are left to it, and it is notified of the commit."""
+        """Run a write, unless its application version is committed. Services that the background thread runs are left
+        to it, and it is notified of the commit.
+        """
+        operation = str(settings.operation)
+        return skip_if_committed(self.context, settings.once, operation, lambda: self._write(write, settings))
+
+    def _write(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
         background = self.background
         if background is None or not background.is_own_process:
             return write(settings)

@@ -6,38 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.key_arguments import parse_keys_argument
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.read.change_queries import plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.key_lookup import plan_read_lookup
-from pyhudi.operations.read.query import (
-    AS_OF,
-    FALL_BACK,
-    INCREMENTAL_FORMAT,
-    VALUES_FROM_PATH,
-    completion_range,
-    incremental_range,
-    plan_incremental_query,
-    plan_snapshot_query,
-)
+from pyhudi.operations.read.query import completion_range, incremental_range, plan_incremental_query, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, anti_join, key_columns, semi_join_filter
+from pyhudi.options.read_options import AS_OF, INCREMENTAL_FORMAT, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH
 from pyhudi.options.scope import VERBS
-from pyhudi.options.supported import Options
+from pyhudi.options.write_options import THREADS
 from pyhudi.planning.incremental_query import EARLIEST, CompletionRange, RequestRange
-from pyhudi.planning.instant_arguments import InstantArgument, check_not_request_time, format_as_of, range_text
+from pyhudi.planning.instant_arguments import InstantArgument, check_not_request_time, range_text
 from pyhudi.records.filters.filter_parser import Filter
 
 if TYPE_CHECKING:
     pass
 
-from pyhudi.api.opened_table import OpenedTable
+from pyhudi.api.opened_table import OpenedTable, with_as_of
 
 
+@checked_class
 class TableReads(OpenedTable):
     """The read methods of `Table`."""
 
@@ -61,9 +54,8 @@ class TableReads(OpenedTable):
             filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an
                 expression of
                 pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
-            as_of: An instant, a datetime, a date, ISO text, or `tag:NAME` of a savepoint. A time without a zone is in
-                the
-                table's time zone (`hoodie.table.timeline.timezone`).
+            as_of: An instant, the result of a write, a datetime, a date, ISO text, or `tag:NAME` of a savepoint. A time
+                without a zone is in the table's time zone (`hoodie.table.timeline.timezone`).
             limit: Maximum number of rows, in any order; None for all.
             keys: Rows with some of the table's columns: a semi join. Only rows that equal one of them in all these
                 columns are
@@ -86,7 +78,7 @@ class TableReads(OpenedTable):
             self._open.load_context(parsed),
             columns,
             filter,
-            as_of=_as_of(None if as_of is None else format_as_of(as_of, self._open.context.config.zone), parsed),
+            as_of=with_as_of(parsed, as_of, self._open.context.config.zone).text(AS_OF),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
             cached=self._open.snapshot_cache,
@@ -94,6 +86,22 @@ class TableReads(OpenedTable):
         if keys is not None:
             query = semi_join_filter(query, arrow_reader(keys).read_all(), exactly=True)
         return Scan(query, parsed.integer(THREADS), limit)
+
+    def count(
+        self,
+        filter: Filter | None = None,
+        as_of: InstantArgument | None = None,
+        *,
+        options: Mapping[str, object] | None = None,
+    ) -> int:
+        """Count the rows.
+
+        Args:
+            filter: As in `scan`.
+            as_of: As in `scan`.
+            options: `hoodie.*` options of this call.
+        """
+        return self.scan(filter=filter, as_of=as_of, options=options).count()
 
     def read_optimized(
         self,
@@ -203,7 +211,7 @@ class TableReads(OpenedTable):
         columns of `changes`, and `start` (excluded) and `end` are request times.
 
         Args:
-            start: A completion time (`completion_time` of a result), a datetime, a date, ISO text, or "earliest".
+            start: A completion time, the result of a write (its completion time), a datetime, a date, ISO text, or "earliest".
             end: As `start`; None for the latest commit.
             columns: As in `scan`.
             filter: As in `scan`.
@@ -233,7 +241,7 @@ class TableReads(OpenedTable):
             range_,
             columns,
             filter,
-            fall_back=parsed.flag(FALL_BACK),
+            fall_back=parsed.flag(READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
@@ -262,7 +270,7 @@ class TableReads(OpenedTable):
         restore it.
 
         Args:
-            start: A completion time (`completion_time` of a result), a datetime, a date, ISO text, or "earliest"
+            start: A completion time, the result of a write (its completion time), a datetime, a date, ISO text, or "earliest"
                 (default).
             end: As `start`; None for the latest commit.
             columns: Some of the columns below; op, ts_ms, before and after by default.
@@ -318,11 +326,3 @@ def _collected(keys: Any) -> Any:
 def _opened(range_: CompletionRange | RequestRange, after: InstantArgument | None) -> CompletionRange | RequestRange:
     """The range with an exclusive start if `after` is set."""
     return replace(range_, open_start=True) if after is not None and isinstance(range_, CompletionRange) else range_
-
-
-def _as_of(argument: str | None, options: Options) -> str | None:
-    """Time of a snapshot query, from the argument or the option. Raises InvalidRequest if they differ."""
-    option = options.text(AS_OF)
-    if argument is not None and option is not None and argument != option:
-        raise InvalidRequest(f"as_of={argument} contradicts option {AS_OF}={option}")
-    return option if argument is None else argument

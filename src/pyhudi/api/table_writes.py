@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.grouped_writes import write_small_batch
 from pyhudi.api.key_arguments import keys_to_delete
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.engines.arrow.input_rows import is_empty
+from pyhudi.engines.arrow.input_rows import is_empty, required_without_nulls
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import (
     WriteResult,
 )
@@ -26,14 +28,17 @@ from pyhudi.operations.read.query import (
 )
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.micro_batches import BatchAlreadyCommitted, StreamBatch, check_not_committed
+from pyhudi.operations.write.micro_batches import StreamBatch
 from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
+from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import PARTIAL_UPDATE, WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import VERBS, operation_for
-from pyhudi.options.supported import Options
+from pyhudi.options.write_options import PARTIAL_UPDATE, SCHEMA_MODE, THREADS
 from pyhudi.records.filters.filter_parser import Filter
+from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.storage.locks import MAX_HOLD_MS
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.tasks.engine_protocol import Engine
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 from pyhudi.api.opened_table import OpenedTable
 
 
+@checked_class
 class TableWrites(OpenedTable):
     """The write methods of `Table`."""
 
@@ -54,6 +60,7 @@ class TableWrites(OpenedTable):
         partial: bool = False,
         based_on: Scan | None = None,
         schema_mode: str | None = None,
+        once: tuple[str, int] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Insert records with new keys and merge the others with the stored records, by the table's merge mode.
@@ -71,13 +78,15 @@ class TableWrites(OpenedTable):
                 caller scans
                 and computes again. No update is lost between read and write. File groups that were only read are not
                 checked.
-            schema_mode: Schema evolution that the data may cause. "strict": none. "widen" (default): new columns, and
-                wider types
-                that hold all values exactly (int32 to int64 or double, float to double). "evolve": as in Hudi, also
-                integers to
-                floating point and numbers to strings. Record key, partition and ordering fields keep their types. The
-                result
+            schema_mode: Schema evolution that the data may cause. "strict": none. "merge" (default): new columns, and
+                wider types that hold all values exactly (int32 to int64 or double, float to double). "widen": also nulls
+                in columns that may not be null, which become nullable. "evolve": as in Hudi, also integers to floating
+                point and numbers to strings. Record key, partition and ordering fields keep their types. The result
                 reports the changes. (Option `pyhudi.schema.mode`.)
+            once: Application id and version of this write, such as `("daily-load", 17)`. If that version or a later one
+                of the application is committed, nothing is written and `WriteResult.skipped` is True, so a write whose
+                outcome is unknown can be repeated. Of concurrent writes of one version, one commits. (Option
+                `pyhudi.write.once`.)
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -97,37 +106,59 @@ class TableWrites(OpenedTable):
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
         seen = None if based_on is None else self._snapshot_from_scan(based_on)
-        return self._write(data, WriteOperation.UPSERT, with_schema_mode(options, schema_mode), base_snapshot=seen)
+        options = with_once(with_schema_mode(options, schema_mode), once)
+        return self._write(data, WriteOperation.UPSERT, options, base_snapshot=seen)
 
-    def insert(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
+    def insert(
+        self,
+        data: Any,
+        *,
+        schema_mode: str | None = None,
+        once: tuple[str, int] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
         """Insert records without looking up their keys. Small files are filled first.
 
         Args:
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
+            once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
-        return self._write(data, WriteOperation.INSERT, with_schema_mode(options, schema_mode))
+        return self._write(data, WriteOperation.INSERT, with_once(with_schema_mode(options, schema_mode), once))
 
-    def append(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
+    def append(
+        self,
+        data: Any,
+        *,
+        schema_mode: str | None = None,
+        once: tuple[str, int] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
         """Insert records: an alias of `insert`, named as in other table formats.
 
         Args:
             data: As in `insert`.
             schema_mode: As in `upsert`.
+            once: As in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
-        return self.insert(data, schema_mode=schema_mode, options=options)
+        return self.insert(data, schema_mode=schema_mode, once=once, options=options)
 
     def bulk_insert(
-        self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
+        self,
+        data: Any,
+        *,
+        schema_mode: str | None = None,
+        once: tuple[str, int] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Insert records into new files only: the fastest way to load a table.
 
@@ -135,31 +166,54 @@ class TableWrites(OpenedTable):
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
+            once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
-        return self._write(data, WriteOperation.BULK_INSERT, with_schema_mode(options, schema_mode))
+        return self._write(data, WriteOperation.BULK_INSERT, with_once(with_schema_mode(options, schema_mode), once))
 
     def insert_overwrite(
-        self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
+        self,
+        data: Any,
+        *,
+        where: Filter | None = None,
+        schema_mode: str | None = None,
+        once: tuple[str, int] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Replace all records of the partitions that occur in the data (dynamic partition overwrite).
+        """Replace all records of the partitions that occur in the data (dynamic partition overwrite), or of those that match
+        a predicate.
 
         Args:
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
+            where: Predicate over the partition columns, as the filter of `scan`. All partitions that match it are
+                replaced, also those without new rows, and rows of other partitions are refused.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
+            once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
+
+        Raises:
+            InvalidRequest: Rows lie outside of `where`, or it names a column that is no partition column.
+
+        Example:
+            >>> result = table.insert_overwrite(rows, where="day = '2026-01-01'")
         """
-        return self._write(data, WriteOperation.INSERT_OVERWRITE, with_schema_mode(options, schema_mode))
+        options = with_once(with_schema_mode(options, schema_mode), once)
+        return self._write(data, WriteOperation.INSERT_OVERWRITE, options, overwrite_where=where)
 
     def insert_overwrite_table(
-        self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
+        self,
+        data: Any,
+        *,
+        schema_mode: str | None = None,
+        once: tuple[str, int] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Replace all records of the table.
 
@@ -167,12 +221,13 @@ class TableWrites(OpenedTable):
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
+            once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
-        return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, with_schema_mode(options, schema_mode))
+        return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, with_once(with_schema_mode(options, schema_mode), once))
 
     def delete(
         self,
@@ -180,6 +235,7 @@ class TableWrites(OpenedTable):
         *,
         where: Filter | None = None,
         spark: SparkSession | None = None,
+        once: tuple[str, int] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Delete records by key (`keys`) or by predicate (`where`).
@@ -191,6 +247,7 @@ class TableWrites(OpenedTable):
             where: SQL text, tuples or an expression, as the filter of `scan`.
             spark: With `where`: session that finds and deletes the records on the cluster. With `keys` the type of
                 `keys` decides.
+            once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -206,7 +263,7 @@ class TableWrites(OpenedTable):
         if (keys is None) == (where is None):
             raise InvalidRequest("delete takes either keys= or where=; pass exactly one of them")
         if where is not None:
-            parsed = self._open.parse(VERBS["delete"], options)
+            parsed = self._open.parse(VERBS["delete"], with_once(options, once))
             engine = self._open.engine(spark, parsed)
             read = None if spark is None else _reader_on(spark)
             return self._open.write(
@@ -217,7 +274,7 @@ class TableWrites(OpenedTable):
             raise InvalidRequest(
                 "delete with keys= takes no spark=: pass the keys as a Spark DataFrame, which runs on its own session"
             )
-        return self._write(keys_to_delete(keys, self._open.context.config.keys), WriteOperation.DELETE, options)
+        return self._write(keys_to_delete(keys, self._open.context.config.keys), WriteOperation.DELETE, with_once(options, once))
 
     def update(
         self,
@@ -225,6 +282,7 @@ class TableWrites(OpenedTable):
         where: Filter | Column | None = None,
         *,
         spark: SparkSession | None = None,
+        once: tuple[str, int] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Update some columns of the records that match `where`.
@@ -242,6 +300,7 @@ class TableWrites(OpenedTable):
             spark: Session that runs the update on the cluster; values and `where` are then Spark SQL text or Columns,
                 as in
                 `pyhudi.spark.update`.
+            once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -255,7 +314,7 @@ class TableWrites(OpenedTable):
         Example:
             >>> result = table.update({"status": "'done'"}, where="fare > 10")
         """
-        parsed = self._open.parse(VERBS["update"], options)
+        parsed = self._open.parse(VERBS["update"], with_once(options, once))
         if spark is not None:
             return update_on_spark(self._open, parsed, spark, set, where)
         engine, condition = self._open.engine(None, parsed), _filter_of(where)
@@ -270,6 +329,7 @@ class TableWrites(OpenedTable):
         on: str | Sequence[str] | Column,
         *,
         schema_mode: str | None = None,
+        once: tuple[str, int] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Merge:
         """Start a merge (MERGE INTO) of source rows into the table: add clauses, then call `execute()`.
@@ -285,6 +345,7 @@ class TableWrites(OpenedTable):
                 Matching by
                 record key uses the table's indexes; matching by other columns reads all rows.
             schema_mode: Schema evolution that the source may cause, as in `upsert`.
+            once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -298,7 +359,7 @@ class TableWrites(OpenedTable):
             ...     .execute()
             ... )
         """
-        parsed = self._open.parse(VERBS["merge"], with_schema_mode(options, schema_mode))
+        parsed = self._open.parse(VERBS["merge"], with_once(with_schema_mode(options, schema_mode), once))
         return Merge(self._open, parsed, source, on)
 
     def delete_partitions(
@@ -306,6 +367,7 @@ class TableWrites(OpenedTable):
         partitions: str | Iterable[str],
         *,
         spark: SparkSession | None = None,
+        once: tuple[str, int] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Delete all records of partitions.
@@ -313,13 +375,14 @@ class TableWrites(OpenedTable):
         Args:
             partitions: Partition paths; `*` matches any characters. The result lists those that matched no partition.
             spark: Session that runs subsequent table services and record index updates on the cluster.
+            once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
         """
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
-        parsed = self._open.parse(VERBS["delete_partitions"], options)
+        parsed = self._open.parse(VERBS["delete_partitions"], with_once(options, once))
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         engine = self._open.engine(spark, parsed)
         return self._open.write(
@@ -343,14 +406,9 @@ class TableWrites(OpenedTable):
             The instant of the write, and its statistics; no instant if the batch was committed earlier.
         """
         parsed = self._open.parse(operation_for(operation), options)
-        settings = replace(WriteSettings.of(parsed, operation), batch=batch)
-        try:
-            context = self._open.load_context(parsed)
-            check_not_committed(context, batch, context.timeline.load())
-            engine = _engine_for(data, parsed)
-            return self._open.write(lambda chosen: run_write(self._open.load_context(parsed), engine, data, chosen), settings)
-        except BatchAlreadyCommitted:
-            return WriteResult(str(operation), None, None)
+        settings = replace(WriteSettings.of(parsed, operation), once=batch)
+        engine = engine_for(data, parsed)
+        return self._open.write(lambda chosen: run_write(self._open.load_context(parsed), engine, data, chosen), settings)
 
     @contextmanager
     def exclusive(self, *, seconds: float = 60) -> Iterator[Self]:
@@ -394,15 +452,22 @@ class TableWrites(OpenedTable):
         options: Mapping[str, object] | None,
         engine: Engine | None = None,
         base_snapshot: Snapshot | None = None,
+        overwrite_where: Filter | None = None,
     ) -> WriteResult:
         parsed = self._open.parse(operation_for(operation), options)
         if operation in _ADDING and is_empty(data) and (columns := self._file_columns()) is not None:
             data = columns.empty_table()
-        chosen = engine or _engine_for(data, parsed)
-        return self._open.write(
-            lambda settings: run_write(self._open.load_context(parsed), chosen, data, settings, base_snapshot=base_snapshot),
-            WriteSettings.of(parsed, operation),
-        )
+        if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
+            data = required_without_nulls(data)
+        chosen = engine or engine_for(data, parsed)
+
+        def write(settings: WriteSettings) -> WriteResult:
+            context = self._open.load_context(parsed)
+            if settings.group != "never" and base_snapshot is None and not context.holds_lock and chosen.name == LocalEngine.name:
+                return write_small_batch(context, parsed, data, settings)
+            return run_write(context, chosen, data, settings, base_snapshot=base_snapshot)
+
+        return self._open.write(write, replace(WriteSettings.of(parsed, operation), overwrite_where=overwrite_where))
 
     def _file_columns(self) -> pa.Schema | None:
         """Table schema; None before the first commit."""
@@ -426,7 +491,7 @@ _ADDING = (WriteOperation.INSERT, WriteOperation.BULK_INSERT, WriteOperation.UPS
 """Operations that change nothing if there are no input rows; an overwrite without rows deletes."""
 
 
-def _engine_for(data: Any, options: Options) -> Engine:
+def engine_for(data: Any, options: Options) -> Engine:
     """Engine for the type of the data: Spark for its DataFrames, threads of this process otherwise."""
     if type(data).__module__.startswith("pyspark.sql."):
         from pyhudi.engines.spark.engine import SparkEngine

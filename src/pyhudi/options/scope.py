@@ -27,18 +27,9 @@ from pyhudi.operations.admin.alter_columns import AlterSettings
 from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.admin.table_settings import TableSettings
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
-from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.read.file_pruning import ReadSettings
-from pyhudi.operations.read.query import (
-    AS_OF,
-    FALL_BACK,
-    INCREMENTAL_FORMAT,
-    QUERY_OPTIONS,
-    QUERY_TYPE,
-    RANGE_VERSION,
-    VALUES_FROM_PATH,
-)
-from pyhudi.operations.read.stream_queries import START_OFFSET
+from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.async_indexing import IndexSettings
 from pyhudi.operations.services.clean import CleanSettings
@@ -47,19 +38,22 @@ from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.partition_ttl import TtlSettings
 from pyhudi.operations.services.run_services import ServiceRunSettings
 from pyhudi.operations.write.micro_batches import SinkSettings
-from pyhudi.operations.write.write_settings import (
-    OPERATION,
-    OPERATIONS_ON_INPUT_ROWS,
-    PARTITIONS_TO_DELETE,
-    SAVE_MODE,
-    WriteOperation,
-    WriteSettings,
-)
+from pyhudi.operations.write.write_settings import OPERATIONS_ON_INPUT_ROWS, WriteOperation, WriteSettings
 from pyhudi.options.declaration import Option, Options, settings_options
+from pyhudi.options.file_options import PARQUET_COMPRESSION_CODEC
+from pyhudi.options.read_options import (
+    AS_OF,
+    INCREMENTAL_FORMAT,
+    QUERY_TYPE,
+    RANGE_VERSION,
+    READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE,
+    START_OFFSET,
+    VALUES_FROM_PATH,
+)
 from pyhudi.options.supported import SUPPORTED
+from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, THREADS
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage.locks import LockSettings
-from pyhudi.tasks.base_file_writer import CODEC
 
 TABLE_OPTIONS = settings_options(TableSettings)
 """Options that are table properties: every operation compares them with the table."""
@@ -179,7 +173,8 @@ def _change(name: str) -> TableOperation:
 
 
 def _service(name: str, *settings: type, single: Iterable[Option] = (THREADS,)) -> TableOperation:
-    return _verb(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
+    service = _verb(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
+    return replace(service, accepted=service.accepted - {ONCE})
 
 
 def _read(
@@ -211,13 +206,14 @@ VERBS: Mapping[str, TableOperation] = {
         *_WRITES,
         _change("update"),
         _change("merge"),
-        TableOperation("write_batch", OperationFamily.WRITE, _ANY_WRITE),
+        TableOperation("write_batch", OperationFamily.WRITE, _ANY_WRITE - {ONCE}),
         *_bootstrap_verb(),
         _service("rollback", CommitSettings, single=()),
         _service("restore", CommitSettings, single=()),
         _service("savepoint", CommitSettings, single=()),
         _service("delete_savepoint", CommitSettings, single=()),
         _service("set_properties", CommitSettings, single=()),
+        _service("drop", CommitSettings, single=()),
         _service("clean", CleanSettings, single=()),
         _service("archive", ArchiveSettings, single=()),
         _service("cluster", ClusterSettings),
@@ -235,7 +231,7 @@ VERBS: Mapping[str, TableOperation] = {
         TableOperation("expired_partitions", OperationFamily.SERVICE, settings_options(TtlSettings)),
         TableOperation("sync", OperationFamily.SERVICE, settings_options(SyncSettings)),
         _service("drop_metadata_table", CommitSettings, single=()),
-        _service("upgrade", CompactSettings, single=(THREADS, CODEC)),
+        _service("upgrade", CompactSettings, single=(THREADS, PARQUET_COMPRESSION_CODEC)),
         _service("downgrade", CompactSettings),
         _service("repair", RepairSettings),
         *(
@@ -254,7 +250,7 @@ VERBS: Mapping[str, TableOperation] = {
         _read("filter_exists", implied={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
         _read(
             "incremental",
-            single=(INCREMENTAL_FORMAT, RANGE_VERSION, FALL_BACK, VALUES_FROM_PATH),
+            single=(INCREMENTAL_FORMAT, RANGE_VERSION, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH),
             implied={QUERY_TYPE: "incremental"},
         ),
         _read("changes", implied={QUERY_TYPE: "incremental", INCREMENTAL_FORMAT: "cdc"}),
@@ -270,7 +266,9 @@ VERBS: Mapping[str, TableOperation] = {
         _change("pyhudi.spark.merge"),
         TableOperation("pyhudi.spark.sql", OperationFamily.WRITE, _ANY_WRITE),
         TableOperation(
-            "pyhudi.spark.write_stream", OperationFamily.WRITE, _ANY_WRITE | {OPERATION} | settings_options(SinkSettings)
+            "pyhudi.spark.write_stream",
+            OperationFamily.WRITE,
+            (_ANY_WRITE - {ONCE}) | {OPERATION} | settings_options(SinkSettings),
         ),
     )
 }

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.paths import split_path
+from pyhudi.options import sync_options
 
 Values = tuple[str, ...]
 Extractor = Callable[[str], Values]
@@ -31,12 +32,14 @@ _DAY = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})")
 _HOUR = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})/(\d{1,2})")
 
 
-def extractor_class(column_count: int, *, hive_style: bool) -> str:
+def extractor_class(column_count: int, *, hive_style: bool, slash_dates: bool = False) -> str:
     """Return the class that reads values from paths, as Hudi chooses it."""
     if not column_count:
         return f"{_PACKAGE}NonPartitionedExtractor"
     if column_count > 1:
         return f"{_PACKAGE}MultiPartKeysValueExtractor"
+    if slash_dates:
+        return f"{_PACKAGE}SlashEncodedDayPartitionValueExtractor"
     return f"{_PACKAGE}{'HiveStyle' if hive_style else 'SinglePart'}PartitionValueExtractor"
 
 
@@ -45,7 +48,7 @@ def find_extractor(name: str) -> Extractor:
     found = _EXTRACTORS.get(name.removeprefix(_PACKAGE))
     if found is None:
         known = ", ".join(f"{_PACKAGE}{each}" for each in _EXTRACTORS)
-        raise InvalidRequest(f"hoodie.datasource.hive_sync.partition_extractor_class={name} is none of {known}")
+        raise InvalidRequest(f"{sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}={name} is none of {known}")
     return found
 
 
@@ -53,8 +56,7 @@ def _hive_style(path: str) -> Values:
     matched = _HIVE_STYLE.fullmatch(path)
     if matched is None:
         raise InvalidRequest(
-            f"the partition {path} is not of the form name=value; name another "
-            "hoodie.datasource.hive_sync.partition_extractor_class"
+            f"the partition {path} is not of the form name=value; name another {sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}"
         )
     return (matched[1],)
 
@@ -69,8 +71,7 @@ def _slash_encoded(form: re.Pattern[str], parts: str) -> Extractor:
         matched = form.fullmatch(numbers)
         if matched is None:
             raise InvalidRequest(
-                f"the partition {path} is not of the form {parts}; name another "
-                "hoodie.datasource.hive_sync.partition_extractor_class"
+                f"the partition {path} is not of the form {parts}; name another {sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}"
             )
         year, *rest = matched.groups()
         return ("-".join([year, *(number.zfill(2) for number in rest)]),)
@@ -136,5 +137,5 @@ def check_width(columns: Sequence[str], path: str, values: Values) -> None:
     if len(values) != len(columns):
         raise InvalidRequest(
             f"the partition {path} gives {len(values)} values for the columns {', '.join(columns)}; name another "
-            "hoodie.datasource.hive_sync.partition_extractor_class, or other hoodie.datasource.hive_sync.partition_fields"
+            f"{sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}, or other {sync_options.HIVE_PARTITION_FIELDS}"
         )

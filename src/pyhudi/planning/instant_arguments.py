@@ -4,6 +4,8 @@
     datetime without a zone                                            local time in that zone
     date                                                               midnight in that zone
 
+    result of a write                                                  its request time, or its completion time in ranges
+
 Other text is returned unchanged: digits are an instant or a completion time, and Hudi has formats of its own. Times on
 the timeline have milliseconds; finer fractions are truncated. Text without fractional seconds means all of that second,
 with a zone or without: time travel to it, or a range up to it, includes its last millisecond.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Protocol
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import format_instant_time
@@ -21,7 +24,22 @@ from pyhudi.planning.incremental_query import CompletionRange, RequestRange
 from pyhudi.planning.time_travel import parse_as_of
 from pyhudi.table.timeline.active_timeline import Timeline
 
-InstantArgument = str | date | datetime
+
+class CommittedInstant(Protocol):
+    """The result of a write or table service."""
+
+    @property
+    def instant(self) -> str | None:
+        """Request time; None if nothing was committed."""
+        ...
+
+    @property
+    def completion_time(self) -> str | None:
+        """Completion time; None if nothing was committed."""
+        ...
+
+
+InstantArgument = str | date | datetime | CommittedInstant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -38,15 +56,40 @@ def format_as_of(instant_argument: InstantArgument, zone: tzinfo) -> str:
         if _zoned(instant_argument) is not None:
             return range_text(instant_argument, zone, end=True)
         return instant_argument.replace("T", " ") if _WRITTEN.fullmatch(instant_argument.strip()) else instant_argument
+    if not isinstance(instant_argument, date):
+        return request_time_text(instant_argument)
     return _digits(instant_argument, zone)
+
+
+def request_time_text(instant_argument: str | CommittedInstant) -> str:
+    """Return the request time that a caller passes, as text or as the result of a write.
+
+    Raises InvalidRequest for a result without commit.
+    """
+    return instant_argument if isinstance(instant_argument, str) else _committed(instant_argument, "instant")
+
+
+def _committed(result: CommittedInstant, attribute: str) -> str:
+    """A time of a result. Raises InvalidRequest if nothing was committed, or for a value that is no result."""
+    if not hasattr(type(result), "instant") or not hasattr(type(result), "completion_time"):
+        raise InvalidRequest(
+            f"{result!r:.80} is not a point in time: use a datetime, a date, ISO text with a zone, an instant, a completion "
+            "time, or the result of a write"
+        )
+    time: str | None = getattr(result, attribute)
+    if time is None:
+        raise InvalidRequest(f"{type(result).__name__} names no instant: nothing was committed. Pass an instant of the timeline")
+    return time
 
 
 def range_text(instant_argument: InstantArgument, zone: tzinfo, *, end: bool = False) -> str:
     """Convert a point in time to a bound of a range.  end: a whole second means its last millisecond, and not its
     first.
     """
-    if not isinstance(instant_argument, str):
+    if isinstance(instant_argument, date):
         return _digits(instant_argument, zone)
+    if not isinstance(instant_argument, str):
+        return _committed(instant_argument, "completion_time")
     if (zoned := _zoned(instant_argument)) is not None:
         digits = _digits(datetime.fromisoformat(instant_argument.strip()), zone)
         return digits[:14] + "999" if end and zoned[2] is None else digits
@@ -70,7 +113,7 @@ def check_not_request_time(
         return
     completed = timeline.completed_writes()
     known = {instant.completion_time for instant in completed}
-    for time in {range_.start, range_.end}.intersection(arguments) - known:
+    for time in {range_.start, range_.end}.intersection(argument for argument in arguments if isinstance(argument, str)) - known:
         for instant in completed:
             if time is not None and instant.request_time == time:
                 raise InvalidRequest(
@@ -86,12 +129,6 @@ def _zoned(text: str) -> re.Match[str] | None:
 
 
 def _digits(instant_argument: date | datetime, zone: tzinfo) -> str:
-    if not isinstance(instant_argument, date):
-        raise InvalidRequest(
-            f"{instant_argument!r} is not a point in time: use a datetime, a date, ISO text with a zone, an instant "
-            "or a completion "
-            "time"
-        )
     if not isinstance(instant_argument, datetime):
         instant_argument = datetime(instant_argument.year, instant_argument.month, instant_argument.day)
     if instant_argument.tzinfo is None:

@@ -20,6 +20,9 @@ from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued
 from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, parse_partition_path, partition_value
 from pyhudi.table.file_slices import FileSlice
 
+_MOST_SEPARATORS = 6
+"""Limit on the slashes of a path in a table with slash-separated dates; paths with more are not pruned."""
+
 
 @dataclass(frozen=True, slots=True)
 class PruningStep:
@@ -79,9 +82,9 @@ def partition_values_from_path(
             for name, text in zip(partition_columns(keys), texts, strict=True)
             if name in usable and schema.get_field_index(name) >= 0
         }
+        return {name: _values_of(name, value, path, keys) for name, value in values.items()}
     except (InvalidRequest, TableState, CorruptData):
         return {}
-    return {name: _values_of(name, value, path, keys) for name, value in values.items()}
 
 
 def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr, path_columns: Collection[str]) -> bool:
@@ -99,6 +102,16 @@ def _values_of(name: str, value: pa.Scalar, path: str, keys: KeySpec) -> tuple[V
     if stored is None:
         # The partition of null also holds rows with an empty text, and with the name of this partition as their text.
         return None, "", DEFAULT_PARTITION
+    if keys.slash_dates:
+        return _dashes_or_slashes(str(stored))
     # A folder in Hive style is parsed so regardless of the table's properties.
     looks_so = not keys.hive_style and f"/{name}=" in f"/{path}"
     return (stored, f"{name}={stored!s}") if looks_so else (stored,)
+
+
+def _dashes_or_slashes(text: str) -> tuple[str, ...]:
+    """The texts whose path is that of `text` in a table with slash-separated dates."""
+    first, *parts = text.split("-")
+    if len(parts) > _MOST_SEPARATORS:
+        raise TableState(f"the partition value {text!r} has more than {_MOST_SEPARATORS} separators")
+    return tuple(first + "".join(map("".join, zip(marks, parts, strict=True))) for marks in product("-/", repeat=len(parts)))

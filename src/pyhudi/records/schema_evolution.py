@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.options import write_options
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.type_normalization import is_list_like, normalise
 
 _INTEGER_BITS = {"int32": 32, "int64": 64}
 _MODE_OPTION = "set pyhudi.schema.mode"
+RECORD_KEY_ROLE = "a record key field"
 # Allowed type promotions of a table column, by the type of the incoming column: those allowed by both Hudi's writer
 # rules and its read-compatibility checks. `conform` can read old files under each of them.
 _WIDENINGS: Mapping[str, tuple[str, ...]] = {
@@ -35,12 +37,14 @@ class SchemaMode(StrEnum):
 
     Attributes:
         STRICT: None.
-        WIDEN: New columns, and promotions to types that represent every value exactly.
+        MERGE: New columns, and promotions to types that represent every value exactly.
+        WIDEN: Also required columns become nullable where the batch's are.
         EVOLVE: As Hudi by default: also whole numbers to floating point, which rounds large ones, and numbers to
             strings.
     """
 
     STRICT = "strict"
+    MERGE = "merge"
     WIDEN = "widen"
     EVOLVE = "evolve"
 
@@ -62,16 +66,23 @@ class _Evolution:
     null_for_missing: bool
     allow_drop: bool
     problems: list[_SchemaDifference]
+    partial: bool
+
+    @property
+    def lifts_required(self) -> bool:
+        """Whether a required column may become nullable."""
+        return self.mode in (SchemaMode.WIDEN, SchemaMode.EVOLVE)
 
 
 def evolve(
     table: pa.Schema | None,
     incoming: pa.Schema,
-    mode: SchemaMode = SchemaMode.WIDEN,
+    mode: SchemaMode = SchemaMode.MERGE,
     *,
     fixed: Mapping[str, str] | None = None,
     null_for_missing: bool = False,
     allow_drop: bool = False,
+    partial: bool = False,
 ) -> pa.Schema:
     """Compute the table schema after a write, which the commit records and batches are cast to.
 
@@ -80,8 +91,8 @@ def evolve(
     - A wider incoming number widens the table: int to long and double, float to double; under EVOLVE also int to float
       and string, long to float, double and string, float and double to string; under STRICT none. A narrower number,
       and a string for a decimal or date column, is cast to the table's type.
-    - A column is nullable if either side is nullable; under STRICT, or if it has a default that is not null, it keeps
-      the table's nullability.
+    - A column keeps the table's nullability. Under WIDEN and EVOLVE it becomes nullable if the incoming one is, unless it
+      is a record key field or has a default that is not null.
     - A column that `incoming` lacks is an error, unless null_for_missing (the column stays; the written rows get null,
       or the default if it is not nullable) or allow_drop (the column is dropped). With both, null_for_missing wins,
       because it keeps data.
@@ -99,6 +110,7 @@ def evolve(
         fixed: Columns whose type must not change, by dotted name, with their role in the table.
         null_for_missing: Keep columns that the batch lacks.
         allow_drop: Drop columns that the batch lacks.
+        partial: Columns that the batch lacks keep their stored values, and so their nullability.
 
     Raises:
         InvalidRequest: Changes that are not allowed; lists each column, both types and the option that would allow it.
@@ -106,14 +118,14 @@ def evolve(
     incoming = normalise(incoming)
     if table is None:
         return incoming
-    rules = _Evolution(mode, fixed or {}, null_for_missing, allow_drop, [])
+    rules = _Evolution(mode, fixed or {}, null_for_missing, allow_drop, [], partial)
     fields = _evolve_fields(list(table), list(incoming), "", rules)
     if rules.problems:
         raise InvalidRequest(_difference_text(rules.problems))
     return pa.schema(fields)
 
 
-def continues(before: pa.Schema, after: pa.Schema, mode: SchemaMode = SchemaMode.WIDEN) -> bool:
+def continues(before: pa.Schema, after: pa.Schema, mode: SchemaMode = SchemaMode.MERGE) -> bool:
     """Return True if a table of schema `before` may continue with schema `after`: common columns keep their types or
     are promoted as the mode allows.
     """
@@ -193,17 +205,22 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
         other = incoming_by_name.get(field.name)
         if other is not None:
             type_ = _evolve_type(field.type, other.type, column_path, rules)
-            result.append(field.with_type(type_).with_nullable(_either_nullable(field, other, rules)))
+            result.append(field.with_type(type_).with_nullable(_nullable_after(field, other, column_path, rules)))
+        elif rules.partial or (rules.null_for_missing and (field.nullable or _has_default(field))):
+            result.append(field)
+        elif rules.null_for_missing and rules.lifts_required:
+            result.append(field.with_nullable(True))
         elif rules.null_for_missing:
-            result.append(field if _has_default(field) else field.with_nullable(True))
+            required = f"a column that may not be null: pass values for it, or {_MODE_OPTION}=widen to make it nullable"
+            rules.problems.append(_SchemaDifference(column_path, str(field.type), "missing", required))
         elif not rules.allow_drop:
             rules.problems.append(
                 _SchemaDifference(
                     column_path,
                     str(field.type),
                     "missing",
-                    "set hoodie.write.set.null.for.missing.columns=true to write nulls, or "
-                    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop=true to drop it from the table",
+                    f"set {write_options.SET_NULL_FOR_MISSING_COLUMNS}=true to write nulls, or "
+                    f"{write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP}=true to drop it from the table",
                 )
             )
     for field in incoming:
@@ -214,7 +231,7 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
         if same_name_in_table is not None:
             problem = f"it differs only in case from the table's column {path}{same_name_in_table}: names are case sensitive"
         elif rules.mode is SchemaMode.STRICT:
-            problem = f"schema mode strict allows no new columns: leave it out, or {_MODE_OPTION}=widen to add it"
+            problem = f"schema mode strict allows no new columns: leave it out, or {_MODE_OPTION}=merge to add it"
         if problem is not None:
             rules.problems.append(_SchemaDifference(path + field.name, "missing", str(field.type), problem))
         result.append(field.with_nullable(True))
@@ -228,8 +245,10 @@ def _has_default(field: pa.Field) -> bool:
     return not field.nullable and column_default(field) is not None
 
 
-def _either_nullable(field: pa.Field, other: pa.Field, rules: _Evolution) -> bool:
-    return not _has_default(field) and bool(field.nullable or (other.nullable and rules.mode is not SchemaMode.STRICT))
+def _nullable_after(own: pa.Field, theirs: pa.Field, path: str, rules: _Evolution) -> bool:
+    if own.nullable or not theirs.nullable or not rules.lifts_required:
+        return bool(own.nullable)
+    return not _has_default(own) and rules.fixed.get(path) != RECORD_KEY_ROLE
 
 
 def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _Evolution) -> pa.DataType:
@@ -241,11 +260,13 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
     if types.is_list(table) and types.is_list(incoming):
         ours, theirs = table.value_field, incoming.value_field
         type_ = _evolve_type(ours.type, theirs.type, path + "[]", rules)
-        return pa.list_(pa.field("element", type_, _either_nullable(ours, theirs, rules)))
+        return pa.list_(pa.field("element", type_, _nullable_after(ours, theirs, path + "[]", rules)))
     if types.is_map(table) and types.is_map(incoming):
         ours, theirs = table.item_field, incoming.item_field
         type_ = _evolve_type(ours.type, theirs.type, path + "{}", rules)
-        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", type_, _either_nullable(ours, theirs, rules)))
+        return pa.map_(
+            pa.field("key", pa.string(), False), pa.field("value", type_, _nullable_after(ours, theirs, path + "{}", rules))
+        )
     if _casts_to_table(incoming, table):
         return table
     # A string never widens a decimal or date column: the cases above cast it.
@@ -254,10 +275,12 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
     elif path in rules.fixed:
         problem = f"it is {rules.fixed[path]}, whose type cannot change: cast the column to the table's type"
         problem += integer_hint(table, incoming)
-    elif rules.mode is SchemaMode.EVOLVE or (rules.mode is SchemaMode.WIDEN and str(incoming) in _LOSSLESS.get(str(table), ())):
+    elif rules.mode is SchemaMode.EVOLVE or (
+        rules.mode is not SchemaMode.STRICT and str(incoming) in _LOSSLESS.get(str(table), ())
+    ):
         return incoming
     elif rules.mode is SchemaMode.STRICT:
-        problem = f"schema mode strict allows no type changes: cast the column, or {_MODE_OPTION}=widen or evolve"
+        problem = f"schema mode strict allows no type changes: cast the column, or {_MODE_OPTION}=merge or evolve"
     else:
         cast = "cast the column to the table's type" + integer_hint(table, incoming)
         problem = f"this promotion can change stored values: {cast}, or {_MODE_OPTION}=evolve"

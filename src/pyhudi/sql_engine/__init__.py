@@ -10,11 +10,15 @@ DuckDB executes queries and expressions (`pip install "pyhudi[sql]"`). On Spark:
 
 from __future__ import annotations
 
+import sys
+from collections import ChainMap
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import pyarrow as pa
 
+from pyhudi.api.argument_kinds import checked
 from pyhudi.sql_engine.read_statement import read_statement
 from pyhudi.sql_engine.sql_catalog import Catalog
 
@@ -24,22 +28,28 @@ CATALOG = Catalog()
 """The default catalog of this process."""
 
 
+@checked
 def sql(
     statement: str,
     *,
+    tables: Mapping[str, Any] | None = None,
     catalog: Catalog | None = None,
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> pa.Table:
     """Execute a SQL statement in this process.
 
+    A table name is looked up in `tables`, then in the catalog, then among the variables of the calling code.
+
     Args:
         statement: One statement in Spark SQL syntax: CREATE TABLE, INSERT, SELECT, UPDATE, DELETE, MERGE INTO, CALL,
             ALTER TABLE
             and other statements of Hudi.
+        tables: Tables and rows of this statement by name, as in `Catalog.register`.
         catalog: Catalog that resolves table names; `pyhudi.sql_engine.CATALOG` by default. A path needs none:
             hudi.`/data/trips`.
-        storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
+        storage_options: Credentials and settings of the object store, for tables by path, see `docs/object-stores.md`. A
+            `Table` has its own.
         options: `hoodie.*` options of writes.
 
     Returns:
@@ -55,13 +65,35 @@ def sql(
 
     Example:
         >>> rows = hp.sql("SELECT city, sum(fare) AS total FROM hudi.`/data/trips` GROUP BY city")
+        >>> trips = hp.Table("/data/trips")
+        >>> dear = hp.sql("SELECT * FROM trips JOIN names USING (city)", tables={"names": frame})
     """
     parsed = read_statement(statement, embedded=True)
     from pyhudi.sql_engine.duckdb_session import EmbeddedStatementSession, run
 
-    return run(EmbeddedStatementSession(CATALOG if catalog is None else catalog, storage_options, options), parsed)
+    own = Catalog()
+    for name, table in (tables or {}).items():
+        own.register(name, table)
+    chosen = CATALOG if catalog is None else catalog
+    variables = _variables(sys._getframe(1))
+    return run(EmbeddedStatementSession(chosen, storage_options, options, tables=own, variables=variables), parsed)
 
 
+def _variables(frame: FrameType | None) -> Mapping[str, Any]:
+    """Variables that the code that called PyHudi sees: of its function, and of its module."""
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("pyhudi."):
+        frame = frame.f_back
+    if frame is None:
+        return {}
+    scopes = [frame.f_locals]
+    # Before Python 3.12 a comprehension has a frame of its own.
+    while frame.f_code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>") and frame.f_back is not None:
+        frame = frame.f_back
+        scopes.append(frame.f_locals)
+    return ChainMap(*scopes, frame.f_globals)
+
+
+@checked
 def register(name: str, table: Any) -> None:
     """Register a table or rows under a name, in the catalog of this process.
 

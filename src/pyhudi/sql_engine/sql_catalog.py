@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
+from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.scan import Scan
+from pyhudi.api.table import Table
+from pyhudi.engines.arrow.input_rows import is_frame
 from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.sql_engine.session_state import SessionState
 from pyhudi.sql_engine.sql_ast import TableName
 
-__all__ = ["Catalog"]
+__all__ = ["Catalog", "is_queryable"]
 
 
+@checked_class
 class Catalog:
-    """Maps names to tables and to rows in memory, for `pyhudi.sql`. It lives as long as the process, and stores
-    nothing.
+    """Maps names to tables and to rows in memory, for `pyhudi.sql`, with the views, databases and options of SET.
+
+    It lives as long as the process, and stores nothing.
 
     Names are case-insensitive, and can have several parts separated by dots.
 
     Example:
         >>> c = Catalog(warehouse="/data")
         >>> c.register("trips", "/data/trips")
+        >>> c.register("yesterday", hp.Table("/data/trips").scan(as_of="2024-05-06"))
         >>> c.register("new_fares", frame)  # a pandas or Polars frame, an Arrow table
         >>> rows = hp.sql("SELECT * FROM trips JOIN new_fares USING (id)", catalog=c)
     """
@@ -35,23 +44,35 @@ class Catalog:
         self._warehouse = None if warehouse is None else os.fspath(warehouse)
         self._known: dict[str, tuple[str, Any]] = {}
         self._guard = threading.Lock()
+        self._session = SessionState()
 
     def register(self, name: str, table: Any, *, replace: bool = True) -> None:
         """Register a table or rows under a name.
 
         Args:
             name: Table name.
-            table: Path of a table; or rows, which statements can read but not change: anything with the Arrow PyCapsule
-                interface that can be read more than once.
+            table: A `Table`, or its path; or rows, which statements can read but not change: a `Scan`, an Arrow table,
+                batch or dataset, a pandas or Polars frame, anything with the Arrow PyCapsule interface, a dictionary of
+                columns, or a list of dictionaries.
             replace: Replace an existing registration of the name.
 
         Raises:
             TableExists: The name is registered, and `replace` is False.
+            InvalidRequest: `table` is none of these, or a stream, which can be read only once.
         """
+        if isinstance(table, (str, os.PathLike)):
+            table = os.fspath(table)
+        elif isinstance(table, Iterator):
+            raise InvalidRequest(f"a stream cannot be registered as {name}: it can be read only once; read it into a table first")
+        elif not (is_queryable(table) or isinstance(table, (Mapping, list, tuple))):
+            raise InvalidRequest(
+                f"an object of type {type(table).__module__}.{type(table).__name__} cannot be registered as {name}: pass a "
+                "Table, its path, a Scan, an Arrow object, or a pandas or Polars frame"
+            )
         with self._guard:
             if not replace and name.lower() in self._known:
                 raise TableExists(f"table {name} exists in the catalog already")
-            self._known[name.lower()] = name, os.fspath(table) if isinstance(table, (str, os.PathLike)) else table
+            self._known[name.lower()] = name, table
 
     def unregister(self, name: str) -> bool:
         """Remove a name from the catalog, and return whether it existed. The table itself is not deleted.
@@ -69,17 +90,15 @@ class Catalog:
         with self._guard:
             return iter(sorted(name for name, _ in self._known.values()))
 
+    @property
+    def session(self) -> SessionState:
+        """Views, databases and options of SET."""
+        return self._session
+
     def lookup(self, table: TableName) -> Any:
-        """Resolve a name to the path of a table or to rows. Raises InvalidRequest if it is not registered."""
-        if table.path is not None:
-            return table.path
+        """Table, path of a table, or rows registered under a name; None if it is not registered."""
         entry = self._known.get(str(table).lower())
-        if entry is None:
-            names = ", ".join(self) or "none"
-            raise InvalidRequest(
-                f"table {table} is not in the catalog (it has {names}): register it, or write its path as hudi.`/path`"
-            )
-        return entry[1]
+        return None if entry is None else entry[1]
 
     def location_for(self, table: TableName) -> str:
         """Location of a new table. Raises InvalidRequest if the catalog has no warehouse."""
@@ -88,3 +107,10 @@ class Catalog:
                 f"table {table} has no location: add LOCATION '/path' to the statement, or use a catalog with a warehouse"
             )
         return f"{self._warehouse.rstrip('/')}/{'/'.join(table.parts)}"
+
+
+def is_queryable(value: object) -> bool:
+    """Return True for a table, a scan and tabular objects that can be read more than once."""
+    if isinstance(value, (type, ModuleType, Iterator)):
+        return False
+    return isinstance(value, (Table, Scan)) or is_frame(value)

@@ -88,6 +88,15 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
     cursor.fail("a type")
 
 
+def parse_type(text: str) -> pa.DataType:
+    """Parse text that is one type, such as `bigint`. Errors as in `data_type`."""
+    cursor = TokenCursor(text)
+    kind = data_type(cursor)
+    if cursor.peek is not None:
+        cursor.fail("the end of the type")
+    return kind
+
+
 def field(name: str, kind: pa.DataType, *, nullable: bool = True, comment: str | None = None) -> pa.Field:
     """A field with its comment."""
     return pa.field(name, kind, nullable, None if comment is None else {COMMENT: comment.encode()})

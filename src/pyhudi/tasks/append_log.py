@@ -332,7 +332,7 @@ def _blocks(
 
 @dataclass(frozen=True, slots=True)
 class _BaseRowPositions:
-    """The rows of a base file that rows and deletes stand for, both rising.  instant_time: of the base file."""
+    """Base file rows that the rows and deletes replace, both ascending. instant_time: of the base file."""
 
     instant_time: str
     rows: Positions
@@ -348,7 +348,7 @@ class _BaseRowPositions:
 def _in_row_order(
     storage: Storage, spec: WriterSpec, task: AppendTask, rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> tuple[pa.Table, list[pa.RecordBatch], _BaseRowPositions | None]:
-    """Rows and deletes sorted by the base row that they stand for; as they are, and None, where one of them has no such row."""
+    """Rows and deletes sorted by the base row that they replace; unsorted with None if one of them has no base row."""
     base = task.slice.base
     if base is None or task.slice.source is not None or not spec.files.record_positions or spec.files.log_format == "hfile":
         return rows, deletes, None
@@ -407,7 +407,7 @@ def _split(
         deletes.append(_plain_deletes(spec, task, keys, rule) if by_event_time else deletes_batch(keys, partition))
         incoming = incoming.filter(pa.array(~plain))
         if not incoming.num_rows:
-            # Such rows have their keys alone, not the columns that tell a soft delete.
+            # Such rows have their keys alone, not the columns that mark a soft delete.
             return incoming, [batch for batch in deletes if batch.num_rows]
     soft = rule.deletes(incoming)
     if soft is None:
@@ -430,7 +430,7 @@ def _split(
 def _without_outdated_deletes(spec: WriterSpec, task: AppendTask, deletes: pa.Table, rule: RecordMergeRule) -> pa.Table:
     """Drop soft deletes whose ordering value a delete block cannot hold and whose record has a larger one.
 
-    A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, whatever its ordering
+    A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, for any ordering
     value. The slice is read only if such deletes are in the batch.
     """
     values = rule.ordering.values(deletes)
@@ -473,7 +473,7 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Rec
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
     if rule.custom_merge and task.slice.logs and len(found):
-        # Whatever is there by the rule is there by event time too.
+        # Rows that exist by the merge rule exist by event time too.
         by_event_time = replace(reader, rule=EventTimeRule(rule.ordering, rule.marker))
         found, values = _ordering_now(spec, by_event_time, task.slice, found, rule.ordering)
     if not len(found) or (pa.types.is_decimal(values.type) and not rule.delete_is_barrier):

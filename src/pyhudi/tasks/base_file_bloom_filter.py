@@ -79,5 +79,5 @@ class GrowingFilter:
 
 
 def _few(sizes: FilterSizes) -> int:
-    """Up to how many keys a filter is sized by them.  A SIMPLE filter is one of one size, whatever it holds."""
+    """Up to how many keys a filter is sized by them.  A SIMPLE filter has a fixed size."""
     return sizes.bloom_entries // 2 if sizes.bloom_type == BloomKind.DYNAMIC_V0 else 0

@@ -132,7 +132,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
             matched += part.matched
             removed += part.removed
             for rows in _pieces(part.rows):
-                # Rows of the base file have their keys in its filter, whatever the logs made of them.
+                # The filter contains the keys of base file rows, regardless of the logs.
                 rows = rows if meta else without_keys(rows)
                 writer.write(_stored(rows, schema), has_known_keys=part.from_base and inherited is not None)
             part = next(parts, None)

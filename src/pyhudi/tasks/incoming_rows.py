@@ -260,7 +260,7 @@ class _MoveResolution:
 def _picked(
     request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
 ) -> _MoveResolution:
-    """By a rule that takes one of the two: the incoming row goes where it says, or the stored one stays."""
+    """By a rule that selects one of the two: the incoming row with its own partition, or the stored one."""
     wins = request.rule.newer_wins(older, newer.select(older.column_names), plain_deletes)
     return _MoveResolution(
         newer, wins, _either(plain_deletes, request.rule.deletes(newer)), np.zeros(len(plain_deletes), dtype=np.bool_)
@@ -324,8 +324,8 @@ def _with_rows(rows: pa.Table, at: Ints, other_rows: pa.Table) -> pa.Table:
 
 
 def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints, read: ReadStored) -> pa.Table:
-    """The present version of each key in the file slice named beside it, in order; nulls where the slice has no such record any
-    more.
+    """The stored version of each key in its file slice, in order; nulls if the slice has no such
+    record.
     """
     reader = request.spec.reader(request.validity, rule=request.rule.with_marker(None))
     computed = None if request.spec.populate_meta_fields else request.spec.keys

@@ -86,11 +86,11 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     begun_ms = spec.clock_ms()
     scan = scan_logs(storage, slice_.logs, reader.of_logs(merge_columns(reader)))
     read_ms = spec.clock_ms() - begun_ms
-    # A log compaction stands for what earlier ones merged, by standing for them.
+    # A log compaction replaces earlier ones, and with them the blocks that those merged.
     instants = ",".join(sorted({found.block.instant_time for found in blocks}, reverse=True))
     name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     merged = _merged_blocks(spec, task, scan.records, instants)
-    # However large: what stands for the blocks of a slice is one file, so that a reader finds all of it or nothing.
+    # Of any size: the blocks of a slice are replaced by one file, so that a reader finds all of it or nothing.
     how = LogWriteSpec(spec.indexing, marker_lists=spec.files.marker_lists)
     (status,) = write_log_files(storage, task.partition, name, merged, None, how)
     deleted = int(np.count_nonzero(scan.records.deleted))

@@ -187,7 +187,7 @@ def scan_logs(storage: Storage, logs: Sequence[LogFile], request: LogScanRequest
 
 
 def _positions(storage: Storage, blocks: Sequence[ValidBlock], base_instant: str) -> list[Positions] | None:
-    """The base rows that the records of each block stand for; None unless every block names rows of this base file."""
+    """The base row of each record of each block; None unless every block names rows of this base file."""
     texts = []
     for found in blocks:
         text = found.block.header(HeaderKey.RECORD_POSITIONS)

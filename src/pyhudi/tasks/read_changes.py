@@ -221,7 +221,7 @@ def _rewritten(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iter
 
 
 def _appended(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iterator[_Changes]:
-    """Each key of the log, as it stood before the log was written and after; an entry that lost to an older one gives nothing."""
+    """Each key of the log before and after the log was written; an entry that lost to an older one gives nothing."""
     assert source.log is not None and source.before is not None and source.after is not None, "plan_changes fills them in"
     reader = spec.reader
     needed = merge_columns(replace(reader, output=pa.schema([])))
@@ -237,7 +237,7 @@ def _appended(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Itera
         stamped = after.column(COMMIT_TIME, touched.values)
         real |= np.asarray(pc.fill_null(pc.equal(stamped, source.instant_time), False), dtype=np.bool_)
     if not real.all() and changes.before is not None and changes.after is not None:
-        # A merge may keep the older record's commit time; whether the record is another one then only its values tell.
+        # A merge may keep the older record's commit time; then only the values show whether the record changed.
         unlike = pc.not_equal(json_text(changes.before), json_text(changes.after))
         real |= np.asarray(pc.fill_null(unlike, True), dtype=np.bool_)
     # Keys that are in neither slice were deleted without being there.
@@ -302,7 +302,7 @@ def _completed(spec: ChangeSpec, source: ChangeSource, mode: CdcMode, rows: pa.R
 def _looked_up(
     spec: ChangeSpec, source: ChangeSource, slice_: FileSlice | None, keys: pa.Array, lookup_keys: pa.Array
 ) -> pa.StructArray | None:
-    """The records of some keys in a slice, null where they are not wanted."""
+    """The records of some keys in a slice, null where they are not requested."""
     if not pc.any(lookup_keys).as_py():
         return None
     if slice_ is None:

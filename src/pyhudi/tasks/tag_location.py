@@ -377,7 +377,7 @@ def _match(keys: pa.Array, stored: list[pa.Array], numbers: list[int]) -> TagHit
 
 
 def _within(keys: pa.StringArray, least: str, greatest: str) -> npt.NDArray[np.bool_]:
-    """Where a key lies within bounds that a writer took by one of two orders: that of UTF-8, or Java's."""
+    """Whether a key is within bounds that a writer computed in UTF-8 order or in Java's order."""
     inside = pc.and_(pc.greater_equal(keys, least), pc.less_equal(keys, greatest))
     low, high = java_order(pa.array([least, greatest], pa.string()))
     ordered = java_order(keys)

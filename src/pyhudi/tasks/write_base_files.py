@@ -204,7 +204,7 @@ def _change_log(storage: Storage, spec: WriterSpec, task: MergeTask) -> Abstract
 
 
 def _columns_to_code(spec: WriterSpec, instant_time: str) -> list[str]:
-    """The columns that a merge may carry as dictionaries: keys are compared as text, and file names are filled in anew.
+    """The columns that a merge may carry as dictionaries: keys are compared as text, and file names are replaced.
 
     instant_time: of the old file; what has another name or type there is none of them.
     """
@@ -225,7 +225,7 @@ def _read_schema(old: OpenFile, spec: WriterSpec) -> pa.Schema:
 def _old_rows(
     storage: Storage, spec: WriterSpec, task: MergeTask, old: OpenFile, schema: pa.Schema, instant_time: str
 ) -> Iterator[pa.Table]:
-    """The rows of the old file in the layout that `_read_schema` gives, those outside of the table beside their meta columns."""
+    """The rows of the old file in the layout of `_read_schema`, those of bootstrap source files with their meta columns."""
     if task.source is None:
         return _stored_batches(old, schema, spec.origins(instant_time))
     columns = JoinedColumns(spec.storage, spec.keys, task.partition)
@@ -233,12 +233,12 @@ def _old_rows(
 
 
 def _stored_batches(old: OpenFile, schema: pa.Schema, origins: Mapping[str, ColumnOrigin] | None) -> Iterator[pa.Table]:
-    """The rows of an old file by row group, in the layout that `_read_schema` gives.  origins: where its columns stand."""
+    """The rows of an old file by row group, in the layout that `_read_schema` gives.  origins: positions of its columns."""
     present = set(old.schema_arrow.names)
     wanted = names_in_file(origins, [name for name in schema.names if name != FILE_NAME])
     columns = [name for name in wanted if name in present]
     for group in range(old.metadata.num_row_groups):
-        # Held by nobody here, so that whoever takes it can let go of it.
+        # Not referenced here, so that the consumer can release it.
         yield conform_table(by_ids(old.read_row_group(group, columns=columns, use_threads=False), origins, schema), schema)
 
 

@@ -1,4 +1,4 @@
-"""The doctor: each thing that is wrong is found, and what is in order is not."""
+"""`Table.doctor` reports every defect and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of `benchmarks.check`, its steps on a few rows, and where it takes the other code from."""
+"""`benchmarks.check`: arithmetic, steps on a few rows, and checkout of the code to compare with."""
 
 from __future__ import annotations
 

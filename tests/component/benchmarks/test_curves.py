@@ -1,4 +1,4 @@
-"""The curves: slopes, what is run in which order, the report, and the steps of each axis on a few rows."""
+"""`benchmarks.curves`: slopes, order of steps, report, and the steps of each axis on a few rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The growth run with workers that carry out upserts with Arrow alone."""
+"""The growth benchmark with workers that upsert with Arrow alone."""
 
 from __future__ import annotations
 

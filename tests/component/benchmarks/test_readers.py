@@ -1,4 +1,4 @@
-"""The readers of `benchmarks.readers` give the same rows, and their figures are put side by side."""
+"""`benchmarks.readers`: all readers return the same rows, and the report compares their figures."""
 
 from __future__ import annotations
 

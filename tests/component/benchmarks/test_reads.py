@@ -1,4 +1,4 @@
-"""The reads of `benchmarks.reads`: sides that give different rows are found out, and ratios are those of the pairs."""
+"""`benchmarks.reads`: different rows are detected, and ratios come from pairs of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that carry the rows of a small batch: what of them travels, and how they are dealt out."""
+"""Tasks that carry the rows of a small batch: what is serialized, and how rows are distributed."""
 
 from __future__ import annotations
 

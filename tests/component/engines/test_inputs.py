@@ -1,4 +1,4 @@
-"""Everything with Arrow data in it can be written: PyArrow, Polars, pandas, and any object with the PyCapsule interface."""
+"""Writes accept all Arrow data: PyArrow, Polars, pandas, and objects with the PyCapsule interface."""
 
 from __future__ import annotations
 

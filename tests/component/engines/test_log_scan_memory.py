@@ -1,5 +1,6 @@
-"""A million Avro records in the logs of one file group are read by position, and compacted by key, within 1 GB; where the run
-takes its time, the other way round as well.
+"""Log files with a million Avro records are read by position and compacted by key within 1 GB.
+
+The full tier also reads them by key and compacts them by position.
 """
 
 from __future__ import annotations

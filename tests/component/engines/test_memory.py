@@ -1,4 +1,4 @@
-"""Streams larger than the memory budget: the same table as in memory, and Arrow memory that stays bounded."""
+"""Streams larger than the memory budget give the same table as in memory, with bounded Arrow memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream's reader makes of a checkpoint, and of limits, before any job runs."""
+"""Stream reader: checkpoints and limits, before any job runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Spark worker imports, each time in a process of its own."""
+"""Imports of a Spark worker, each measured in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata table of tables that are written here: built, kept true by every operation, changed and dropped."""
+"""The metadata table is built, updated by every operation, changed and dropped."""
 
 from __future__ import annotations
 

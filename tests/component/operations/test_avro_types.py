@@ -1,4 +1,4 @@
-"""Columns of Avro types that are not Arrow's: enums, which are text here, and times of milliseconds, which are microseconds."""
+"""Avro types without an Arrow counterpart: enums become text, milliseconds of a day become microseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that were computed from a scan are written only while what they replace is as the scan read it."""
+"""Writes with `based_on=` succeed only while the replaced rows equal those of the scan."""
 
 from __future__ import annotations
 

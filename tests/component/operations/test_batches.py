@@ -1,4 +1,4 @@
-"""Batches of a stream: each lands once, also after its commit was archived, and when two attempts meet."""
+"""Each batch of a stream is written once, also after its commit was archived and with two concurrent attempts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CorruptData
-from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY, BatchAlreadyCommitted, StreamBatch, find_last_batch
+from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY, StreamBatch, find_last_batch
+from pyhudi.operations.write.write_once import AlreadyCommitted, CommitSearch
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -57,7 +58,7 @@ def test_a_batch_whose_commit_was_archived_is_known() -> None:
     assert all(
         SINK_CHECKPOINT_KEY not in read_commit(table.context.timeline, i).extra_metadata for i in timeline.completed_writes()
     )
-    assert find_last_batch(table.context, timeline, "s") == 7
+    assert find_last_batch(table.context, timeline, "s", CommitSearch()) == 7
     assert bulk(table, 7, "a") is None
     assert bulk(table, 8, "b") is not None
 
@@ -73,8 +74,8 @@ def test_of_two_attempts_at_one_batch_one_lands() -> None:
             bulk(table, 0, "a")
             return done
 
-    with pytest.raises(BatchAlreadyCommitted):
-        run_write(table.context, Meddling(1), rows("a"), replace(settings, batch=StreamBatch("s", 0)))
+    with pytest.raises(AlreadyCommitted):
+        run_write(table.context, Meddling(1), rows("a"), replace(settings, once=StreamBatch("s", 0)))
     assert not table.timeline().pending()
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ["a", "z"]
 

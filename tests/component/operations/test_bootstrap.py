@@ -1,4 +1,4 @@
-"""Tables that are made over Parquet files which are there already: made, read, written, serviced; what cannot be made so."""
+"""Tables bootstrapped over existing Parquet files: creation, reads, writes, services, refusals."""
 
 from __future__ import annotations
 

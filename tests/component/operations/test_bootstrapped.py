@@ -1,4 +1,4 @@
-"""Tables over files outside of them (METADATA_ONLY): rows are read beside their meta columns, and never of other files."""
+"""METADATA_ONLY bootstrap: rows are read from the source files together with their meta columns."""
 
 from __future__ import annotations
 

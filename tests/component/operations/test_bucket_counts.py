@@ -1,4 +1,4 @@
-"""Bucket counts that differ by partition: kept by the table from its first write on, and gone by in every write and read."""
+"""Bucket counts per partition are stored by the first write and used by every later write and read."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_options_say_otherwise_is_refused(uri: str) -> None:
 
 
 def test_a_table_whose_rules_stand_in_its_writers_options_alone_goes_on_by_those(uri: str) -> None:
-    """So the real Hudi 1.1 leaves it where its options named rules."""
+    """So Apache Hudi 1.1 leaves it where its options named rules."""
     table = create(uri)
     table.upsert(rows(*range(9)), options=BY_RULES)
     table.context.storage.delete([counts_path("00000000000000")])

@@ -1,4 +1,4 @@
-"""Statistics of partitions are carried on from commit to commit: what a commit reads for them, and when they are not believed."""
+"""Partition statistics are carried from commit to commit: reads per commit, and cases that recompute them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_after_another_kind_of_writer_nothing_is_carried_on(
 ) -> None:
     table = made(tmp_path, kind, 3)
     with monkeypatch.context() as patch:
-        # What PyHudi alone says is not there, as in what the real Hudi writes.
+        # What PyHudi alone says is not there, as in what Apache Hudi writes.
         patch.setattr(metadata_store, "SINCE_KEY", "of.another.writer")
         table.upsert(rows(range(21, 24), 1))
     asked.partitions = []

@@ -1,4 +1,4 @@
-"""A column that changes its type under statistics made of the old one: no bounds of another type stay behind."""
+"""A changed column type leaves no statistics of the old type."""
 
 from __future__ import annotations
 

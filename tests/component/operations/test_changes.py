@@ -1,4 +1,4 @@
-"""Change data as it is read: written change logs and changes told from files, ranges, and what is said when files are gone."""
+"""Change data: from change logs and from file comparison, ranges, and errors for removed files."""
 
 from __future__ import annotations
 

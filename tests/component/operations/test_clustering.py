@@ -1,4 +1,4 @@
-"""Clustering end to end: rows change nothing but their place, pending plans hold their file groups, one executor has a plan."""
+"""Clustering end to end: rows are unchanged, pending plans protect their file groups, one executor runs a plan."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tables whose columns go by ids, as ALTER TABLE of the real Hudi left them: `rider` became `driver`; `fare` was dropped and
-added.
-"""
+"""Tables with schema on read, altered by Apache Hudi: `rider` renamed to `driver`; `fare` dropped and added."""
 
 from __future__ import annotations
 
@@ -186,7 +184,7 @@ def test_a_schema_of_a_change_that_died_does_not_count(tmp_path: Path) -> None:
     newest["version_id"] = 29990101000000000
     later = file.with_name("29990101000000000_29990101000000001.schemacommit")
     later.write_text(json.dumps({"schemas": [newest, *document["schemas"]]}))
-    # As the real Hudi leaves it: the history before it is gone.
+    # As Apache Hudi leaves it: the history before it is gone.
     file.unlink()
     assert table.scan().to_arrow().equals(expected)
 
@@ -344,7 +342,7 @@ def test_no_history_is_looked_for_at_the_end_where_there_was_none(tmp_path: Path
 
 
 def altered(table: Table, after: str, old: str, new: str) -> None:
-    """A column is renamed as ALTER TABLE of the real Hudi does it, a millisecond after another instant was requested."""
+    """A column is renamed as ALTER TABLE of Apache Hudi does it, a millisecond after another instant was requested."""
     zone, folder = table.config.zone, Path(table.uri.removeprefix("file:")) / ".hoodie"
     time = format_instant_time(parse_instant_time(after, zone) + 1, zone)
     done = format_instant_time(parse_instant_time(max(after, time), zone) + 1, zone)

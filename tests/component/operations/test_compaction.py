@@ -1,4 +1,4 @@
-"""Compactions as a caller meets them: inline after writes, planned and carried out apart, and what is said about them."""
+"""Compaction: inline after writes, planned and run separately, and its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that a table keeps from its creation, and what later options may say about them."""
+"""Table settings fixed at creation, and later options that contradict them."""
 
 from __future__ import annotations
 

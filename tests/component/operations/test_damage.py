@@ -1,4 +1,4 @@
-"""Damage in the log files of completed commits: every reader and every service says so, and none passes it over."""
+"""Damaged log files of completed commits are reported by every reader and service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the real Hudi (1.0.2, 1.1.1) loses, hides or cannot read: PyHudi reads it right, and writes nothing that triggers it.
+"""What Apache Hudi (1.0.2, 1.1.1) loses, hides or cannot read: PyHudi reads it right, and writes nothing that triggers it.
 
 `tests/test_defects.py` lists every known defect with the tests that keep it away; here are those that stand nowhere else.
 """
@@ -96,7 +96,7 @@ def test_deletes_hold_what_the_real_reader_compares(tmp_path: Path, kind: str) -
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_nulls_of_dates_beside_statistics(tmp_path: Path, table_type: str) -> None:
-    """The real Hudi fails to collect them from log files."""
+    """Apache Hudi fails to collect them from log files."""
 
     def rows(ids: str, *days: int | None) -> pa.Table:
         dates = [None if day is None else datetime.date(2026, 1, day) for day in days]
@@ -114,7 +114,7 @@ def test_nulls_of_dates_beside_statistics(tmp_path: Path, table_type: str) -> No
 
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_timestamps_in_keys_are_one_text_in_every_operation(tmp_path: Path, zone: str | None) -> None:
-    """The real Hudi's bulk_insert makes another text of them than its upsert, so nothing is found again."""
+    """Apache Hudi's bulk_insert makes another text of them than its upsert, so nothing is found again."""
     moments = pa.array([NOON.replace(tzinfo=None), NOON.replace(tzinfo=None, microsecond=7)], pa.timestamp("us")).cast(
         pa.timestamp("us", zone)
     )
@@ -130,7 +130,7 @@ def test_timestamps_in_keys_are_one_text_in_every_operation(tmp_path: Path, zone
 
 
 def test_the_column_of_operations_hides_no_row(tmp_path: Path) -> None:
-    """A sixth meta column says I, U or D of each row; the real Hudi's snapshot reader does not look at it, nor does ours."""
+    """A sixth meta column says I, U or D of each row; Apache Hudi's snapshot reader does not look at it, nor does ours."""
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", table_type="mor", options=QUIET)
     table.upsert(pa.table({"id": ["a", "b"], "ts": [1, 1]}))
     (path,) = tmp_path.glob("*.parquet")
@@ -157,7 +157,7 @@ def test_what_headers_of_blocks_say(tmp_path: Path) -> None:
 
 
 def test_partial_updates_in_incremental_queries(tmp_path: Path) -> None:
-    """The real Hudi reads garbage there, or its process dies: the range has log files alone, and they hold some columns."""
+    """Apache Hudi reads garbage there, or its process dies: the range has log files alone, and they hold some columns."""
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", table_type="mor", options=QUIET)
     table.upsert(pa.table({"id": ["a", "b"], "ts": [1, 1], "note": ["x", "y"], "fare": [1.5, 2.5]}))
     done = table.upsert(pa.table({"id": ["a"], "ts": [2], "fare": [9.5]}), partial=True)
@@ -176,7 +176,7 @@ def test_partial_updates_in_incremental_queries(tmp_path: Path) -> None:
 
 
 def test_a_clustering_that_was_taken_back(tmp_path: Path) -> None:
-    """The real Hudi leaves its plan behind, which then looks pending; PyHudi leaves nothing, and repairs what that one left."""
+    """Apache Hudi leaves its plan behind, which then looks pending; PyHudi leaves nothing, and repairs what that one left."""
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", options={**QUIET, "hoodie.clean.automatic": False})
     table.insert(pa.table({"id": ["a"], "ts": [1]}))
     target = str(table.insert(pa.table({"id": ["b"], "ts": [1]})).instant)
@@ -204,7 +204,7 @@ def test_a_clustering_that_was_taken_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_no_data_file_comes_before_its_marker(kind: str) -> None:
-    """A file without one outlives the real Hudi's rollback of a dead write, and counts as committed later on."""
+    """A file without one outlives Apache Hudi's rollback of a dead write, and counts as committed later on."""
     world = World(kind, {"pyhudi.threads": 1, **QUIET})
     world.upsert({f"k{n}": n for n in range(8)})
     context, storage = world.context()
@@ -228,7 +228,7 @@ def test_no_data_file_comes_before_its_marker(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["partition_stats", "column_stats"])
 def test_statistics_that_are_not_there_hide_nothing(tmp_path: Path, kind: str) -> None:
-    """The real Hudi drops files and whole partitions of which an index that it is told of says nothing."""
+    """Apache Hudi drops files and whole partitions of which an index that it is told of says nothing."""
     options = {**QUIET, "hoodie.metadata.index.column.stats.enable": True}
     table = Table.create(str(tmp_path), record_key="id", partition_by="part", ordering="ts", options=options)
     rows = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 5], "long": ["v" * 9, "w" * 100_000]})
@@ -255,7 +255,7 @@ def test_statistics_of_a_column_that_came_later_hide_nothing(tmp_path: Path) -> 
 
 
 def test_dates_in_a_secondary_index(tmp_path: Path) -> None:
-    """The real Hudi asks such an index for a number of days, and it holds texts."""
+    """Apache Hudi asks such an index for a number of days, and it holds texts."""
     options = {**QUIET, "hoodie.metadata.record.index.enable": True}
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", options=options)
     days = pa.array([datetime.date(2026, 1, day) for day in (1, 2, 2)], pa.date32())

@@ -1,4 +1,4 @@
-"""A delete marker in a column of the caller's choice: which rows it deletes in writes, in reads and in compactions."""
+"""A custom delete marker column deletes rows in writes, reads and compaction."""
 
 from __future__ import annotations
 

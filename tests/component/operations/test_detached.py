@@ -1,4 +1,4 @@
-"""Bulk inserts that one process begins, tasks of others carry out, and a third one completes, as Spark's data sources do."""
+"""Bulk inserts that are started, executed and committed by three different processes, as Spark data sources do."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_the_write_lives_while_tasks_beat_and_is_rolled_back_when_none_does(tabl
 
 def test_writers_and_services_between_its_processes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def waits(*_: object) -> None:
-        raise AssertionError("others wait for writes of the real Hudi, not for these")
+        raise AssertionError("others wait for writes of Apache Hudi, not for these")
 
     monkeypatch.setattr(SystemEnvironment, "sleep_ms", waits)
     begun, beside = begin(table), begin(table)

@@ -1,4 +1,4 @@
-"""Commits say when the events of their files happened, where a column tells it (`hoodie.payload.event.time.field`)."""
+"""Commits record the event times of their files (`hoodie.payload.event.time.field`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_bounds_of_files(kind: str, log_format: str) -> None:
     table.insert(rows(a1=1, a2=9, b1=5))
     assert told(table) == {"a": (1, 9), "b": (5, 5)}
     table.upsert(rows(a1=4))
-    # A base file says it of all its rows, as in the real Hudi 1.1; a log file of those that it holds.
+    # A base file says it of all its rows, as in Apache Hudi 1.1; a log file of those that it holds.
     assert told(table) == ({"a": (4, 9)} if kind == "cow" else {"a": (4, 4)})
     table.upsert(rows(b1=None))
     assert told(table) == {"b": (None, None)}

@@ -1,4 +1,4 @@
-"""Filters with functions open only the files that may hold matching rows, and give what a read of all files gives."""
+"""Filters with functions open only matching files and return the rows of an unpruned read."""
 
 from __future__ import annotations
 

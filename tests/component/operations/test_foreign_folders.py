@@ -1,4 +1,4 @@
-"""Folders of other formats: no table is created in them unless forced, and opening one says what it is."""
+"""Folders of other formats: creating a table requires force, opening names the format."""
 
 from __future__ import annotations
 

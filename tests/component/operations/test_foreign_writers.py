@@ -1,4 +1,4 @@
-"""Writes of ours let older writes of other writers go first, where both change the same file groups, and for a while only."""
+"""PyHudi waits for older writes of other writers to the same file groups, for a limited time."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_change_of_columns_waits_for_a_stranger_whatever_it_changes(changes: s
 
 
 def test_an_older_write_that_shows_itself_late_goes_first() -> None:
-    """The real Hudi takes the time of its instant first and shows it later; what it builds on ours would lie below ours."""
+    """Apache Hudi takes the time of its instant first and shows it later; what it builds on ours would lie below ours."""
     env = ReplayEnvironment(3)
     uri, options = "memory://foreign-late", {"hoodie.metadata.enable": False}
     table = hp.Table.create(uri, record_key="id", environment=env, options=options)

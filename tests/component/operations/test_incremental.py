@@ -1,4 +1,4 @@
-"""Incremental queries: bounds, both kinds of range, and what is left where files were cleaned."""
+"""Incremental queries: bounds, both range types, and rows of cleaned files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""An index of a new kind is one file and its codec: here a toy, known to this test alone, which holds the rows of each base file.
+"""A new index type needs one module and a codec.
 
-It is built, kept true by commits, cleans and rollbacks, merged by the metadata table's compaction, asked by filtered reads and by
-writes that look keys up, checked and dropped, and nothing but the list of kinds was told of it.
+The index of this test stores the rows of each base file. It is built, updated by commits, cleans and rollbacks, merged
+by metadata compaction, used by filtered reads and key lookups, validated and dropped. Only the list of index types
+names it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Attempts at tasks that go on when the job of a write has ended: whenever they write and end, nothing of theirs stays.
+"""Task attempts that outlive the job of their write leave no files.
 
-An attempt here is a second one at the same task, as Spark begins where one is slow: it stands still before its first file.
+A late attempt here is a second, speculative attempt that is suspended before its first file.
 """
 
 from __future__ import annotations

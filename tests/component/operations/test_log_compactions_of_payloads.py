@@ -1,4 +1,4 @@
-"""Log compactions under payload classes and mergers: nobody reads anything else after one, at once, after more writes and after a
+"""Log compaction does not change the result of payload classes and mergers, before and after more writes and
 compaction.
 """
 

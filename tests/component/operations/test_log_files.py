@@ -1,4 +1,4 @@
-"""Log files of a size: a write goes on in the next version of a file that has it."""
+"""A log file above its size limit is continued in the next version."""
 
 from __future__ import annotations
 

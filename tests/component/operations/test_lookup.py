@@ -1,4 +1,4 @@
-"""Looking records up by key, through the record index and without one."""
+"""Lookup of records by key, with and without the record index."""
 
 from __future__ import annotations
 

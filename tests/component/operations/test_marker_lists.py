@@ -1,4 +1,4 @@
-"""Markers in lists (`hoodie.write.markers.type=TIMELINE_SERVER_BASED`): what is there while files are written, and later."""
+"""Batched markers (`hoodie.write.markers.type=TIMELINE_SERVER_BASED`) during and after a write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads that match a small table open only the files that its values may be in, and give what a join gives."""
+"""Reads that match a small table of keys open only candidate files and return the rows of a join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers that append to the same file groups at once: what they write, what they may not do, and what still is a conflict."""
+"""Non-blocking writers that append to the same file groups: results, restrictions, remaining conflicts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Columns of odd types, through base files, log files, compaction, clustering, lookups, filters and deletes: the values that were
-given come back, or the column is refused by its name.
+"""Unusual column types keep their values through base files, logs, compaction, clustering, lookups, filters and
+deletes, or are refused by column name.
 """
 
 from __future__ import annotations

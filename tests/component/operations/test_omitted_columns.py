@@ -1,4 +1,4 @@
-"""Tables whose files lack the partition columns: paths tell them, as text or as the type that the table was created with."""
+"""Files without partition columns: values come from partition paths, as text or as the declared type."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_columns_come_and_rows_are_updated_in_part(tmp_path: Path) -> None:
 
 
 def test_nulls_that_hudi_stored_do_not_count(tmp_path: Path) -> None:
-    """A delete of the real Hudi rewrites files with the column, null in every row, and states it in its commit."""
+    """A delete of Apache Hudi rewrites files with the column, null in every row, and states it in its commit."""
     table = new_table(tmp_path, "level", options={"hoodie.metadata.enable": False})
     table.upsert(rows([1], 1))
     (file,) = (tmp_path / "t" / "1").glob("*.parquet")
@@ -248,7 +248,7 @@ def test_merge_on_read_without_the_columns_is_read_and_not_written(tmp_path: Pat
     properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
     lines = [line for line in properties.read_text().splitlines() if not line.startswith(("#", OMIT))]
     properties.write_text("\n".join([*lines, f"{OMIT}=true"]) + "\n")
-    # The files hold the column, as in the real Hudi's tables, and everything goes on.
+    # The files hold the column, as in Apache Hudi's tables, and everything goes on.
     again = Table(tmp_path / "t")
     again.upsert(rows([1], 3).drop_columns(["region"]))
     assert found(again, ("id", "ts", "level")) == {("k0", 2, 0), ("k1", 3, 1), ("k2", 1, 0), ("k3", 1, 1)}

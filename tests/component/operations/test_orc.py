@@ -1,4 +1,4 @@
-"""Tables whose base files are ORC, beside a table of Parquet files that is written the same way; and both in one table."""
+"""ORC base files give the same table as Parquet base files, also mixed in one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of change data: a consumer that applies the rows one by one, as they come, gets the rows of the table."""
+"""Applying change data row by row in its order gives the rows of the table."""
 
 from __future__ import annotations
 

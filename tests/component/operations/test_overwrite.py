@@ -1,4 +1,4 @@
-"""Overwriting a table: one commit replaces its rows and columns, and until then everything is as it was."""
+"""An overwrite replaces rows and columns in one atomic commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filtered reads of base files whose row groups have many pages: the rows of a full read, from few of the pages."""
+"""Filtered reads of row groups with many pages return the rows of a full read from few pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partial updates: some columns of records that are there; the others keep their values, on either table type and merge mode."""
+"""Partial updates change some columns of existing records, on both table types and in both merge modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partitioned record index of release 1.1, kept true by every write and service: a key is unique within a partition."""
+"""The partitioned record index of Hudi 1.1 stays correct after every write and service; keys are unique per partition."""
 
 from __future__ import annotations
 

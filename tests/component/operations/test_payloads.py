@@ -1,6 +1,6 @@
-"""Every payload class on both table types: what is left when an incoming record meets a stored one, or one of its own batch.
+"""Each payload class on both table types: merges with stored records and within a batch.
 
-The table is the one that the real Hudi 1.0.2 was seen to follow.
+The expected results were measured on Apache Hudi 1.0.2.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def test_registered_merger(table_type: str) -> None:
 @pytest.mark.parametrize("one_by_one", [False, True])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_a_row_that_a_merger_keeps_as_it_was_is_no_change(table_type: str, one_by_one: bool) -> None:
-    """As with the real Hudi (tests/interop/test_mergers.py): it keeps its commit time, and no range of base files tells it."""
+    """As with Apache Hudi (tests/interop/test_mergers.py): it keeps its commit time, and no range of base files tells it."""
     merger = KeepHighest()
     if one_by_one:
         merger = hp.record_by_record(  # type: ignore[assignment]
@@ -227,7 +227,7 @@ def marked(deleted: bool, **values: int) -> pa.Table:
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_a_merger_is_asked_about_deletes_where_base_files_are_written(table_type: str) -> None:
-    """In logs ordering values settle them, as in the real Hudi (tests/interop/test_mergers.py)."""
+    """In logs ordering values settle them, as in Apache Hudi (tests/interop/test_mergers.py)."""
     hp.register_merger(KeepsChampions())
     table = hp.Table.create(
         f"memory://deletes-{uuid.uuid4()}",

@@ -1,6 +1,4 @@
-"""Random work on tables whose files lack the partition columns, against a dictionary: every write and service, and readers after
-each of them.
-"""
+"""Random operations on tables whose files lack the partition columns, against a dictionary."""
 
 from __future__ import annotations
 
@@ -106,7 +104,7 @@ class Run:
         assert self.rows == before
 
     def clean(self) -> None:
-        self.table.clean()
+        self.table.clean(dry_run=True)
         # What was cleaned is no state to travel to.
         self.past = self.past[-1:]
 

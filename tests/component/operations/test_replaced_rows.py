@@ -1,4 +1,4 @@
-"""Writes that replace file groups say how many records these held."""
+"""Writes that replace file groups report the number of replaced rows."""
 
 from __future__ import annotations
 

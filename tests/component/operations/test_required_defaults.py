@@ -1,4 +1,4 @@
-"""Columns that may not be null and have a default: what files from before them are read as, and what becomes of it."""
+"""NOT NULL columns with a default: older files are read with the default, and services keep it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structs that may be null and whose fields may not, alone and inside lists, maps and structs: every verb takes them."""
+"""Nullable structs with NOT NULL fields, also inside lists, maps and structs, in every operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resizes of rings end to end: what moves where, writes beside a pending one, and what comes of it when it is taken back."""
+"""Resizing of consistent-hashing buckets: moved rows, concurrent writes, and rolled-back resizes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import directory_listing, load_snapshot
-from tests.support.ringed_tables import create as create_ringed
-from tests.support.ringed_tables import ring_files, ring_of, rows
+from tests.support.consistent_hashing_tables import create as create_ringed
+from tests.support.consistent_hashing_tables import ring_files, ring_of, rows
 
 RINGS = {
     "hoodie.index.type": "BUCKET",
@@ -150,7 +150,7 @@ def test_every_key_lies_in_its_node(uri: str) -> None:
     assert counts == [8, 1, 2]
 
 
-def test_the_plan_is_written_as_the_real_hudi_writes_it(uri: str) -> None:
+def test_the_plan_is_written_as_apache_hudi_writes_it(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(40)))
     ring = ring_of(table)
@@ -219,7 +219,7 @@ def test_hash_fields_that_are_others(uri: str) -> None:
 
 
 def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
-    """As an overwrite by the real Hudi leaves them: the ring stays, and its file groups are replaced."""
+    """As an overwrite by Apache Hudi leaves them: the ring stays, and its file groups are replaced."""
     table = create(uri)
     table.upsert(rows(*range(8)))
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant
@@ -279,7 +279,7 @@ def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata
     assert len(at) == len(found)
     assert {key: (part, ts) for (key, part), ts in at.items() if key != "k1"} == expected
     in_order(table)
-    assert table.clean().instant is None
+    assert table.clean(dry_run=True).instant is None
     assert len(logs_of(table, instant)) >= 4
     meta = table.scan(["*"]).to_arrow().sort_by([("id", "ascending"), ("part", "ascending")])
     assert table.cluster(instant).rows == 21
@@ -568,7 +568,7 @@ def test_a_metadata_table_lists_no_copies_of_a_write_that_is_under_way(uri: str)
         (copy, f"written by {write.instant_time}, which has not completed")
     ]
     assert report.ok
-    assert not listed.repair(["orphans", "metadata-table"]).steps
+    assert not listed.repair(["orphans", "metadata-table"], dry_run=True).steps
     write.stop_heartbeat()
     rollback_own_attempt(write)
     assert table.context.storage.read(copy) is None
@@ -657,7 +657,7 @@ def test_archived_resizes_still_count(uri: str) -> None:
     table.cluster(instant)
     for number in range(6):
         table.upsert(rows(100 + number, part="q"))
-    table.clean()
+    table.clean(dry_run=True)
     table.archive()
     assert not any(i.request_time == instant for i in table.timeline().instants)
     assert ring_of(table).instant == instant

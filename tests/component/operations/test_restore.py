@@ -1,4 +1,4 @@
-"""Restore through compactions and clusterings, done and planned, and at the border of the history."""
+"""Restore across completed and pending compactions and clusterings, and at the end of the history."""
 
 from __future__ import annotations
 

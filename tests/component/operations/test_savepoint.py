@@ -1,4 +1,4 @@
-"""What verbs do on tables whose commits are savepointed: one of them, the newest, or all."""
+"""Operations on tables with savepoints on one commit, the newest commit, or all commits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERBS: dict[str, Callable[[hp.Table], object]] = {
     "delete_partitions": lambda table: table.delete_partitions(["p1"]),
     "compact": lambda table: table.compact() if table.config.table_type is TableType.MERGE_ON_READ else None,
     "cluster": lambda table: table.cluster(),
-    "clean": lambda table: table.clean(),
+    "clean": lambda table: table.clean(dry_run=True),
     "archive": lambda table: table.archive(),
 }
 

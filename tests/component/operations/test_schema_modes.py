@@ -1,4 +1,4 @@
-"""What a batch may change of a table's columns: keys, partitions and order by nothing, the others by what loses nothing."""
+"""Schema changes by a batch: keys, partition and ordering columns are fixed; other columns may widen without loss."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(table: Table) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("mode", ["strict", "widen", "evolve"])
+@pytest.mark.parametrize("mode", ["strict", "merge", "widen", "evolve"])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_key_partition_and_ordering_fields_never_change_their_type(table_type: str, mode: str) -> None:
     table = made(table_type)
@@ -83,7 +83,7 @@ def test_what_loses_something_needs_the_option(table_type: str) -> None:
         {"f": pa.array(["text"])},
         {"i": pa.array([1.5], pa.float32())},
     ):
-        for mode in ("strict", "widen", None):
+        for mode in ("strict", "merge", "widen", None):
             with pytest.raises(InvalidRequest, match=r"pyhudi\.schema\.mode"):
                 table.upsert(batch(id=2, **values), schema_mode=mode)
     assert table.schema() == before and read(table)[0]["n"] == LARGE
@@ -94,7 +94,7 @@ def test_what_loses_something_needs_the_option(table_type: str) -> None:
 
 def test_whole_numbers_are_not_rounded_on_their_way_in() -> None:
     table = made(n=pa.float64())
-    for mode in ("strict", "widen", "evolve"):
+    for mode in ("strict", "merge", "widen", "evolve"):
         with pytest.raises(InvalidRequest, match=f"'n': {LARGE} cannot be stored as double"):
             table.upsert(batch(n=LARGE), schema_mode=mode)
     table.upsert(batch(n=2**53))

@@ -1,4 +1,4 @@
-"""Services that follow a commit: what they say, what they cost when nothing is due, and that the commit stands."""
+"""Services after a commit: reports, no cost when not due, and a commit that survives their failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties that a table may be given after it was made, and those that it may not."""
+"""Table properties that may and may not be changed after creation."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def test_a_table_under_another_name_is_read_written_and_serviced(table_type: str
         ("hoodie.table.checksum", "defines the content or layout"),
         ("hoodie.table.version", "Table.upgrade"),
         ("hoodie.table.metadata.partitions", "Table.index"),
-        ("hoodie.clean.commits.retained", "options="),
-        ("pyhudi.schema.mode", "options="),
+        ("hoodie.datasource.write.operation", "options="),
+        ("hoodie.write.lock.provider", "another lock"),
         ("", "not a valid property name"),
         (" owner", "not a valid property name"),
     ],

@@ -1,4 +1,4 @@
-"""A few inserts beside much that is there, merge on read: which file takes them, and what that costs."""
+"""Few inserts into a large merge-on-read table: chosen file group and cost."""
 
 from __future__ import annotations
 

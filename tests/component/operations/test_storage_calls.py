@@ -1,7 +1,7 @@
-"""How often a small commit asks its store, by kind of call: counts, which no busy machine changes.
+"""Storage calls of a small commit, by type.
 
-A file system and an object store answer the same calls; what differs is that only the first has folders.  Calls under the lock
-are what other writers wait for.
+Counts do not depend on the machine's load. File systems and object stores make the same calls, apart from directories.
+Calls under the lock delay other writers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Streams that read a table, batch after batch, without Spark: nothing is lost, nothing comes twice."""
+"""Embedded streaming reads deliver every row once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of savepoints, and reading, restoring and deleting by them."""
+"""Named savepoints: read, restore and delete by name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_state_is_read_by_its_name_whatever_was_cleaned_and_archived(table: hp
     assert kept.comments == "tag:2026 Q3\nclosed\nby hand" and table.tags() == {"2026 Q3": kept.instant}
     for number in range(2, 9):
         table.upsert(rows(number), options=OPTIONS)
-        table.services.run(options=OPTIONS)
+        table.run_services(options=OPTIONS)
     table.savepoint()
     table.archive(options=OPTIONS)
     assert ids_of(table.scan()) == {8}
@@ -97,7 +97,7 @@ def test_a_table_is_taken_back_to_a_name(table: hp.Table) -> None:
 
 
 def test_a_savepoint_that_another_writer_commented_has_a_tag(table: hp.Table) -> None:
-    """As CALL create_savepoint of the real Hudi leaves it."""
+    """As CALL create_savepoint of Apache Hudi leaves it."""
     instant = table.savepoint(comments="tag:theirs").instant
     assert table.tags() == {"theirs": instant}
     table.delete_savepoint(instant)

@@ -1,4 +1,4 @@
-"""Time travel goes by request time, and a time before the first commit is an error."""
+"""Time travel uses request times; a time before the first commit is an error."""
 
 from __future__ import annotations
 

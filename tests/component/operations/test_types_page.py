@@ -1,4 +1,4 @@
-"""Each row of the tables of docs/data-types.md, written and read back.  (Those of Spark: tests/spark/test_types_page.py.)"""
+"""Each row of the tables of docs/data-types.md is written and read back. tests/spark/test_types_page.py covers Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions 6 and 8: tables of the real Hudi upgraded, ours downgraded and back; the rows, the past and the archive stay."""
+"""Upgrade and downgrade between versions 6 and 8 keep rows, history and archive."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def grown(uri: str | Path, table_type: str, writes: int = 4, /, **options: str) 
 
 
 @pytest.mark.parametrize("name", ["cow_v6", "mor_v6"])
-def test_tables_of_the_real_hudi_are_upgraded(name: str, tmp_path: Path) -> None:
+def test_tables_of_apache_hudi_are_upgraded(name: str, tmp_path: Path) -> None:
     golden = open_golden(name, tmp_path)
     table = hp.Table(golden.path)
     before = table.timeline().completed_writes()

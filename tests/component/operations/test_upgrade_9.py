@@ -1,4 +1,4 @@
-"""Versions 8 and 9: the properties of a table that was taken from one to the other are those of the real 1.1.1, its rows stay."""
+"""Upgrade and downgrade between versions 8 and 9 keep rows and give the properties of Apache Hudi 1.1.1."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
     ]
 )
 
-# Class, ordering field in version 8; properties in version 9, and again in 8, as the real 1.1.1 leaves them.
+# Class, ordering field in version 8; properties in version 9, and again in 8, as Hudi 1.1.1 leaves them.
 Values = Mapping[str, str | None]
 TRANSLATED: dict[str, tuple[str, Values, Values]] = {
     f"{MODEL}OverwriteWithLatestAvroPayload": ("ts", {MODE: "COMMIT_TIME_ORDERING"}, {STRATEGY: COMMIT, ALIAS: COMMIT}),
@@ -195,7 +195,7 @@ def metadata_version(table: hp.Table) -> int:
 
 
 @pytest.mark.parametrize("name", ["cow_v6", "mor_v6", "mor_v6_by_1_1", "mor_v8_by_1_1", "cow_partitioned", "mor_deletes"])
-def test_tables_of_the_real_hudi_are_upgraded(name: str, tmp_path: Path) -> None:
+def test_tables_of_apache_hudi_are_upgraded(name: str, tmp_path: Path) -> None:
     golden = open_golden(name, tmp_path)
     table = hp.Table(golden.path)
     result = table.upgrade(9)
@@ -214,7 +214,7 @@ DOWN = (
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", DOWN)
-def test_tables_of_the_real_hudi_are_downgraded(name: str, tmp_path: Path) -> None:
+def test_tables_of_apache_hudi_are_downgraded(name: str, tmp_path: Path) -> None:
     golden = open_golden(name, tmp_path)
     table = hp.Table(golden.path)
     later = {name for name, one in load_index_definitions(table.context).items() if one.layout == 2}
@@ -296,7 +296,7 @@ def test_versions_that_are_asked_for(tmp_path: Path) -> None:
     assert table.upgrade(8).after == 8 == table.downgrade(8).after
 
 
-def test_what_the_real_hudi_left_of_event_time_payloads_is_read(tmp_path: Path) -> None:
+def test_what_apache_hudi_left_of_event_time_payloads_is_read(tmp_path: Path) -> None:
     """Its downgrade writes the payload class beside the mode that stood for it, which its own settings never do."""
     table = grown(tmp_path / "t")
     store_table_config(table.context.storage, {PAYLOAD: f"{MODEL}EventTimeAvroPayload"}, table.context.env)

@@ -1,4 +1,4 @@
-"""Validation: nothing to find in the real Hudi's tables and in ours, and each kind of damage is found and named."""
+"""Validation finds nothing in intact tables and names each kind of damage."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ INDEXES: dict[str, Any] = {
 
 @pytest.mark.sample(43)
 @pytest.mark.parametrize("name", golden_cases(without_traits=CLOSED_TRAITS))
-def test_the_tables_of_the_real_hudi_are_in_order(name: str, tmp_path: Path) -> None:
+def test_the_tables_of_apache_hudi_are_in_order(name: str, tmp_path: Path) -> None:
     result = Table(open_golden(name, tmp_path).path).validate()
     if name == "mor_v9_two_secondary":
-        # The real Hudi that wrote it keeps the first of several secondary indexes alone up to date with logs.
+        # Apache Hudi that wrote it keeps the first of several secondary indexes alone up to date with logs.
         assert not result.ok and str(result).startswith(f"{result.uri}: NOT OK, 0 errors, 0 warnings, 1 not checked")
         assert {(f.severity, f.check) for f in result.found} == {("unchecked", "secondary_index_by_qty")}
         return

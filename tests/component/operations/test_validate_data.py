@@ -1,4 +1,4 @@
-"""Validation of what logs hold, of plans, and of keys."""
+"""Validation of log content, plans and keys."""
 
 from __future__ import annotations
 

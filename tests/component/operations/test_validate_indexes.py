@@ -1,4 +1,4 @@
-"""Damage in every partition of the metadata table is found by validation, survived by reads, and repaired by building anew."""
+"""Damage in each metadata partition is found by validation, survived by reads, and repaired by a rebuild."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of version 9 beside what the golden tables show: properties that are left over, wrong or not known, damage, the gate."""
+"""Tables of version 9: leftover, wrong and unknown properties, damage, feature gate."""
 
 from __future__ import annotations
 
@@ -102,7 +102,6 @@ def test_what_an_upgrade_left_of_a_payload_says_nothing(tmp_path: Path) -> None:
         ({"hoodie.record.merge.property.hoodie.payload.taste": "sweet"}, Unsupported, "hoodie.payload.taste=sweet"),
         ({"hoodie.table.partial.update.mode": "KEEP_VALUES"}, CorruptData, "KEEP_VALUES"),
         ({"hoodie.table.base.file.format": "LANCE"}, Unsupported, "LANCE"),
-        ({"hoodie.datasource.write.slash.separated.date.partitioning": "true"}, Unsupported, "slash.separated.date"),
         ({"hoodie.table.version": "10"}, Unsupported, "10"),
     ],
 )

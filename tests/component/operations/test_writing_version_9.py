@@ -1,4 +1,4 @@
-"""Tables of version 9 that PyHudi makes and writes: what stands in their files, and that rows are what the modes say."""
+"""Tables of version 9 written by PyHudi: file content, and rows of each merge mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of a user's own: registered by a call, a module or an installed plug-in, used by tables, and checked by their suite."""
+"""User-defined mergers and key generators: registered by call, module or entry point, used and checked by their suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters given as expressions of pyarrow and Polars: they choose the rows that the library itself chooses."""
+"""PyArrow and Polars expressions as filters select the rows that the library selects."""
 
 from __future__ import annotations
 

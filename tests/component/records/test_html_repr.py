@@ -1,4 +1,4 @@
-"""What notebooks show of tables, scans and results; those of the documents run, and show what is stored in them."""
+"""Notebook display of tables, scans and results."""
 
 from __future__ import annotations
 

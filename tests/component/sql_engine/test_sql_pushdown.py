@@ -1,4 +1,4 @@
-"""Conditions of statements leave out files, and no row that they are true for."""
+"""Conditions of statements prune files and no matching row."""
 
 from __future__ import annotations
 

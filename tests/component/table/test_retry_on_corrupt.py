@@ -1,4 +1,4 @@
-"""Documents that are read while another writer writes them in their places."""
+"""Documents read while another writer replaces them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters of base files by how many keys they hold: small ones for few, inherited ones for many, and no key is ever missed."""
+"""Bloom filters of base files: size by number of keys, inherited filters, no missed key."""
 
 from __future__ import annotations
 

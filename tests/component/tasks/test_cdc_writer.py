@@ -1,4 +1,4 @@
-"""Change logs as writes leave them: which files stand there, what their statistics say, and which rows they hold."""
+"""Change logs of writes: files, statistics and rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HFile data blocks in the logs of user tables: by key, once each, read back as any other block is."""
+"""HFile data blocks in logs of user tables: sorted by key, deduplicated, read like other blocks."""
 
 from __future__ import annotations
 

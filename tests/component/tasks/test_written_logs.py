@@ -1,4 +1,4 @@
-"""Log files against what their commits say: of every golden table of the real Hudi, and where one was changed."""
+"""Log files compared with their commit metadata, for all golden tables and for changed files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def said_and_held(storage: Storage, log: LogFile, stat: WriteStat, validity: Ins
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_real_hudi_writes_what_its_commits_say(name: str, tmp_path: Path) -> None:
+def test_apache_hudi_writes_what_its_commits_say(name: str, tmp_path: Path) -> None:
     table = Table(open_golden(name, tmp_path).path)
     for storage, log, stat in logs_of(table):
         said, held = said_and_held(storage, log, stat, InstantValidity.of(table.context.timeline.load()))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.interop.pair import Pair, make
 from tests.support.hudi_indexes import VERSION_8
 
 
-def test_indexes_of_merge_on_read(hudi: RealHudi, tmp_path: Path) -> None:
+def test_indexes_of_merge_on_read(hudi: ApacheHudi, tmp_path: Path) -> None:
     pair = Pair(hudi, tmp_path / "t", "mor", {**VERSION_8.options, "hoodie.compact.inline": False})
     pair.create()
     pair.ours("upsert", make(range(30), 1))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
-from tests.support.hudi_turns import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
+from tests.interop.oracle import ApacheHudi
+from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
 
 
 def _ways(*usual: str) -> list[object]:
@@ -22,7 +22,7 @@ def _ways(*usual: str) -> list[object]:
 # Both merge modes, columns that are left as they were, deletes by a column, and two ordering fields; values that a database left
 # out are in Postgres, in turn with Spark.
 @pytest.mark.parametrize("way", _ways("OverwriteNonDefaults", "AWSDms"))
-def test_merge_on_read_in_turn(newer_hudi: RealHudi, tmp_path: Path, way: str) -> None:
+def test_merge_on_read_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
     """Ours makes the table, theirs compacts; then ours compacts what both wrote."""
     turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "mor")
     Table.create(turns.path, options=turns.options)
@@ -41,7 +41,7 @@ def test_merge_on_read_in_turn(newer_hudi: RealHudi, tmp_path: Path, way: str) -
 
 
 @pytest.mark.parametrize("way", [pytest.param("two_fields", marks=pytest.mark.wide), "Postgres"])
-def test_copy_on_write_in_turn(newer_hudi: RealHudi, tmp_path: Path, way: str) -> None:
+def test_copy_on_write_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
     """Theirs makes the table; each rewrites, clusters, cleans and archives what the other wrote."""
     turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "cow")
     turns.theirs(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))

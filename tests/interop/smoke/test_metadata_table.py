@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.interop.pair import FILTERS, Pair, make
 from tests.support.needs import WIDE
 
-# With how many filters the real Hudi reads on the way, where it reads with more of them at the end.
+# With how many filters Apache Hudi reads on the way, where it reads with more of them at the end.
 MORE = 2 if WIDE else 0
 
 
@@ -25,7 +25,7 @@ MORE = 2 if WIDE else 0
         pytest.param("mor", "theirs", marks=pytest.mark.wide),
     ],
 )
-def test_writers_take_turns(hudi: RealHudi, tmp_path: Path, kind: str, first: str) -> None:
+def test_writers_take_turns(hudi: ApacheHudi, tmp_path: Path, kind: str, first: str) -> None:
     pair = Pair(hudi, tmp_path / "t", kind)
     if first == "ours":
         pair.create()
@@ -50,7 +50,7 @@ def test_writers_take_turns(hudi: RealHudi, tmp_path: Path, kind: str, first: st
 
 # Copies on write are in test_write_indexes.py and test_indexes.py too.
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_record_index_and_bloom_filters(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_record_index_and_bloom_filters(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     on = {
         "hoodie.metadata.record.index.enable": True,
         "hoodie.metadata.index.bloom.filter.enable": True,

@@ -1,4 +1,4 @@
-"""Smoke tests with Apache Hudi 1.2.0: plans of either writer that the other carries out, and table properties."""
+"""Smoke tests with Apache Hudi 1.2.0: plans that the other writer executes, and table properties."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pyhudi.format.instants import Action
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import ApacheHudi
 from tests.interop.pair import make
 from tests.support.hudi_pair_of_version import PairOfVersion
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_plans_of_either_are_carried_out_by_the_other(newest_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+def test_plans_of_either_are_carried_out_by_the_other(newest_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     pair = PairOfVersion(newest_hudi, tmp_path / "t", kind)
     pair.theirs("insert", make(range(12), 1), check=False)
     pair.ours("upsert", make(range(6), 2), check=False)
@@ -37,7 +37,7 @@ def test_plans_of_either_are_carried_out_by_the_other(newest_hudi: RealHudi, tmp
     pair.checked()
 
 
-def test_properties_of_a_table_of_release_1_2_are_kept(newest_hudi: RealHudi, tmp_path: Path) -> None:
+def test_properties_of_a_table_of_release_1_2_are_kept(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
     """It notes how partition values are read from paths, as earlier releases do not."""
     pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow")
     pair.theirs("insert", make(range(6), 1), check=False)

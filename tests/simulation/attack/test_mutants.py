@@ -1,4 +1,4 @@
-"""Mutants of files that PyHudi wrote, more in the wide tier: `python -m tests.simulation.attack.mutants` makes any number."""
+"""Readers of files with damaged bytes: `python -m tests.simulation.attack.mutants` runs any number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stress program in small: processes that count in one table, services beside them; and its judge, which must see losses."""
+"""A short run of the stress program: writers that count in one table beside services, and its check for lost writes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Some five hundred random schedules, always the same ones, two thousand when WIDE.
+"""Five hundred fixed random schedules, two thousand in the wide tier.
 
-`python -m tests.simulation.checker.explore` goes on from other seeds.
+`python -m tests.simulation.checker.explore` runs other seeds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A copy-on-write table against a dict: whatever is done to both, the table holds the dict's rows.
+"""A copy-on-write table holds the rows of a dictionary after the same operations.
 
-The dict knows nothing of files.  It maps what names a record (its key and partition path, or its key alone under a global index)
-to its copies, because plain inserts may store a key twice; each copy carries the instant that wrote it.
+The dictionary maps a record's identity (key and partition path, or the key alone under a global index) to its copies,
+because plain inserts may store a key twice. Each copy carries its instant.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A merge-on-read table against a dictionary: writes, deletes, compactions and log compactions in any order.
 
-The model holds key -> (ordering value, value).  By event time a delete stands in its log file with an ordering value, and a
-record with a smaller one does not bring the key back until a compaction has taken the delete away; such records are not written
-here.
+The model maps a key to (ordering value, value). A delete in a log has an ordering value, and a record with a smaller
+one does not restore the key before compaction; such records are not written here.
 """
 
 from __future__ import annotations

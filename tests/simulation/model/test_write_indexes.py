@@ -1,7 +1,7 @@
-"""Whatever is written by whichever index, keys stay unique and the record index is right about every key.
+"""Keys stay unique and the record index correct, whichever index a write uses.
 
-Indexes of one family agree on what names a record and may be mixed: those that find a key anywhere, and those that look in its
-partition.  Buckets stay by themselves.
+Indexes that identify records alike are mixed: those global over partitions, and those within a partition. Bucket
+indexes are separate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark Connect: the same verbs in a session that has no JVM in its process."""
+"""Spark Connect: the same operations in a session without a JVM in its process."""
 
 from __future__ import annotations
 

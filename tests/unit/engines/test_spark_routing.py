@@ -1,4 +1,4 @@
-"""Which task writes which file group: even where the rows are not."""
+"""Assignment of file groups to writing tasks is even although the rows are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors survive the way from a worker: by pickle, and as a note in the text of a traceback."""
+"""Errors of workers arrive by pickle and as a note in the text of a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive of timeline layout 1: blocks whole, cut and flipped; instants become rows of the history and entries again."""
+"""The archive of timeline layout 1: whole, truncated and damaged blocks; conversion of instants in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro: against fastavro as a second opinion, resolution by name, and damage."""
+"""Avro compared with fastavro: encoding, schema resolution by name, and damage."""
 
 from __future__ import annotations
 

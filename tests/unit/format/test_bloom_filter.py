@@ -1,4 +1,4 @@
-"""Bloom filters: bytes of the real Hudi, the rule for growing, and damaged bytes."""
+"""Bloom filters: bytes of Apache Hudi, growth, and damaged bytes."""
 
 from __future__ import annotations
 
@@ -171,6 +171,7 @@ def test_key_types_and_slices_leave_the_same_bytes(kind: pa.DataType) -> None:
         assert simple.encode() == expected.encode()
 
 
+@pytest.mark.full
 def test_many_chunks_and_long_keys() -> None:
     keys = [f"{i:09d}" for i in range(40_000)] + ["y" * 100_000 + str(i) for i in range(12)]
     simple = BloomFilter.create("SIMPLE", 50_000, 0.001)
@@ -269,7 +270,7 @@ def test_any_bytes_give_a_filter_or_an_error(data: bytes, kind: BloomKind) -> No
     ("name", "kind", "entries", "most"),
     [("simple_200_000001_murmur", "SIMPLE", 200, 1), ("dynamic_200_000001_murmur_1000", "DYNAMIC_V0", 200, 1000)],
 )
-def test_filters_of_the_real_hudi(name: str, kind: str, entries: int, most: int) -> None:
+def test_filters_of_apache_hudi(name: str, kind: str, entries: int, most: int) -> None:
     text = vector_body(f"bloom/{name}.bf.data").strip()
     listing = gzip.decompress(vector("bloom/all_10000.keys.data.gz"))
     keys = pa.array(listing[listing.index(b"*/") + 2 :].decode().strip().split(","))

@@ -1,4 +1,4 @@
-"""A few keys asked of the text of a Bloom filter: the answers of the whole filter, and damage that is met."""
+"""Bloom filter probes on encoded text give the answers of the whole filter, and detect damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of a class from columns of their fields."""
+"""Construction of objects from columns of their fields."""
 
 from __future__ import annotations
 

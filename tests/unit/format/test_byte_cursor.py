@@ -1,4 +1,4 @@
-"""Numbers as bytes: the known forms, every length, and bounds."""
+"""Integers as bytes: known encodings, every length, and bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of the timeline: names, version, manifest and rows."""
+"""The LSM timeline: names, version, manifest and rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of data files and markers: what parses, what must not."""
+"""Names of data files and markers: valid and invalid ones."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.partition_bucket_config import BucketCounts, counts_path, parse_counts_file
 
-# As the real Hudi 1.1.1 wrote it.
+# As Apache Hudi 1.1.1 wrote it.
 WRITTEN = b"""{
   "expressions" : "d2,1;e,4",
   "defaultBucketNumber" : 2,

@@ -1,4 +1,4 @@
-"""Paths below a table: joined and taken apart."""
+"""Paths below a table: joining and splitting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hoodie.properties: Java's text form, both ways, and the checksum."""
+"""hoodie.properties: Java's text format in both directions, and the checksum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions and what they have."""
+"""Table versions and their features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of the metadata table: values that the real Hudi has."""
+"""Keys of the metadata table, with values of Apache Hudi."""
 
 from __future__ import annotations
 

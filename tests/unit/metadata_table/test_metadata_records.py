@@ -1,4 +1,4 @@
-"""Records of the metadata table as values: what the codecs read back from them."""
+"""Records of the metadata table: codecs return the encoded values."""
 
 from __future__ import annotations
 

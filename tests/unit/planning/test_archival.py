@@ -1,4 +1,4 @@
-"""Which instants leave the timeline, bound by bound, as values."""
+"""Archival plans: which instants leave the active timeline, for each bound."""
 
 from __future__ import annotations
 

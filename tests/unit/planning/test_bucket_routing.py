@@ -1,4 +1,4 @@
-"""The simple bucket index: numbers in file ids, and layouts that do not fit a table."""
+"""The simple bucket index: bucket numbers in file ids, and layouts that do not match a table."""
 
 from __future__ import annotations
 

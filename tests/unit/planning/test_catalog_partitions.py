@@ -1,4 +1,4 @@
-"""Partition values as catalogs have them, and what a sync changes."""
+"""Partition values in catalogs, and changes of a sync."""
 
 from __future__ import annotations
 

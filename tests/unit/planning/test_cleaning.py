@@ -1,4 +1,4 @@
-"""What a clean keeps and deletes, as values.  Times are short texts: plans compare them and nothing else."""
+"""Clean plans: retained and deleted files. Times are short texts, because plans only compare them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instants a completing write is compared with, and what counts as touching the same."""
+"""Instants that a completing write is compared with, and overlapping changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_older_write_that_was_not_there() -> None:
 
 
 def test_an_older_write_that_showed_itself_late_and_completed_since() -> None:
-    """Real Hudi takes its time first, and puts its instant on the timeline a while after."""
+    """Apache Hudi takes its time first, and puts its instant on the timeline a while after."""
     before = [done("100"), done("120")]
     late = Instant("110", Action.COMMIT, State.COMPLETED, "700")
     assert checked("130", before, [*before, late, pending("130")]) == ["110"]

@@ -1,4 +1,4 @@
-"""Which partitions a filter leaves, from their paths alone."""
+"""Partition pruning by paths alone."""
 
 from __future__ import annotations
 

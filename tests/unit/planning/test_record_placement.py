@@ -1,4 +1,4 @@
-"""Sizes of records and places for inserts, with the numbers that were seen in the real Hudi's tables."""
+"""Average record sizes and placement of inserts, with numbers measured on Apache Hudi's tables."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action
 from pyhudi.format.names import BaseFileName, LogFileName
-from pyhudi.options.supported import SizingSettings, parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.planning.record_placement import (
+    SizingSettings,
     assign_inserts,
     estimate_record_size_bytes,
     plan_inserts,

@@ -1,4 +1,4 @@
-"""How far a batch of a stream goes."""
+"""The end of a stream's next batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pruning by columns of ranges gives what pruning range by range gives."""
+"""Pruning by columns of ranges equals pruning range by range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of expression indexes: what Spark 3.5 answers."""
+"""Functions of expression indexes give the results of Spark 3.5."""
 
 from __future__ import annotations
 

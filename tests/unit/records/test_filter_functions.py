@@ -1,4 +1,4 @@
-"""Functions in filters: parsed, bound, run on rows, and never pruned away.  What they give is asked of Spark in tests/spark."""
+"""Functions in filters: parsed, bound, evaluated, never pruned wrongly. tests/spark compares results with Spark."""
 
 from __future__ import annotations
 

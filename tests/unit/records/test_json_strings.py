@@ -1,4 +1,4 @@
-"""JSON text of Arrow values: what comes out is JSON, and says what the values are."""
+"""JSON text of Arrow values is valid JSON with the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What merge mode, payload class and strategy id mean together: the table that the real Hudi was asked for, row by row."""
+"""Combinations of merge mode, payload class and strategy id resolve as in Apache Hudi."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in merge rules on whole columns, against the same rules one row at a time."""
+"""The built-in merge rules on columns equal the same rules row by row."""
 
 from __future__ import annotations
 

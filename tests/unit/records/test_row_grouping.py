@@ -1,4 +1,4 @@
-"""Runs of equal codes, and rows in order of code."""
+"""Runs of equal codes, and rows sorted by code."""
 
 from __future__ import annotations
 

@@ -437,7 +437,10 @@ def test_order_new_columns_and_nullability() -> None:
     )
     result = evolve(table, incoming)
     assert result.names == ["a", "b", "c", "n"]
-    assert [field.nullable for field in result] == [False, True, True, True]
+    assert [field.nullable for field in result] == [False, False, True, True]
+    for mode in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
+        assert [field.nullable for field in evolve(table, incoming, mode)] == [False, True, True, True]
+        assert not evolve(table, incoming, mode, fixed={"b": "a record key field"}).field("b").nullable
     assert result.field("n").type == pa.int32()
 
 
@@ -471,9 +474,12 @@ def test_missing_columns_need_an_option() -> None:
         evolve(table, incoming)
     text = str(caught.value)
     assert "s.y" in text and "hoodie.write.set.null.for.missing.columns" in text and "column.drop" in text
-    kept = evolve(table, incoming, null_for_missing=True)
+    with pytest.raises(InvalidRequest, match=r"b .*may not be null: pass values for it, or set pyhudi\.schema\.mode=widen"):
+        evolve(table, incoming, null_for_missing=True)
+    assert evolve(table, incoming, partial=True).equals(table)
+    kept = evolve(table, incoming, SchemaMode.WIDEN, null_for_missing=True)
     assert kept.names == ["a", "s", "b"] and kept.field("b").nullable
-    assert evolve(table, incoming, null_for_missing=True, allow_drop=True).equals(kept)
+    assert evolve(table, incoming, SchemaMode.WIDEN, null_for_missing=True, allow_drop=True).equals(kept)
     dropped = evolve(table, incoming, allow_drop=True)
     assert dropped.names == ["a", "s"] and dropped.field("s").type == pa.struct([("x", pa.int32())])
 

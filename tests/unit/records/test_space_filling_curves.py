@@ -1,4 +1,4 @@
-"""Orders of rows: ranks, lexicographic order, and the curves' defining properties on whole grids."""
+"""Row orders: ranks, lexicographic order, and properties of the curves on whole grids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The merge modes of table version 9, on rows: what is a delete, what wins, which values are filled."""
+"""The merge modes of table version 9 on rows: deletes, winners, filled values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of columns: what is looked up for each of them does not walk over all of them."""
+"""Schemas with thousands of columns: lookups per column are not linear."""
 
 from __future__ import annotations
 

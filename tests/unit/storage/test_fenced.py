@@ -1,4 +1,4 @@
-"""The storage that changes nothing once its lock is lost."""
+"""Fenced storage rejects every change after its lock is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several NameNodes, of which one is active: requests find it, also where the active one changes between two of them."""
+"""Requests find the active NameNode, also when it changes between two requests."""
 
 from __future__ import annotations
 

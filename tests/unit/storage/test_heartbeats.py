@@ -67,7 +67,7 @@ def test_no_file_is_expired(storage: Storage) -> None:
     assert heartbeat_expired(storage, T, 0, SETTINGS)
 
 
-def test_the_defaults_are_real_hudis() -> None:
+def test_the_defaults_are_hudis() -> None:
     assert HeartbeatSettings().expiry_ms == 120_000
 
 

@@ -1,4 +1,4 @@
-"""Which writers count as alive: those that still may complete their instant."""
+"""Writers that count as alive, because they may still complete their instant."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_silence_is_death_on_any_machine(storage: Storage, env: ReplayEnvironmen
 
 
 def test_heartbeats_of_others(storage: Storage, env: ReplayEnvironment) -> None:
-    # Real Hudi's are empty; what cannot be read is left to time.
+    # Apache Hudi's are empty; what cannot be read is left to time.
     for data in (b"", b"x", b"[]", b'"x"', b"{}", b"\xff"):
         storage.put(heartbeat_path(TIME), data)
         assert is_alive(storage, env, TIME, SETTINGS), data

@@ -157,7 +157,7 @@ class TestWhatADeadWriterLeaves:
     def test_empty_documents_leave_nothing_at_all(
         self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        # Markers are empty files in a folder that real Hudi reads strictly, so no temporary name may ever stand there.
+        # Markers are empty files in a folder that Apache Hudi reads strictly, so no temporary name may ever stand there.
         monkeypatch.setattr(os, "link", lambda *_: pytest.fail("an empty document needs no link"))
         assert storage.put_if_absent("m/x.marker.CREATE", b"")
         assert names(tmp_path / "m") == ["x.marker.CREATE"]
@@ -380,6 +380,7 @@ def _increment(path: str, rounds: int) -> None:
                 break
 
 
+@pytest.mark.full
 def test_put_if_matches_holds_among_processes(tmp_path: Path) -> None:
     open_storage(tmp_path).put("n", b"0")
     context = multiprocessing.get_context("spawn")

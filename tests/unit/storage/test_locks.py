@@ -67,7 +67,7 @@ def lease(storage: Storage) -> dict[str, object]:
 
 
 class TestStorageLock:
-    def test_the_object_is_real_hudis(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_the_object_is_hudis(self, storage: Storage, env: ReplayEnvironment) -> None:
         lock = StorageLock(storage, env, label="host:1:")
         lock.acquire()
         assert lock.owner is not None
@@ -409,6 +409,7 @@ def _take_and_die(path: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.full
 def test_processes_under_contention_and_a_death_lose_no_count(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_work, args=(str(tmp_path), 8)) for _ in range(3)]
@@ -428,7 +429,7 @@ class TestFileSystemLock:
     def folder(self, storage: Storage) -> Storage:
         return storage.child(".hoodie")
 
-    def test_the_file_is_real_hudis(self, storage: Storage, folder: Storage, env: ReplayEnvironment) -> None:
+    def test_the_file_is_hudis(self, storage: Storage, folder: Storage, env: ReplayEnvironment) -> None:
         lock = FileSystemLock(folder, env)
         with lock.held():
             assert storage.read(".hoodie/lock") == b""
@@ -546,7 +547,7 @@ class TestOpenLock:
             with pytest.raises(StorageUnavailable, match="holds it"):
                 StorageLock(storage, env).acquire(0)
 
-    def test_real_hudis_names(self, storage: Storage, env: ReplayEnvironment, tmp_path: Path) -> None:
+    def test_hudis_names(self, storage: Storage, env: ReplayEnvironment, tmp_path: Path) -> None:
         with open_lock(LockSettings(CLASS + "StorageBasedLockProvider"), storage, env).held():
             assert lease(storage)["expired"] is False
         with open_lock(LockSettings(CLASS + "FileSystemBasedLockProvider"), storage, env).held():

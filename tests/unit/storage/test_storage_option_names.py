@@ -1,4 +1,4 @@
-"""Storage options by the names of other tools, and what the environment says beside them."""
+"""Storage options under other tools' names, and environment variables."""
 
 from __future__ import annotations
 

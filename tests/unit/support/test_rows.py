@@ -1,4 +1,4 @@
-"""The comparison that the interop tests rest on sees each difference that matters and no other."""
+"""The row comparison of the interop tests detects every relevant difference."""
 
 from __future__ import annotations
 

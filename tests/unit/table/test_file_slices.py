@@ -1,4 +1,4 @@
-"""File groups and slices: the cases that were tried on the real Hudi, and where its answer loses or invents rows, ours."""
+"""File groups and slices: the cases that were tried on Apache Hudi, and where its answer loses or invents rows, ours."""
 
 from __future__ import annotations
 
@@ -158,14 +158,14 @@ def test_a_base_file_whose_commit_is_gone() -> None:
 
 def test_a_pending_base_file_is_invisible() -> None:
     assert seen([base("010"), base("020")], state(done("010"), inflight("020"), done("030"))) == ("010", [])
-    # Real Hudi shows uncommitted rows here: the oldest instant of the timeline counts there, pending or not.
+    # Apache Hudi shows uncommitted rows here: the oldest instant of the timeline counts there, pending or not.
     assert seen([base("010")], state(inflight("010"), done("020"))) is None
     assert seen([base("010")], state(inflight("010"))) is None
     assert seen([base("010")], state(done("010", action=Action.CLEAN))) is None
 
 
 def test_logs_beside_a_base_file_that_is_not_committed_are_read() -> None:
-    """Real Hudi hands them to the newer base file and shows neither."""
+    """Apache Hudi hands them to the newer base file and shows neither."""
     files = [base("010"), base("050"), log("020"), log("060")]
     committed = [done("010", action=DELTA), done("020", action=DELTA), done("060", action=DELTA)]
     # The compaction's timeline files are gone.

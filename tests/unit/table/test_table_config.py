@@ -85,15 +85,6 @@ def test_version_6() -> None:
         ({"hoodie.table.version": "9", "hoodie.record.merge.property.x": "1"}, Unsupported, "hoodie.record.merge.property.x=1"),
         ({"hoodie.table.version": "9", "hoodie.table.partial.update.mode": "KEEP"}, CorruptData, "partial.update.mode.*KEEP"),
         ({"hoodie.table.base.file.format": "LANCE"}, Unsupported, "LANCE"),
-        ({"hoodie.datasource.write.slash.separated.date.partitioning": "true"}, Unsupported, "slash.separated.date"),
-        (
-            {
-                "hoodie.table.partition_extractor_class": "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor",
-                "hoodie.table.partition.fields": "d",
-            },
-            Unsupported,
-            "dates with slashes",
-        ),
         ({"hoodie.table.version": "5"}, Unsupported, "versions 6, 8, 9; a write of Apache Hudi 0.14 or 0.15 makes"),
         ({"hoodie.table.version": "7"}, Unsupported, "versions 6, 8, 9"),
         (
@@ -138,7 +129,7 @@ def test_the_backup_stands_in() -> None:
 
 
 def test_properties_without_a_checksum_count_where_nothing_better_is_there() -> None:
-    """As with the real Hudi.  They may have lost their end, so what else tells a table has to be there, and a whole backup comes
+    """As with Apache Hudi.  They may have lost their end, so what else tells a table has to be there, and a whole backup comes
     first.
     """
     bare = {key: value for key, value in MINIMAL.items() if key != "hoodie.table.checksum"}
@@ -162,7 +153,7 @@ def test_a_layout_that_is_not_the_versions(version: str, layout: str) -> None:
         load_table_config(storage_with(main={**MINIMAL, "hoodie.timeline.layout.version": "3"}))
 
 
-def test_a_change_by_real_hudi_is_no_missing_table() -> None:
+def test_a_change_by_apache_hudi_is_no_missing_table() -> None:
     """It removes the file, writes it, and removes the backup; a reader may look at each just when it is away."""
     storage = storage_with(backup=MINIMAL)
 

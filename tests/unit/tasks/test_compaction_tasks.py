@@ -112,7 +112,7 @@ LOGS = {
     "delete": lambda s: s.log(1, data(1, ("a", 6, 10))).log(2, delete(a=6, b=5)),
     "late delete": lambda s: s.log(1, data(1, ("a", 6, 10))).log(2, delete(a=5, b=4)),
     "plain delete": lambda s: s.log(1, data(1, ("a", 6, 10))).log(2, plain_delete("a", "b")),
-    # What the real Hudi cannot read back: the record is older than the base row, which the delete took away.
+    # What Apache Hudi cannot read back: the record is older than the base row, which the delete took away.
     "plain delete, then a record": lambda s: s.log(1, plain_delete("a")).log(2, data(2, ("a", 3, 12))),
     "plain delete, then a delete": lambda s: s.log(1, plain_delete("a")).log(2, delete(a=7)),
     "soft delete": lambda s: s.log(1, data(1, ("a", 6, 0), deleted=True)).log(2, data(2, ("b", 9, 9), deleted=True)),
@@ -229,7 +229,7 @@ def test_partial_updates_are_merged_to_partial_blocks() -> None:
     assert rows == [("a", 7, 10), ("b", 6, 11), ("c", 7, 12)]
 
 
-def test_a_log_compaction_of_the_real_hudi_stands_for_no_partial_updates() -> None:
+def test_a_log_compaction_of_apache_hudi_stands_for_no_partial_updates() -> None:
     """It passes over their rows, writes the whole ones alone, and names all instants as merged."""
     slice_ = Slice([("a", 5, 1), ("b", 5, 2)]).log(1, partial(1, ("a", 6, 10))).log(2, data(2, ("b", 6, 11)))
     kind, headers, content = data(3, ("b", 6, 11))
@@ -241,7 +241,7 @@ def test_a_log_compaction_of_the_real_hudi_stands_for_no_partial_updates() -> No
     assert slice_.rows() == [("a", 6, 10), ("b", 6, 11)]
 
 
-# What the real Hudi 1.0.2 was seen to leave of "a"; "z" is there for its partial update.
+# What Apache Hudi 1.0.2 was seen to leave of "a"; "z" is there for its partial update.
 AMONG_PARTIAL = {
     "the record before it in the log is newer": ([partial(1, ("a", 20, 2))], [delete(a=15)], ("a", 20, 2)),
     "the record before it in the log is older": ([partial(1, ("a", 20, 2))], [delete(a=25)], None),
@@ -293,7 +293,7 @@ def test_a_late_change_that_fills_gaps_competes_by_its_own_ordering_value() -> N
             assert slice_.rows() == [("b", 9, 10)]
 
 
-def test_a_log_compaction_of_the_real_hudi_stands_for_nothing_where_a_payload_decides() -> None:
+def test_a_log_compaction_of_apache_hudi_stands_for_nothing_where_a_payload_decides() -> None:
     """It merges by the larger ordering value: under a class by which the last change wins its block holds an older one."""
     rule = payload_rule("org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload", Ordering.by("ts"))
     assert rule is not None

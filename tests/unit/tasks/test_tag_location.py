@@ -168,6 +168,6 @@ def test_against_a_scan(contents: list[list[str]], keys: set[str], bloom: bool, 
 
 @pytest.mark.parametrize(("least", "greatest"), [("z", "😀"), ("z", "\uff01")])
 def test_bounds_by_another_order(least: str, greatest: str) -> None:
-    """Real Hudi takes the bounds by UTF-16 units in one of its writers, and by UTF-8 in the other."""
+    """Apache Hudi takes the bounds by UTF-16 units in one of its writers, and by UTF-8 in the other."""
     assert tag_location._within(pa.array(["z", "\uff01", "😀"]), least, greatest).all()
     assert not tag_location._within(pa.array(["y", "aa"]), least, greatest).any()

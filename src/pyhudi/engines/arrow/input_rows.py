@@ -135,9 +135,32 @@ def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
 
 def is_empty(data: Any) -> bool:
     """Return True if the data has neither rows nor columns, such as an empty list or a frame created from one."""
-    if isinstance(data, (list, tuple)):
-        return not data
-    return is_frame(data) and hasattr(data, "__len__") and not len(data) and not arrow_reader(data).schema.names
+    if known_length(data) != 0:
+        return False
+    return isinstance(data, (list, tuple)) or (is_frame(data) and not arrow_reader(data).schema.names)
+
+
+def known_length(data: Any) -> int | None:
+    """Return the number of rows, columns or items that the data has by itself; None for streams, scans and lazy frames."""
+    try:
+        return len(data)
+    except TypeError:
+        return None
+
+
+def required_without_nulls(data: Any) -> Any:
+    """Return data in memory with columns that may not be null where they contain no null; a stream, and rows of Spark,
+    are unchanged.
+    """
+    is_stream = isinstance(data, (pa.RecordBatchReader, Iterator)) or hasattr(data, "scanner")
+    if is_stream or not (isinstance(data, (list, tuple, Mapping)) or is_frame(data)):
+        return data
+    rows = arrow_reader(data).read_all()
+    fields = [
+        field.with_nullable(bool(column.null_count) or pa.types.is_null(field.type))
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return rows.cast(pa.schema(fields, metadata=rows.schema.metadata))
 
 
 def is_frame(item: Any) -> bool:

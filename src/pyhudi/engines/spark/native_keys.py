@@ -64,6 +64,7 @@ def path_column(spec: KeySpec, schema: pa.Schema) -> Column:
             return _through_arrow(partition_paths, spec, partition_columns(spec))
         kind = field_at(schema, field.name).type
         encoded = _encoded(text) if spec.url_encode and pa.types.is_string(kind) else text
+        encoded = f"replace({encoded}, '-', '/')" if spec.slash_dates else encoded
         value = f"CASE WHEN {_is_gap(text)} THEN {literal(DEFAULT_PARTITION)} ELSE {encoded} END"
         free_text = free_text or pa.types.is_string(kind)
         parts.append(f"concat({literal(field.name + '=')}, {value})" if spec.hive_style else value)

@@ -29,7 +29,7 @@ from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
-from pyhudi.records.schema_cast import same_type
+from pyhudi.records.schema_cast import NULL_REMEDY, same_type
 from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.type_normalization import normalise
 from pyhudi.tasks.engine_protocol import PrepareRequest
@@ -71,13 +71,13 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
             if not field.nullable and column_default(field) is not None:
                 return None
             if not field.nullable:
-                raise InvalidRequest(f"column {field.name!r} is missing and may not be null")
+                raise InvalidRequest(f"column {field.name!r} is missing and may not be null. {NULL_REMEDY}")
             data.append(F.lit(None).cast(spark.dataType).alias(field.name))
             continue
         raw, normal = input_schema.field(field.name), columns.field(field.name)
         why = ""
         if not field.nullable and raw.nullable:
-            why = f"column {field.name!r} may not be null, and is in a row"
+            why = f"column {field.name!r} may not be null, and is in a row. {NULL_REMEDY}"
         elif field.name in request.required_ordering:
             why = f"the ordering field {field.name!r} is null in a row"
         if field.name not in nulls and untyped.field(field.name).type != raw.type:

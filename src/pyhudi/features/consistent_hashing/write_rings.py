@@ -74,7 +74,7 @@ class ConsistentHashingWrite:
                 "plan the write again",
                 instants=tuple(gone),
             )
-        # Nothing else makes rings.
+        # Only these create hashing metadata.
         if set(current_timeline.completed(Action.REPLACECOMMIT)).issubset(planned.completed(Action.REPLACECOMMIT)):
             return
         for partition, ring in self.valid_rings.items():
@@ -157,7 +157,7 @@ def replace_rings(
             made[partition] = renewed(ring, instant, context.env.uuid4)
             store_ring(context, made[partition])
         elif settings is not None:
-            # Its file groups were never replaced, so the first ring will do.
+            # Its file groups were never replaced, so the initial hashing metadata is current.
             first = load_or_create_ring(context, snapshot.timeline, partition, present, settings.first_count)
             counted[partition] = made[partition] = first
     given_up = tuple((partition, file_id) for partition, ring in counted.items() for file_id in ring.file_ids)

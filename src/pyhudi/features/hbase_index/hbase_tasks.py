@@ -161,7 +161,7 @@ def roll_back_hbase(index: HbaseSettings, instant_time: str, since_ms: int) -> i
             table.put((key, {DELETING: instant_time}) for key, entry in zip(keys, table.get(keys), strict=True) if entry is None)
             marked = [key for key, cells in rows if cells.get(DELETING, _NOTHING)[0] == instant_time]
             entries = zip(marked, table.get(marked), strict=True)
-            # A mark that stands alone says that the record was there before.
+            # A mark without an entry means that the record existed before.
             table.delete_written((key, e.deleting_ms) for key, e in entries if e and e.commit and e.deleting == instant_time)
             count += len(put) + len(marked)
     return count

@@ -45,7 +45,7 @@ def lookup_hbase_on_driver(
     for part, (rows, numbers, others) in zip(pieces, run_tasks(session, _run_question, tasks), strict=True):
         place_of[part[rows]] = numbers
         unsure[part[others]] = True
-    # A key may have come with several partition paths; each of its rows goes where the key stands.
+    # A key may have several partition paths in the batch; each of its rows goes to the stored location of the key.
     code = np.asarray(pc.index_in(keys.keys, value_set=distinct), dtype=np.int64)
     found = np.flatnonzero(place_of[code] >= 0).astype(np.int64)
     rest = np.flatnonzero(unsure[code]).astype(np.int64)

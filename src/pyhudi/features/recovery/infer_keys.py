@@ -64,7 +64,7 @@ def _found(task: KeysTask, file: OpenFile) -> KeyFacts:
             continue
         texts = {name: value_text(column_at(rows, name)) for name in {*same, *constant}}
         if has_meta and rows.column(RECORD_KEY).null_count:
-            # The columns are there, and nobody filled them.
+            # The columns exist, but are not populated.
             has_meta, same, composite = False, set(), ()
         if has_meta:
             keys = rows.column(RECORD_KEY).cast(pa.string())
@@ -143,7 +143,7 @@ def _makes(spec: KeySpec, rows: pa.RecordBatch, keys: pa.StringArray, columns: I
 
 
 def _rows(file: OpenFile, number: int, column_names: Iterable[str], *, has_meta: bool) -> pa.RecordBatch:
-    """A row group: the record key and the columns that are wanted, with what is around them."""
+    """A row group: the record key and the requested columns, with their parent columns."""
     heads = [*([RECORD_KEY] if has_meta else []), *sorted({name.split(".")[0] for name in column_names})]
     return as_batch(file.read_row_group(number, columns=heads, use_threads=False))
 

@@ -90,7 +90,7 @@ class RebuiltInstant:
 def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, str], zone: tzinfo) -> dict[str, str]:
     """Map request time to completion time.  stored_ms: when the last file of each instant was stored."""
     stored = {time: format_instant_time(ms, zone) for time, ms in stored_ms.items()}
-    # Where nobody copied the files, those of all but the last instants are older than the last request.
+    # Unless the files were copied, those of all but the last instants are older than the last request.
     copied = len(stored) > 1 and min(stored.values()) > max(stored)
     found = {}
     for time in stored:
@@ -224,7 +224,7 @@ def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping
     )
     codes = pc.dictionary_encode(text).combine_chunks().indices.to_numpy() if len(text) else np.zeros(0, dtype=np.int64)
     pairs = np.unique(np.stack([codes, owner], axis=1), axis=0)
-    # Sorted by row and then by age, so that whoever shares a row with an older group comes right after one of these.
+    # Sorted by row and then by age, so that a group that shares a row with an older one directly follows it.
     shared = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0])
     edges = np.unique(np.stack([pairs[shared, 1], pairs[shared + 1, 1]], axis=1), axis=0)
     found: dict[Group, str] = {}

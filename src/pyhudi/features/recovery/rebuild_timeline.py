@@ -110,7 +110,7 @@ def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | Non
     if told is None:
         completions = completion_times(stored_ms, mirrored, config.zone)
         for time in changes:
-            # The history is written in the moment before its instant completes.
+            # The history is written immediately before its instant completes.
             completions[time] = mirrored.get(time) or shift_instant_time((histories.get(time) or time)[:17], 1, UTC)
         never = {time for time in completions if mirrored and time >= min(mirrored) and time not in mirrored}
     else:
@@ -186,7 +186,7 @@ def _data_file(fact: FileFacts) -> DataFile:
 
 
 def _mirrored(context: TableContext) -> dict[str, str]:
-    """Request time -> completion time of the data instants that the metadata table took in; empty without one.
+    """Request time -> completion time of the data instants in the metadata table; empty without one.
 
     It does so under the lock under which the instant completes, a moment before.
     """
@@ -205,7 +205,7 @@ def _mirrored(context: TableContext) -> dict[str, str]:
 def _replaced(
     context: TableContext, engine: Engine, files: Iterable[DataFile], completions: Mapping[str, str]
 ) -> dict[Group, str]:
-    """Groups whose rows a later one has, by what tells rows apart; see `recovered_replacements`."""
+    """Groups whose rows a later group contains, by row identity; see `recovered_replacements`."""
     members: dict[str, list[DataFile]] = {}
     for file in files:
         members.setdefault(file.partition, []).append(file)

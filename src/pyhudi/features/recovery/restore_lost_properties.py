@@ -140,7 +140,7 @@ def _look(storage: Storage, engine: Engine) -> TableFacts:
 
 
 def _told_by(data: bytes | None) -> Mapping[str, str]:
-    """The metadata table's properties; {} where they are gone, too, or damaged."""
+    """The metadata table's properties; {} if they are missing or damaged."""
     try:
         if data is not None:
             check_checksum(data)

@@ -340,7 +340,7 @@ def _read_exactly(read_range: ReadRange, offset: int, size_bytes: int) -> memory
 def _lower_bounds(rows: pa.BinaryArray, lookup_keys: Objects) -> npt.NDArray[np.int64]:
     """Return for each lookup key the number of smaller rows; the rows ascend."""
     if len(lookup_keys) * len(rows).bit_length() < len(rows):
-        # Converting every row to an object costs more than converting those that a binary search visits.
+        # Converting every row to an object costs more than converting those that a binary search reads.
         bounds = [bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py()) for row in lookup_keys]
         return np.array(bounds, dtype=np.int64)
     return np.searchsorted(rows.to_numpy(zero_copy_only=False), lookup_keys).astype(np.int64, copy=False)

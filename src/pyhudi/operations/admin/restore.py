@@ -133,7 +133,7 @@ def _execute(
                     Markers(locked.storage, instant.request_time).create(path, MarkerType.CREATE)
         for info in plan.instants_to_rollback:
             _remove_instant(locked, info, files)
-        # Rings that writes have marked are valid whatever the timeline contains.
+        # Hashing metadata that writes have marked is valid regardless of the timeline.
         remove_ring_metadata(locked, times)
         remove_counts(locked, times)
     for time in removed_instants:

@@ -302,7 +302,7 @@ class _Validation:
             self._made("plans", partial(check_plans, self._snapshot, paths), "")
 
     def check_buckets(self) -> None:
-        """Check bucket counts of partitions, and rings, against file groups."""
+        """Check bucket counts and consistent-hashing metadata of partitions against file groups."""
         self._made("buckets", partial(check_bucket_counts, self._context, self._snapshot, self._slices))
         self._made("rings", partial(check_consistent_hashing, self._context, self._snapshot, self._slices))
 

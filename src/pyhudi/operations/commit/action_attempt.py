@@ -154,7 +154,7 @@ def _remove_late_files(transaction: Transaction) -> None:
         time, action = transaction.instant_time, completed_action(transaction.action)
         instants = [i for i in locked.timeline.load().instants if i.request_time == time]
         if not instants:
-            # The instant completed and was archived: only its commit metadata could tell which process owns these
+            # The instant completed and was archived: only its commit metadata could show which process owns these
             # files.
             return
         # If the plan stays on the timeline, log files with its instant time are double writes of other commits.

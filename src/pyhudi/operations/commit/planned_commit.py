@@ -71,7 +71,8 @@ class PlannedCommit:
         read_set: What the commit depends on besides the file groups that it writes: file groups that it replaces, and
             `new_keys` of partitions in which it looked up keys without finding them.
         metadata_commit: Writes to the metadata table; required if the table has one.
-        verify: Checks the timeline under the lock, and raises if the action must not complete.
+        verify: Checks the timeline under the lock, and raises if the action must not complete. May return entries to
+            add to the extra metadata.
         shares_groups: All data was appended to file groups that other writers append to as well. Only an instant that
             replaces such a group is then a conflict.
         ignored_instants: Resizes that are no conflict, because this write double-wrote its changes for them.
@@ -81,7 +82,7 @@ class PlannedCommit:
     start: WriteStart | None = None
     read_set: tuple[FileGroupId, ...] = ()
     metadata_commit: MetadataHook | None = None
-    verify: Callable[[Timeline], None] | None = None
+    verify: Callable[[Timeline], Mapping[str, str] | None] | None = None
     shares_groups: bool = False
     ignored_instants: frozenset[str] = frozenset()
 

@@ -205,7 +205,7 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
         requested, plan = planned
         files = _files_by_partition(plan.rollback_requests or ())
         named = {_path(context, partition, file) for partition, partition_files in files.items() for file in partition_files}
-        # A running task may have written another file, and rings are removed only once the rollback is on the timeline.
+        # A running task may have written another file, and hashing metadata is removed once the rollback is on the timeline.
         if named <= set(marked) and instant.action is not Action.REPLACECOMMIT:
             return _publish(locked, settings, requested, plan, files, begun_ms)
     return _execute(context, settings, requested, plan)
@@ -438,7 +438,7 @@ def _publish(
         locked_context, requested.request_time, target, deleted_by_partition, timeline, logs=not action.retains_plan
     )
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
-        # While the rollback is pending no process runs the plan again, and no new ring can get the same name.
+        # While the rollback is pending no process runs the plan again, and no new hashing metadata can get the same name.
         remove_ring_metadata(locked_context, (target,))
         remove_counts(locked_context, (target,))
     if target == METADATA_BOOTSTRAP_INSTANT_TIME:

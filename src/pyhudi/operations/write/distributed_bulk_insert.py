@@ -55,10 +55,13 @@ _PAUSE_MS = 100
 
 
 def supports_detached(settings: WriteSettings) -> bool:
-    """Return True for a bulk insert whose rows are written in input order, which can be distributed this way."""
+    """Return True for a bulk insert whose rows are written in input order, which can be distributed this way.
+
+    A write that commits once may find that it is committed, and a distributed one has no such outcome.
+    """
     shape = OperationTraits.of(settings)
     as_it_comes = settings.sort_mode == "NONE" and not settings.combine and settings.bulk_parallelism <= 0
-    return shape.in_bulk and shape.is_bulk and as_it_comes
+    return shape.in_bulk and shape.is_bulk and as_it_comes and settings.once is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from pyhudi.operations.write.index_lookup import PlannedLookup, plan_write_looku
 from pyhudi.operations.write.resolve_blockers import resolve_pending_services
 from pyhudi.operations.write.write_attempt import Attempt, Written
 from pyhudi.operations.write.write_preconditions import slices_to_search
-from pyhudi.operations.write.write_settings import DUPLICATE_POLICY, WriteSettings
+from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.options.write_options import DUPLICATE_POLICY
 from pyhudi.planning.bucket_routing import shared_file_id
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, new_keys
 from pyhudi.planning.record_placement import (
@@ -93,7 +94,7 @@ def write_by_key(
     if shape.is_bucketed:
         by_ring = shape.is_consistent_hashing and not (shape.in_bulk or shape.replaces)
         routed = profile.updates
-        # The first write to the file group of a ring node is recorded as an update of that group, as in Hudi.
+        # The first write to the file group of a hashing node is recorded as an update of that group, as in Hudi.
         profile = profile if by_ring else _with_new_groups(profile, by_group)
         if by_ring or shape.shares_groups:
             empty = {group: FileSlice(*group, attempt.spec.instant_time, None) for group in routed}
@@ -133,7 +134,7 @@ def _rings(
     slices: Mapping[str, tuple[FileSlice, ...]],
     replaced: Mapping[str, tuple[str, ...]] | None,
 ) -> ConsistentHashingWrite | None:
-    """Return the rings for the rows, after storing those that this write creates."""
+    """Return the hashing metadata for the rows, after storing what this write creates."""
     buckets = attempt.settings.index.buckets
     if not isinstance(buckets, ConsistentHashingSettings):
         return None

@@ -3,9 +3,7 @@ batch.
 
     `_hudi_streaming_sink_checkpoint` = {"<identifier>": "<batch number>"}
 
-A batch is skipped if a commit of the same identifier has reached its number. This is checked before the write, on the
-active and archived timeline, and again under the lock of the commit, so that only one of two attempts at a batch
-commits.
+A batch is skipped if a commit of the same identifier has reached its number. See `write_once` for when this is checked.
 
 Source: docs/formats/writing.md, "Streaming sink".
 """
@@ -14,28 +12,21 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
-from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed, TableState
-from pyhudi.format.actions.commit_metadata import CommitMetadata
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed
+from pyhudi.operations.write.write_once import AlreadyCommitted, CommitSearch
+from pyhudi.options import write_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.environment import Environment
-from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
 _LOG = logging.getLogger("pyhudi.api.spark_streaming")
 
 SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
-
-IDENTIFIER = Option(
-    "hoodie.datasource.write.streaming.checkpoint.identifier",
-    str,
-    None,
-    "the stream's name in commits; unset: the id of the query in its checkpoint",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +36,23 @@ class StreamBatch:
     Attributes:
         identifier: Identifier of the stream, unique in the table.
         number: Batch number, from 0, increasing.
+        search: The commits that were read for it.
     """
 
     identifier: str
     number: int
+    search: CommitSearch = field(default_factory=CommitSearch, compare=False, repr=False)
 
-    @property
-    def metadata(self) -> tuple[str, str]:
-        """Key and value for the commit metadata."""
-        return SINK_CHECKPOINT_KEY, json.dumps({self.identifier: str(self.number)})
+    def check(self, context: TableContext, timeline: Timeline) -> Mapping[str, str]:
+        """Return the entry for the commit of the batch. Raises AlreadyCommitted if the batch or a later one is
+        committed.
+        """
+        last = find_last_batch(context, timeline, self.identifier, self.search)
+        if last is not None and last >= self.number:
+            raise AlreadyCommitted(
+                f"batch {self.number} of stream {self.identifier} is already committed in {context.storage.uri}"
+            )
+        return {SINK_CHECKPOINT_KEY: json.dumps({self.identifier: str(self.number)})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +67,11 @@ class SinkSettings:
         skips_compaction: Run no compaction in the stream.
     """
 
-    identifier: Annotated[str | None, IDENTIFIER]
-    retries: Annotated[
-        int,
-        Option("hoodie.datasource.write.streaming.retry.count", int, "3", "retries of a failed batch", at_least=0),
-    ]
-    retry_wait_ms: Annotated[
-        int,
-        Option(
-            "hoodie.datasource.write.streaming.retry.interval.ms",
-            int,
-            "2000",
-            "milliseconds before the first retry of a failed batch; doubles with each retry",
-        ),
-    ]
-    drops_failed: Annotated[
-        bool,
-        Option(
-            "hoodie.datasource.write.streaming.ignore.failed.batch",
-            bool,
-            "false",
-            "a batch whose last retry failed is dropped, and the stream continues",
-        ),
-    ]
-    skips_compaction: Annotated[
-        bool,
-        Option("hoodie.datasource.write.streaming.disable.compaction", bool, "false", "no compaction runs in the stream"),
-    ]
+    identifier: Annotated[str | None, write_options.STREAMING_CHECKPOINT_IDENTIFIER]
+    retries: Annotated[int, write_options.STREAMING_RETRY_COUNT]
+    retry_wait_ms: Annotated[int, write_options.STREAMING_RETRY_INTERVAL_MS]
+    drops_failed: Annotated[bool, write_options.STREAMING_IGNORE_FAILED_BATCH]
+    skips_compaction: Annotated[bool, write_options.STREAMING_DISABLE_COMPACTION]
 
     @classmethod
     def of(cls, options: Options) -> SinkSettings:
@@ -102,26 +79,13 @@ class SinkSettings:
         return read_settings(cls, options)
 
 
-class BatchAlreadyCommitted(TableState):
-    """The batch is already committed. Nothing was written."""
-
-
-def find_last_batch(context: TableContext, timeline: Timeline, identifier: str) -> int | None:
+def find_last_batch(context: TableContext, timeline: Timeline, identifier: str, search: CommitSearch) -> int | None:
     """Return the number of the newest committed batch of a stream, or None."""
-    for document in _documents(context, timeline):
-        number = _number_in(document, identifier)
+    for _, extra in search.newest_first(context.timeline, timeline):
+        number = _number_in(extra, identifier)
         if number is not None:
             return number
     return None
-
-
-def check_not_committed(context: TableContext, batch: StreamBatch, current_timeline: Timeline) -> None:
-    """Raise BatchAlreadyCommitted if the batch or a later one is committed."""
-    last = find_last_batch(context, current_timeline, batch.identifier)
-    if last is not None and last >= batch.number:
-        raise BatchAlreadyCommitted(
-            f"batch {batch.number} of stream {batch.identifier} is already committed in {context.storage.uri}"
-        )
 
 
 def retried(write: Callable[[], object], settings: SinkSettings, env: Environment, number: int, uri: str) -> None:
@@ -148,21 +112,8 @@ def retried(write: Callable[[], object], settings: SinkSettings, env: Environmen
                 raise
 
 
-def _documents(context: TableContext, timeline: Timeline) -> Iterator[CommitMetadata]:
-    """Return commit metadata, newest first."""
-    for instant in reversed(timeline.completed_writes()):
-        yield read_commit(context.timeline, instant)
-    history = context.timeline.history
-    for archived in sorted(history.instants(), key=lambda i: i.request_time, reverse=True):
-        if not archived.action.is_write:
-            continue
-        row = history.find(archived.request_time, archived.action)
-        if row is not None and row.metadata:
-            yield CommitMetadata.decode(row.metadata)
-
-
-def _number_in(document: CommitMetadata, identifier: str) -> int | None:
-    text = document.extra_metadata.get(SINK_CHECKPOINT_KEY)
+def _number_in(extra: Mapping[str, str], identifier: str) -> int | None:
+    text = extra.get(SINK_CHECKPOINT_KEY)
     if not text:
         return None
     try:

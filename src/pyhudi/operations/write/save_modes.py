@@ -26,23 +26,19 @@ from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
 from pyhudi.operations.admin.open_table import existing_table_error, make_table, open_context, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_against_table
-from pyhudi.operations.admin.table_settings import RECORD_KEY_FIELDS
+from pyhudi.operations.admin.stored_settings import with_new_options, with_stored_options
 from pyhudi.operations.catalog_sync.sync_table import check_sync
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, supports_detached
-from pyhudi.operations.write.micro_batches import BatchAlreadyCommitted, StreamBatch, check_not_committed
+from pyhudi.operations.write.micro_batches import StreamBatch
+from pyhudi.operations.write.write_once import skip_if_committed
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import (
-    OPERATION,
-    PARTITIONS_TO_DELETE,
-    SAVE_MODE,
-    WriteOperation,
-    WriteSettings,
-    check_first_write,
-)
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_first_write
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import check_table_options, spark_write_verb
-from pyhudi.options.supported import Options
+from pyhudi.options.table_options import RECORD_KEY_FIELDS
+from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment
@@ -109,6 +105,8 @@ class Save:
         existing: TableConfig | None = None
         with suppress(TableNotFound):
             existing = load_table_config(open_storage(uri, storage_options))
+        call_options = options
+        options = with_new_options(options) if existing is None else with_stored_options(options, existing)
         if existing is not None and mode == "errorifexists":
             raise existing_table_error(uri, storage_options, options, "mode append adds to it")
         operation = _operation(options, columns, existing)
@@ -125,7 +123,7 @@ class Save:
         if mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
             _check_same_table(uri, options, existing)
             settings = settings.overwriting()
-        return cls(uri, storage_options, options, open_context(uri, storage_options, options), settings, False)
+        return cls(uri, storage_options, options, open_context(uri, storage_options, call_options), settings, False)
 
     def run(self, engine: Engine, data: Any, partition_paths: PartitionPaths, batch: StreamBatch | None = None) -> WriteResult:
         """Write the rows.
@@ -140,19 +138,16 @@ class Save:
             WriteConflict: Other writers won.
             InvalidRequest: Rows are invalid for the table.
         """
-        settings = self.settings if batch is None else replace(self.settings, batch=batch)
         if self.skipped:
-            return WriteResult(str(settings.operation), None, None)
+            return WriteResult(str(self.settings.operation), None, None)
+        settings = self.settings if batch is None else replace(self.settings, once=batch)
+        once, operation = settings.once, str(settings.operation)
         context = self._made() if self.context is None else self.context.reloaded()
         try:
-            if batch is not None:
-                check_not_committed(context, batch, context.timeline.load())
             if settings.operation is WriteOperation.DELETE_PARTITION:
                 paths = self.options.names(PARTITIONS_TO_DELETE) or partition_paths(context.config.keys)
-                return run_delete_partitions(context, paths, settings)
-            return run_write(context, engine, data, settings)
-        except BatchAlreadyCommitted:
-            return WriteResult(str(settings.operation), None, None)
+                return skip_if_committed(context, once, operation, lambda: run_delete_partitions(context, paths, settings))
+            return skip_if_committed(context, once, operation, lambda: run_write(context, engine, data, settings))
         except Exception as error:
             if self.context is None:
                 _discard(context, settings, error)
@@ -212,8 +207,10 @@ def stream_operation(options: Options, output_mode: str) -> WriteOperation | Non
     generated keys.
 
     Raises:
-        InvalidRequest: Streams do not support the operation, or the output mode excludes it.
+        InvalidRequest: Streams do not support the operation or an option, or the output mode excludes it.
     """
+    if options.explicit(ONCE) is not None:
+        raise InvalidRequest(f"option {ONCE} identifies one write; each batch of a stream is committed once by its number")
     mode = output_mode.strip().lower()
     if mode not in ("append", "update", "complete"):
         raise InvalidRequest(f"output mode {output_mode!r} is not supported; use append, update or complete")

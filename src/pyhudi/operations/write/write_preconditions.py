@@ -15,9 +15,13 @@ from pyhudi.operations.write.operation_traits import OperationTraits
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.options import table_options
+from pyhudi.options.table_options import SLASH_DATES
 from pyhudi.planning.bucket_routing import hashed_fields
 from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.slash_dates import check_one_spelling
 from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.table_config import store_table_config
 from pyhudi.table.table_context import TableContext
 
 LoadedCommits = Mapping[str, tuple[FileSlice, ...]]
@@ -50,6 +54,8 @@ def check_preconditions(
         SnapshotOutdated: The snapshot is stale.
     """
     check_columns_by_ids(context, schemas, snapshot)
+    if context.config.keys.slash_dates:
+        _keep_slash_dates(context, settings, snapshot)
     if not shape.needs_lookup:
         return None
     if settings.index.buckets is not None:
@@ -63,12 +69,22 @@ def check_preconditions(
     return slices
 
 
+def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: Snapshot) -> None:
+    """Check that no partition of a table with slash-separated dates has dashes, and store the property that later writers
+    need.
+    """
+    check_one_spelling(context.storage.uri, snapshot.listing.partitions())
+    if not context.config.property(SLASH_DATES.stored_as):
+        with context.locked(settings.commit.lock_wait_ms) as locked:
+            store_table_config(locked.storage, {SLASH_DATES.stored_as: "true"}, locked.env)
+
+
 def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot: Snapshot) -> None:
     """Raise Unsupported for a partial update of a table with schema on read."""
     if snapshot.history is not None and schemas.partial:
         raise Unsupported(
             f"a partial update of {context.storage.uri} is not supported: the table uses schema on read "
-            "(hoodie.schema.on.read.enable). Upsert whole rows."
+            f"({table_options.SCHEMA_ON_READ}). Upsert whole rows."
         )
 
 

@@ -45,7 +45,6 @@ from pyhudi.operations.write.delete_partitions import (
 )
 from pyhudi.operations.write.index_lookup import check_bucket_counts_unchanged
 from pyhudi.operations.write.keyed_write import write_by_key
-from pyhudi.operations.write.micro_batches import check_not_committed
 from pyhudi.operations.write.operation_traits import OperationTraits
 from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.operations.write.write_attempt import (
@@ -60,7 +59,8 @@ from pyhudi.operations.write.write_preconditions import check_columns_by_ids, ch
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
-from pyhudi.planning.bucket_routing import BUCKET_ENGINE
+from pyhudi.options.index_options import BUCKET_ENGINE
+from pyhudi.options.write_options import GROUP
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
 from pyhudi.records.record_merge import RejectDuplicates
@@ -132,6 +132,8 @@ def planned_write(
     `run_write`.
     """
     check_writable(context)
+    if settings.group == "always":
+        raise Unsupported(f"{GROUP}=always: this write cannot be part of a group commit; set auto to write it alone")
     check_sync(settings.sync)
     check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
     shape = OperationTraits.of(settings)
@@ -380,7 +382,7 @@ class Write:
         snapshot = before = self._without_stale_indexes(snapshot)
         loaded = None
         if number == 0:
-            # A file that a concurrent clean removed tells nothing about options: the snapshot that `begin` loads is
+            # A file that a concurrent clean removed shows nothing about options: the snapshot that `begin` loads is
             # checked instead.
             with suppress(SnapshotOutdated):
                 loaded = check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
@@ -470,9 +472,8 @@ class Write:
         return snapshot.history.written(transaction.instant_time, self.schemas.data_schema)
 
     def _commit(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> Instant:
-        batch, operation, statuses = self.settings.batch, self.shape.operation.recorded, written.statuses
-        extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
-        metadata = commit_metadata(operation, statuses, self.schemas.schema_text, extra, replaced)
+        operation, statuses = self.shape.operation.recorded, written.statuses
+        metadata = commit_metadata(operation, statuses, self.schemas.schema_text, dict(self.settings.extra_metadata), replaced)
         touched = [*file_group_pairs(replaced), *written.read, *_missing_key_claims(self.shape, written)]
         if written.hashing is not None:
             touched += written.hashing.replaced_groups
@@ -489,13 +490,13 @@ class Write:
             retains_keys=self.settings.commit.hbase is not None,
         )
 
-        def verify(now: Timeline) -> None:
-            if batch:
-                check_not_committed(self.context, batch, now)
+        def verify(now: Timeline) -> Mapping[str, str]:
             if written.hashing is not None:
                 written.hashing.check_rings_unchanged(self.context, attempt.snapshot.timeline, now)
             if written.lookup is not None:
                 check_bucket_counts_unchanged(self.context, attempt.snapshot.timeline, now, written.lookup.lookup)
+            once = self.settings.once
+            return {} if once is None else once.check(self.context, now)
 
         shares = self.shape.shares_groups
         followed = frozenset[str]() if written.hashing is None else written.hashing.double_written_resizes

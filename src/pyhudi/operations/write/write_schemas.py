@@ -13,14 +13,22 @@ from pyhudi.format.avro_to_arrow import check_supported
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import zone_mode
-from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER
-from pyhudi.operations.write.write_settings import SCHEMA_MODE, WriteOperation, WriteSettings
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.write_options import DELETE_FIELD, DELETE_MARKER, SCHEMA_MODE
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.key_values import check_key_argument
 from pyhudi.records.mergers import PartialRows, check_partial_merge, honors_delete_markers, marked_rule, merge_rule
 from pyhudi.records.record_merge import IS_DELETED, CommitTimeRule, RecordMergeRule
-from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, integer_hint, schema_changes, typed_nulls
+from pyhudi.records.schema_evolution import (
+    RECORD_KEY_ROLE,
+    SchemaMode,
+    continues,
+    evolve,
+    integer_hint,
+    schema_changes,
+    typed_nulls,
+)
 from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.snapshot import Snapshot, TableSchema
@@ -91,8 +99,9 @@ class WriteSchemas:
                 columns,
                 settings.schema_mode,
                 fixed=fixed_columns(config),
-                null_for_missing=settings.null_for_missing or settings.partial,
+                null_for_missing=settings.null_for_missing,
                 allow_drop=settings.allow_drop and not settings.partial,
+                partial=settings.partial,
             )
             if settings.replaces_schema and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
                 _check_types_continue(context, snapshot.schema.arrow, data_schema)
@@ -146,7 +155,7 @@ def fixed_columns(config: TableConfig) -> Mapping[str, str]:
     role = "the ordering field" if len(config.ordering_fields) == 1 else "an ordering field"
     ordering = dict.fromkeys(config.ordering_fields, role)
     partition = dict.fromkeys(partition_columns(keys), "a partition field")
-    return {**ordering, **partition, **dict.fromkeys(keys.record_fields, "a record key field")}
+    return {**ordering, **partition, **dict.fromkeys(keys.record_fields, RECORD_KEY_ROLE)}
 
 
 def _check_partial(context: TableContext, rule: RecordMergeRule, current: pa.Schema | None, after: pa.Schema) -> None:

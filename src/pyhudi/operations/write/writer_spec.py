@@ -44,7 +44,7 @@ def writer_spec(
     """
     config, files = context.config, settings.files
     if shape.is_bucketed:
-        # A bucket is one file group, whatever its size. A bucketed write reads no keys to locate a record, so it
+        # A bucket is one file group of any size. A bucketed write reads no keys to locate a record, so it
         # records no row positions either.
         files = replace(files, max_file_size_bytes=_NO_LIMIT_BYTES, record_positions=False)
     stored = snapshot.schema.arrow if snapshot.schema else None

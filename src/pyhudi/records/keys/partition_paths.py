@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.paths import split_path
+from pyhudi.options.table_options import URL_ENCODE
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.java_strings import has_text, is_binary_like
 from pyhudi.records.joda_timestamps import parse_pattern
-from pyhudi.records.keys.key_spec import URL_ENCODE, KeySpec, PartitionField, PartitionFieldType, partition_columns
+from pyhudi.records.keys.key_spec import KeySpec, PartitionField, PartitionFieldType, partition_columns
 from pyhudi.records.keys.key_values import key_text, value_codes
 from pyhudi.records.keys.partition_times import time_parts
 
@@ -39,7 +40,7 @@ NEEDS_ENCODING = r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
 
 UNUSABLE_PATHS = (
     (r"(^|/)(\.|\.\.|)(/|$)", "contains an empty folder name, '.' or '..'"),
-    (r"^[^/]*:", f"has a colon in its first folder, which Hadoop parses as a scheme: set {URL_ENCODE}=true"),
+    (r"^[^/]*:", f"has a colon in its first folder, which Hadoop parses as a scheme: set {URL_ENCODE.stored_as}=true"),
     (r"^\.hoodie(/|$)", "is reserved for Hudi's metadata"),
 )
 """Patterns of paths that storage does not support, each with the problem."""
@@ -91,7 +92,8 @@ def decode_partition_value(text: str) -> str:
 def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
     """Parse a partition path into the string of each partition field, in the order of the spec.
 
-    With one field the whole path is its value, including slashes. With several fields each has one folder (a timestamp
+    With one field the whole path is its value, including slashes, which are dashes in a table with slash-separated
+    dates. With several fields each has one folder (a timestamp
     field as many as its pattern has). If every field occurs as `field=`, all folders up to the next `field=` belong to
     it. A value that begins with its own field name and `=` is parsed as Hive style regardless of the table's setting, as in Hudi.
 
@@ -176,6 +178,8 @@ def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.nd
 
 
 def _encode_and_prefix(spec: KeySpec, field: PartitionField, distinct: pa.StringArray) -> pa.StringArray:
+    if spec.slash_dates:
+        distinct = pc.replace_substring(distinct, "-", "/")
     if spec.url_encode:
         needs_encoding = pc.match_substring_regex(distinct, NEEDS_ENCODING)
         if pc.any(needs_encoding).as_py():
@@ -233,4 +237,6 @@ def _parsed_value(spec: KeySpec, field: PartitionField, text: str) -> str | None
     text = text.removeprefix(field.name + "=")
     if text == DEFAULT_PARTITION:
         return None
+    if spec.slash_dates:
+        return text.replace("/", "-")
     return decode_partition_value(text) if spec.url_encode else text

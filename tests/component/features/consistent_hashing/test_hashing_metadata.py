@@ -1,4 +1,4 @@
-"""Rings as bytes: first ones as the real Hudi makes them, changed ones, and documents that are no rings."""
+"""Consistent-hashing metadata: bytes as Apache Hudi writes them, later versions, and invalid documents."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from tests.support.golden_tables import open_golden
         ),
     ],
 )
-def test_first_rings_are_those_of_the_real_hudi(partition: str, nodes: dict[int, str]) -> None:
+def test_first_rings_are_those_of_apache_hudi(partition: str, nodes: dict[int, str]) -> None:
     ring = first_ring(partition, len(nodes))
     assert {node.value: node.prefix for node in ring.nodes} == nodes
     assert (ring.instant, ring.sequence, ring.first_count) == ("00000000000000", 0, len(nodes))
 
 
-def test_rings_of_the_real_hudi_byte_by_byte(tmp_path: Path) -> None:
+def test_rings_of_apache_hudi_byte_by_byte(tmp_path: Path) -> None:
     root = open_golden("mor_consistent_bucket", tmp_path).path
     found = sorted((root / ".hoodie/.bucket_index").rglob("*.hashing_meta"))
     assert len(found) == 3

@@ -1,4 +1,4 @@
-"""The report: it is whole, it escapes what the table says, and damage is told in its place."""
+"""The HTML report is complete, escapes table content, and shows damage where it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of a table's health."""
+"""Plots of table health."""
 
 from __future__ import annotations
 

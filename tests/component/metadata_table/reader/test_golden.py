@@ -1,4 +1,4 @@
-"""The metadata tables of the real Hudi: the same files as the directories, and indexes that agree with the rows."""
+"""Metadata tables of Apache Hudi list the same files as the directories, and their indexes agree with the rows."""
 
 from __future__ import annotations
 

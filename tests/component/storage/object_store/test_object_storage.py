@@ -1,4 +1,4 @@
-"""What needs no server: URIs, options, construction; and a loopback server that answers as it is told."""
+"""Object storage without a server: URIs, options, construction, and scripted HTTP answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history of 100,000 instants, and one that is damaged: what opening, reading and writing such a table costs, and says."""
+"""Histories of 100,000 instants, intact and damaged: cost and errors of opening, reading and writing."""
 
 from __future__ import annotations
 

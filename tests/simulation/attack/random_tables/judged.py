@@ -1,9 +1,9 @@
-"""Random tables that PyHudi and the real Hudi write, service and read in turn.
+"""Random tables that PyHudi and Apache Hudi write, service and read in turn.
 
     python -m tests.simulation.attack.random_tables.judged --seed 1 --seconds 600 --release 1.0.2
 
-Steps are those of `steps.py` and some of the real Hudi's; after each one both read the table, and must give the same: snapshots
-(by listings and through the metadata table), filters, time travel, ranges of commits and change data.  What the real Hudi refuses
+Steps are those of `steps.py` and some of Apache Hudi's; after each one both read the table, and must give the same: snapshots
+(by listings and through the metadata table), filters, time travel, ranges of commits and change data.  What Apache Hudi refuses
 or fails at is counted and printed at the end, and its step counts as not done.
 """
 
@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import TableState
 from pyhudi.storage.environment import SystemEnvironment
-from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
+from tests.interop.oracle import RELEASE, ApacheHudi, HudiFailure
 from tests.simulation.attack.random_tables.drawn import Drawn, draw_table
 from tests.simulation.attack.random_tables.explore import Failure
 from tests.simulation.attack.random_tables.looks import NO_FALL_BACK, look, same
@@ -39,13 +39,13 @@ from tests.support.rows import META_COLUMNS, assert_same_rows
 
 KIND, FORMAT = "hoodie.datasource.query.type", "hoodie.datasource.query.incremental.format"
 BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"
-# Mergers of Python, what only ours takes, deletes that the real Hudi cannot read again (an ordering value that is no int), and
+# Mergers of Python, what only ours takes, deletes that Apache Hudi cannot read again (an ordering value that is no int), and
 # the rule by which a delete of the same time counts in a log and not in a write of base files.
 _LEFT_OUT = ("highest", "marker", "postgres", "first")
 
 
 def judge(run: Judged, rng: random.Random) -> None:
-    """The real Hudi reads what ours reads."""
+    """Apache Hudi reads what ours reads."""
     if not run.states:
         return
     table, hudi, path = run.table, run.hudi, run.uri
@@ -76,7 +76,7 @@ def judge(run: Judged, rng: random.Random) -> None:
     end = rng.choice(later)
     if meta and rng.random() < 0.3:
         try:
-            # Where files were cleaned the real Hudi leaves logs out of the latest state, so that is not compared.
+            # Where files were cleaned Apache Hudi leaves logs out of the latest state, so that is not compared.
             ours = table.incremental(state.completed, end.completed, ["*"], options=NO_FALL_BACK).to_arrow()
         except TableState:
             return
@@ -107,7 +107,7 @@ def _judge_changes(run: Judged, table: Table, begin: str, end: str) -> None:
                                                                                     if state.completed in active):  # fmt: skip
             return
         raise
-    # Structs are left out, as of base files the real Hudi prints their bytes in memory, and columns that are not in the files.
+    # Structs are left out, as of base files Apache Hudi prints their bytes in memory, and columns that are not in the files.
     without = {"n", *(("part",) if "hoodie.datasource.write.drop.partition.columns" in run.options else ())}
     ours = [(row["op"], str(row["ts_ms"]), _image(row["before"], without), _image(row["after"], without)) for row in found]
     theirs = [(op, str(ts), _image(before, without), _image(after, without)) for op, ts, before, after in real]
@@ -120,7 +120,7 @@ def _judge_changes(run: Judged, table: Table, begin: str, end: str) -> None:
 
 
 def _image(text: str | None, without: Set[str]) -> str | None:
-    """The values of an image that are not null: the real Hudi leaves nulls out."""
+    """The values of an image that are not null: Apache Hudi leaves nulls out."""
     row = None if text is None else json.loads(text)
     if row is None:
         return None
@@ -155,7 +155,7 @@ def draw_judged(rng: random.Random, version: int) -> Drawn:
         return replace(drawn, options=options)
 
 
-def carry_out(hudi: RealHudi, folder: Path, seed: int, length: int, version: int) -> tuple[Failure | None, Judged | None]:
+def carry_out(hudi: ApacheHudi, folder: Path, seed: int, length: int, version: int) -> tuple[Failure | None, Judged | None]:
     """A run; what went wrong, if anything."""
     rng = random.Random(seed)
     drawn = draw_judged(rng, version)
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     version = given.version or (8 if given.release == RELEASE else 9)
     folder = Path(tempfile.mkdtemp(prefix="judged-"))
-    hudi = RealHudi(folder / "scratch", folder / "hudi.log", given.release)
+    hudi = ApacheHudi(folder / "scratch", folder / "hudi.log", given.release)
     end, seed, failed, refusals = time.monotonic() + given.seconds, given.seed, 0, Counter[str]()
     try:
         while time.monotonic() < end and seed < given.seed + given.runs:

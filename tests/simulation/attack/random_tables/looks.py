@@ -159,13 +159,13 @@ def incremental(run: Run, table: Table, rng: random.Random) -> None:
     if pa.types.is_floating(rows.schema.field("v").type):
         # The column has become so since.
         wanted = [{**row, "v": None if row["v"] is None else float(row["v"])} for row in wanted]
-    # Logs of the range are not merged with what lies before it, so gaps are left in their rows, as by the real Hudi.
+    # Logs of the range are not merged with what lies before it, so gaps are left in their rows, as by Apache Hudi.
     gaps = run.drawn.is_mor and bool(run.rule.fills)
     asked = last.columns if not run.by_ids and not gaps else run.drawn.keyed
     columns = [name for name in asked if name in rows.column_names]
     found = decoded(rows.to_pylist(), run.drawn.codes)
     if run.drawn.is_mor and (run.drawn.ordered or not run.rule.associative):
-        # Rows of logs that lost to older commits are told too, as by the real Hudi.
+        # Rows of logs that lost to older commits are told too, as by Apache Hudi.
         known = {frozen(row, columns) for row in wanted}
         found = [row for row in found if frozen(row, columns) in known]
     same(found, wanted, columns, f"incremental {begin.completed} to {end.completed}")

@@ -205,7 +205,7 @@ def partial(run: Run, rng: random.Random) -> Deed | None:
             if held is not None:
                 run.hold({**held.values, **{name: row[name] for name in given}}, instant)
 
-    # In one log a late row fills what a partial update before it lacks, as by the real Hudi: from here on there are none.
+    # In one log a late row fills what a partial update before it lacks, as by Apache Hudi: from here on there are none.
     run.partly = run.partly or (run.drawn.is_mor and run.drawn.ordered)
     return Deed(lambda table: table.upsert(data, partial=True), change, text=f"{names} of {show(rows)}")
 

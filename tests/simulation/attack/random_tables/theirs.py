@@ -1,4 +1,4 @@
-"""Tables on the local disk that the real Hudi writes and services too, and what it does to them."""
+"""Tables on the local disk that Apache Hudi writes and services too, and what it does to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.format.instants import Action
-from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
+from tests.interop.oracle import RELEASE, ApacheHudi, HudiFailure
 from tests.simulation.attack.random_tables import steps
 from tests.simulation.attack.random_tables.drawn import PARTITIONS
 from tests.simulation.attack.random_tables.run import Deed, Row, Run, Step
@@ -22,14 +22,14 @@ OPERATION = "hoodie.datasource.write.operation"
 
 
 class Judged(Run):
-    """A table on the local disk, with the clock of the machine.  hudi: the real one."""
+    """A table on the local disk, with the clock of the machine.  hudi: Apache Hudi."""
 
-    hudi: RealHudi
+    hudi: ApacheHudi
     folder: Path
     known: dict[str, str]
 
     def done(self, act: Callable[[], object], change: Callable[[str], None] | None = None, text: str = "") -> Deed:
-        """A deed of the real Hudi, whose instant the timeline tells."""
+        """A deed of Apache Hudi, whose instant the timeline tells."""
 
         def acted(table: Table) -> Any:
             act()
@@ -69,13 +69,13 @@ class Judged(Run):
     def value(self, name: str, rng: random.Random) -> Any:
         while True:
             found = super().value(name, rng)
-            # By its own statistics of NaN and -0.0 the real Hudi passes over files that hold what is asked for.
+            # By its own statistics of NaN and -0.0 Apache Hudi passes over files that hold what is asked for.
             if found == found and repr(found) != "-0.0":
                 return found
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the real Hudi's writers are told."""
+        """What Apache Hudi's writers are told."""
         keyed = ",".join(self.drawn.keyed)
         told = {name: value for name, value in self.options.items() if not name.startswith("pyhudi.")}
         told |= {
@@ -117,7 +117,7 @@ class Judged(Run):
             return []
 
 
-# What the real Hudi does
+# What Apache Hudi does
 
 
 def their_upsert(run: Judged, rng: random.Random) -> Deed | None:
@@ -136,7 +136,7 @@ def their_upsert(run: Judged, rng: random.Random) -> Deed | None:
 
 
 def their_insert(run: Judged, rng: random.Random) -> Deed | None:
-    """Keys that never were there: the real Hudi inserts others into files whose logs have deleted them."""
+    """Keys that never were there: Apache Hudi inserts others into files whose logs have deleted them."""
     keys = [key for key in run.some(rng) if key not in run.rows and key not in run.buried]
     rows = [run.fresh(key, rng) for key in keys]
     if not rows:

@@ -1,4 +1,4 @@
-"""Plans of resizes: which nodes split, which merge, and how the nodes are named that come."""
+"""Resize plans: which buckets split or merge, and names of the new ones."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_nodes_that_stand_beside_each_other_do_not_split() -> None:
 
 
 def test_small_neighbours_merge_round_the_ring() -> None:
-    """As the real Hudi's plan for four small nodes: from the first one backward all the way round."""
+    """As Apache Hudi's plan for four small nodes: from the first one backward all the way round."""
     assert planned(FOUR, [1, 1, 1, 1]) == [([B, C, D, A], [(B, GOES), (C, GOES), (D, GOES), (A, COMES)])]
     assert planned(FOUR, [50, 5, 5, 50]) == [([B, C], [(B, GOES), (C, COMES)]), ([A], [(A, COMES)]), ([D], [(D, COMES)])]
     assert planned(FOUR, [1, 50, 50, 1])[0] == ([D, A], [(D, GOES), (A, COMES)])

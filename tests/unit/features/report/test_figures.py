@@ -1,4 +1,4 @@
-"""What the report and the plots show, computed from the tables of inspection."""
+"""Figures of the report and plots, computed from the tables of inspection."""
 
 from __future__ import annotations
 

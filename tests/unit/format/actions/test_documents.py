@@ -1,4 +1,4 @@
-"""The documents of the timeline: schemas, bytes, resolution and damage, each kind alike."""
+"""Timeline documents: schemas, bytes, schema resolution and damage, for each kind."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_other_documents_are_not_taken_for_one_another() -> None:
 
 
 def test_defaults_are_those_that_real_readers_need() -> None:
-    """Null in one of these makes the real Hudi fail."""
+    """Null in one of these makes Apache Hudi fail."""
     assert (CLEANER_PLAN.version, CLEAN.version, COMPACTION.version) == (2, 2, 2)
     assert CleanPartitionMetadata("0", "p").is_partition_deleted is False
     metadata = CommitMetadata()

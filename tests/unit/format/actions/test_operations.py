@@ -1,4 +1,4 @@
-"""What follows from the operation that a commit names: one table, of which everybody who asks reads a column."""
+"""Properties of each write operation, defined in one table."""
 
 from __future__ import annotations
 

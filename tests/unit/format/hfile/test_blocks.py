@@ -1,4 +1,4 @@
-"""The 33-byte header and what surrounds it."""
+"""The 33-byte block header and its surroundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of a data block: bytes of a real one, and blocks that try to mislead the search for entry starts."""
+"""Cells of a data block: bytes of Apache Hudi, and blocks that mislead the search for cell starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CRC-32C by folding against a byte-by-byte one, and what a block's checksums must catch."""
+"""CRC-32C by folding against a bytewise implementation, and errors that block checksums detect."""
 
 from __future__ import annotations
 

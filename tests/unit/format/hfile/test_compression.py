@@ -1,4 +1,4 @@
-"""Codecs of HFile blocks: exact lengths, no matter what the bytes claim."""
+"""Codecs of HFile blocks: exact lengths, whatever the bytes claim."""
 
 from __future__ import annotations
 

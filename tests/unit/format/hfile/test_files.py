@@ -1,4 +1,4 @@
-"""Whole HFiles: what goes in comes out, by every kind of request, and a lookup reads little."""
+"""Whole HFiles round-trip by every kind of request, and a lookup reads few blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index blocks: real bytes, shortened keys, and damage."""
+"""Index blocks: bytes of Apache Hudi, shortened keys, and damage."""
 
 from __future__ import annotations
 

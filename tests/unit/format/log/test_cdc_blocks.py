@@ -1,4 +1,4 @@
-"""CDC blocks: the three schemas, and rows that come back."""
+"""CDC blocks: the three schemas, and round trips of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""COMMAND blocks, and which blocks of a slice count: the sequences that were tried on the real Hudi."""
+"""COMMAND blocks and valid blocks of a slice, for sequences measured on Apache Hudi."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contents of data blocks: the three formats, real bytes, and damaged bytes."""
+"""Data blocks: the three formats, bytes of Apache Hudi, damaged bytes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_chosen_columns(kind: BlockType) -> None:
 
 
 def test_parquet_of_other_writers_is_brought_to_the_schema() -> None:
-    # Real Hudi's Avro writer makes lists of two levels, here as Arrow types that differ from the schema's.
+    # Apache Hudi's Avro writer makes lists of two levels, here as Arrow types that differ from the schema's.
     sink = io.BytesIO()
     columns = {
         "id": pa.array([1, 2], pa.int32()),

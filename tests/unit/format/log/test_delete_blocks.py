@@ -1,4 +1,4 @@
-"""DELETE blocks: bytes of the real Hudi in versions 2 and 3, lists of every shape, and damaged bytes."""
+"""DELETE blocks: bytes of Apache Hudi in versions 2 and 3, all kinds of lists, damaged bytes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_contents_of_the_reference(keys: list[str], ordering: pa.Array | None, c
     assert decoded(bytes.fromhex(content)).equals(pa.Table.from_batches([batch]))
 
 
-def test_kryo_content_of_the_real_hudi() -> None:
+def test_kryo_content_of_apache_hudi() -> None:
     found = rows(vector_body("log/delete-block-v2-content-10-records.data"))
     assert len(found) == 10
     assert found[0]["record_key"] == "d448e1b8-a0d4-45c0-bf2d-a9e16ff3c8ce"

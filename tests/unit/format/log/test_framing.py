@@ -1,4 +1,4 @@
-"""Blocks of a log file: bytes of the real Hudi, torn files, and damaged bytes."""
+"""Log block framing: bytes of Apache Hudi, truncated files, damaged bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rollback_block_of_the_reference() -> None:
         HeaderKey.TARGET_INSTANT_TIME: "20261121052508467",
     }
     assert (found.offset, found.size_bytes, found.content_size_bytes) == (0, 105, 0)
-    # Real Hudi writes headers in an order of its own; here they stand in the order of their keys.
+    # Apache Hudi writes headers in an order of its own; here they stand in the order of their keys.
     ours = encode_block(BlockType.COMMAND, dict(found.headers))
     assert len(ours) == len(ROLLBACK)
     assert sorted(ours) == sorted(ROLLBACK)

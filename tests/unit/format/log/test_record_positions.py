@@ -1,4 +1,4 @@
-"""The RECORD_POSITIONS header: texts of the real Hudi, the Roaring library, and damaged bytes."""
+"""The RECORD_POSITIONS header: text of Apache Hudi, the Roaring library, damaged bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_headers_of_the_reference(text: str, positions: list[int]) -> None:
         decode_positions(text, len(positions) + 1)
 
 
-def test_header_of_the_real_hudi() -> None:
+def test_header_of_apache_hudi() -> None:
     text = vector_body("log/record_positions_header_v3.data").decode().strip()
     expected = [int(n) for n in vector_body("log/expected_record_positions.data").decode().strip().split(",")]
     assert decode_positions(text).tolist() == sorted(expected)

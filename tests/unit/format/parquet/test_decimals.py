@@ -1,4 +1,4 @@
-"""Decimals read as whole numbers: the rows that Arrow gives, of every kind of column and page, and damage found."""
+"""Decimals read as integers equal Arrow's, for every kind of column and page; damage is detected."""
 
 from __future__ import annotations
 

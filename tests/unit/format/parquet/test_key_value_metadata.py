@@ -1,4 +1,4 @@
-"""The places of key-values in footers: of every form, and of what is none."""
+"""Positions of key-value metadata in footers of every form, and in invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of a column read one by one: the rows that Arrow gives, bounds that are trusted, and damage found."""
+"""Pages read one by one: the rows of Arrow, trusted bounds, damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checksums of Parquet files: what pyarrow reads of ours, what we read of others, and damage anywhere."""
+"""Page checksums of Parquet files: compatibility with pyarrow in both directions, and damage anywhere."""
 
 from __future__ import annotations
 

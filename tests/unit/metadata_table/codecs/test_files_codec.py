@@ -1,4 +1,4 @@
-"""Records of the files partition and how they are merged."""
+"""Records of the files partition and their merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values in our schema, in other writers' schemas, and damaged ones."""
+"""Metadata records in PyHudi's schema, in schemas of other writers, and damaged."""
 
 from __future__ import annotations
 

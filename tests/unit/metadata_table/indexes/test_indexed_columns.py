@@ -1,4 +1,4 @@
-"""Which columns have statistics."""
+"""Selection of columns with statistics."""
 
 from __future__ import annotations
 

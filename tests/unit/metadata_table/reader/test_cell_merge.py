@@ -1,4 +1,4 @@
-"""Layers of cells: the newest counts, lists of files are united, column ranges widen."""
+"""Merge of metadata cells: the newest counts, file lists are united, column ranges widen."""
 
 from __future__ import annotations
 

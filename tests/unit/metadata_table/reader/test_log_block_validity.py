@@ -1,4 +1,4 @@
-"""Which log blocks of the metadata table count, by the two timelines."""
+"""Validity of metadata log blocks by the two timelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns in the words of Hive and of Spark's schema in catalogs.  tests/interop/test_catalogs.py compares them with Hudi's."""
+"""Column types in Hive and in Spark's catalog schema. tests/interop/test_catalogs.py compares them with Hudi's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that go by ids: where they stand in files, and what their values become."""
+"""Columns by id: positions in files and conversion of values."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_values_that_the_type_does_not_hold() -> None:
 
 
 def test_an_id_that_was_given_twice_is_two_columns() -> None:
-    """As the real Hudi leaves it: `w` is dropped, another column renamed, `v` added."""
+    """As Apache Hudi leaves it: `w` is dropped, another column renamed, `v` added."""
     first = numbered(pa.schema([("a", pa.int32()), ("b", pa.int32()), ("w", pa.int32())]))
     without = changed(first, {}, {}, frozenset({2}))
     again = VersionedSchema(4, 2, (*changed(first, {1: "c"}, {}, frozenset({2})).columns, SchemaField(2, "v", True, "int")))

@@ -1,4 +1,4 @@
-"""How a table in HDFS is reached: options, Hadoop's files, and what is refused.  No server is asked."""
+"""HDFS connections: options, Hadoop's configuration files, and refusals, without a server."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_what_is_older_than_the_timeline_counts_as_completed() -> None:
     timeline = Timeline.of([inflight("020"), done("030")])
     assert timeline.start == "020"
     assert timeline.is_completed("010")
-    # Real Hudi would take the oldest instant for complete, pending as it is: uncommitted rows.
+    # Apache Hudi would take the oldest instant for complete, pending as it is: uncommitted rows.
     assert not timeline.is_completed("020")
     assert timeline.is_completed("030")
     assert not timeline.is_completed("025")

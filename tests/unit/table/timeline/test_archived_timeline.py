@@ -61,7 +61,7 @@ def test_a_lookup_opens_only_the_file_that_can_hold_it() -> None:
 
 
 def test_a_range_opens_files_that_span_it() -> None:
-    # Real Hudi looks at the ends of a file alone and passes one over that begins before the range and ends after it.
+    # Apache Hudi looks at the ends of a file alone and passes one over that begins before the range and ends after it.
     history, _ = store()
     history.append([row(100), row(150), row(400)], "snappy")
     assert [r.instant_time for r in history.rows(Bounds("140", "160"))] == ["150"]

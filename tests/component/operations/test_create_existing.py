@@ -1,0 +1,94 @@
+"""`Table.create(..., exist_ok=True)` opens an existing table that matches the request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.errors import TableExists
+from pyhudi.format.paths import PROPERTIES_FILE
+from pyhudi.storage.memory import MemoryStorage
+
+SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("fare", pa.float64())])
+ASKED: dict[str, Any] = {"record_key": "id", "partition_by": "city"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> hp.Table:
+    made = hp.Table.create(tmp_path / "t", **ASKED, name="trips", schema=SCHEMA)
+    made.upsert(pa.table({"id": ["a"], "city": ["sf"], "fare": [1.5]}))
+    return made
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ASKED,
+        ASKED | {"name": "trips", "table_type": "cow", "schema": SCHEMA},
+        ASKED | {"schema": pa.schema([("id", pa.string()), ("city", pa.string())])},
+        ASKED | {"options": {"hoodie.write.table.version": 8, "hoodie.datasource.write.hive_style_partitioning": False}},
+    ],
+    ids=str,
+)
+def test_the_same_table_is_opened_and_stays_as_it_is(table: hp.Table, asked: dict[str, Any]) -> None:
+    before = table.context.storage.read(PROPERTIES_FILE)
+    again = hp.Table.create(table.uri, **asked, exist_ok=True)
+    assert again.context.storage.read(PROPERTIES_FILE) == before
+    assert again.scan().to_arrow()["id"].to_pylist() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"partition_by": "city"}, "record key is id, not none"),
+        ({"record_key": ["id", "city"]}, "record key is id, not id,city; its partitioning is city, not none"),
+        ({"record_key": "id"}, "partitioning is city, not none"),
+        (ASKED | {"table_type": "mor"}, "type is COPY_ON_WRITE, not MERGE_ON_READ"),
+        (ASKED | {"name": "rides"}, "name is trips, not rides"),
+        (ASKED | {"options": {"hoodie.write.table.version": 9}}, "version is 8, not 9"),
+        (ASKED | {"ordering": "fare"}, "contradicts the table"),
+        (ASKED | {"options": {"hoodie.datasource.write.hive_style_partitioning": True}}, "contradicts the table"),
+        (ASKED | {"schema": SCHEMA.append(pa.field("tip", pa.int64()))}, "its column 'tip' is not there, not int64"),
+        (ASKED | {"schema": SCHEMA.set(2, pa.field("fare", pa.int64()))}, "its column 'fare' is double, not int64"),
+    ],
+    ids=str,
+)
+def test_another_table_is_refused_by_what_differs(table: hp.Table, asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(TableExists, match=said):
+        hp.Table.create(table.uri, **asked, exist_ok=True)
+
+
+def test_a_type_that_is_not_named_may_be_any(tmp_path: Path) -> None:
+    hp.Table.create(tmp_path / "t", **ASKED, table_type="mor")
+    assert not hp.Table.create(tmp_path / "t", **ASKED, exist_ok=True).config.is_cow
+    with pytest.raises(TableExists, match="type is MERGE_ON_READ, not COPY_ON_WRITE"):
+        hp.Table.create(tmp_path / "t", **ASKED, table_type="cow", exist_ok=True)
+
+
+def test_times_without_a_zone_are_compared_as_the_table_has_them(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {
+        "record_key": "id",
+        "schema": pa.schema([("id", pa.string()), ("at", pa.timestamp("us"))]),
+        "options": {"pyhudi.timestamps.without.zone": "utc"},
+    }
+    hp.Table.create(tmp_path / "t", **asked)
+    assert hp.Table.create(tmp_path / "t", **asked, exist_ok=True).schema().names == ["id", "at"]
+
+
+def test_of_two_at_once_the_second_opens_what_the_first_has_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MemoryStorage.put_if_absent
+
+    def late(self: MemoryStorage, path: str, data: bytes) -> bool:
+        if path == PROPERTIES_FILE:
+            monkeypatch.undo()
+            hp.Table.create("memory://create-again/t", **ASKED)
+        return real(self, path, data)
+
+    monkeypatch.setattr(MemoryStorage, "put_if_absent", late)
+    assert hp.Table.create("memory://create-again/t", **ASKED, exist_ok=True).config.keys.record_fields == ("id",)
+    with pytest.raises(TableExists, match="already"):
+        hp.Table.create("memory://create-again/t", **ASKED)

@@ -1,0 +1,24 @@
+"""Schedules of fixed defects pass, and those of known defects still fail."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.simulation.checker.kept import KEPT
+from tests.simulation.checker.quick import quickly
+from tests.simulation.checker.run import replay
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_kept(name: str) -> None:
+    kept = KEPT[name]
+    with quickly():
+        verdict = replay(kept.schedule)
+    shown = "\n".join((repr(kept.schedule), *verdict.outcomes, *verdict.faults))
+    if kept.known is None:
+        assert verdict.good, shown
+        return
+    assert not verdict.good, f"this begins to pass: take its reason out of tests/simulation/checker/kept.py\n{shown}"
+    assert any(re.search(kept.fails, fault) for fault in verdict.faults), shown

@@ -1,0 +1,208 @@
+"""Lock acquisitions of a write.
+
+A successful write acquires the lock twice, to begin and to commit. A failed one acquires it to begin and to roll back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import WriteConflict
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.commit.action_attempt import rollback_own_attempt
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_instant
+from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultPoint, FaultyStorage, SimulatedCrash, StorageCall
+from pyhudi.storage.heartbeats import heartbeat_path
+from pyhudi.storage.locks import StorageLock
+from tests.simulation.fair_lock_options import OPTIONS
+from tests.simulation.tables import World
+
+KINDS = ("cow", "mor")
+
+
+class CountedLock(StorageLock):
+    turns = 0
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        super().acquire(timeout_ms)
+        self.turns += 1
+
+
+def counted(world: World, watch: Callable[[int, StorageCall], None] | None = None) -> tuple[Table, CountedLock]:
+    """The table as a process of its own opens it, with a lock that counts its turns."""
+    table = world.table
+    lock = CountedLock(table.context.storage, world.environment)
+    table._open.context = replace(table.context, lock=lock, storage=FaultyStorage(table.context.storage, listener=watch))
+    return table, lock
+
+
+def grown(kind: str) -> World:
+    world = World(kind, OPTIONS)
+    world.upsert({"k0": 0, "k1": 1})
+    return world
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_that_lands_takes_two(kind: str) -> None:
+    world = grown(kind)
+    table, lock = counted(world)
+    table.upsert(world.table.scan().to_arrow())
+    assert lock.turns == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind: str) -> None:
+    world = grown(kind)
+    others = iter([lambda: world.upsert({"k0": 100})])
+
+    def meanwhile(number: int, call: StorageCall) -> None:
+        if call.path.endswith(".inflight"):
+            next(others, lambda: None)()
+
+    table, lock = counted(world, meanwhile)
+    before = table.scan().to_arrow()
+    with pytest.raises(WriteConflict, match="changed concurrently"):
+        table.upsert(before)
+    assert lock.turns == 2
+    timeline = world.table.timeline()
+    assert timeline.pending() == ()
+    assert len(timeline.completed(Action.ROLLBACK)) == 1
+    assert world.scanned() == world.rows
+    assert world.table.validate().ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leaves_nothing(kind: str) -> None:
+    world = grown(kind)
+    calls: list[StorageCall] = []
+    table, lock = counted(world, lambda _, call: calls.append(call))
+    scan = table.scan()
+    rows = scan.to_arrow()
+    world.upsert({"k0": 100})
+    calls.clear()
+    before = world.table.timeline()
+    with pytest.raises(WriteConflict, match="changed concurrently"):
+        table.upsert(rows, based_on=scan)
+    assert lock.turns == 2
+    assert not [call for call in calls if call.path.endswith(".inflight") or call.operation == "open_output"]
+    assert world.table.timeline().instants == before.instants
+    assert not [call for call in calls if call.path.endswith((".rollback.requested", ".rollback"))]
+    folders = (".hoodie/.heartbeat", ".hoodie/.temp")
+    assert not [info for folder in folders for info in world.table.context.storage.walk(folder)]
+    assert world.scanned() == world.rows
+    assert world.table.validate().ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_that_only_began_and_dies_while_it_goes_is_rolled_back_by_the_next(kind: str) -> None:
+    number = 1
+    while True:
+        world = grown(kind)
+        context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
+        write = Transaction.begin(context, Action.COMMIT if kind == "cow" else Action.DELTACOMMIT, settings)
+        write.stop_heartbeat()
+        faulty = FaultyStorage(context.storage, Fault(number, FaultPoint.AFTER, FaultOutcome.CRASH))
+        write.context = replace(context, storage=faulty)
+        try:
+            rollback_own_attempt(write)
+        except SimulatedCrash:
+            number += 1
+        else:
+            assert world.table.timeline().pending() == ()
+            assert number > 3
+            return
+        world.environment.advance_ms(settings.heartbeats.expiry_ms + 60_000)
+        world.upsert({"k0": number})
+        timeline = world.table.timeline()
+        assert timeline.pending() == ()
+        assert world.scanned() == world.rows
+        assert world.table.validate().ok
+
+
+def test_a_write_that_only_began_and_that_others_roll_back_is_left_to_them() -> None:
+    world = grown("cow")
+    context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
+    write = Transaction.begin(context, Action.COMMIT, settings)
+    write.stop_heartbeat()
+    faulty = replace(context, storage=FaultyStorage(context.storage, Fault(3, FaultPoint.AFTER, FaultOutcome.CRASH)))
+    with pytest.raises(SimulatedCrash):
+        rollback_instant(faulty, Instant(write.instant_time, Action.COMMIT, State.REQUESTED), settings)
+    assert len(world.table.timeline().pending(Action.ROLLBACK)) == 1
+    rollback_own_attempt(write)
+    timeline = world.table.timeline()
+    assert timeline.pending() == ()
+    assert len(timeline.completed(Action.ROLLBACK)) == 1
+
+
+def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:
+    world = grown("cow")
+    reads: list[tuple[str, bool]] = []
+    others = iter([{"k1": 100}, {"k1": 101}])
+
+    def meanwhile(number: int, call: StorageCall) -> None:
+        if call.path.endswith(".inflight"):
+            for other in others:
+                world.upsert(other)
+        if call.operation == "read" and call.path.endswith(".commit"):
+            reads.append((call.path, lock.owner is not None))
+
+    table, lock = counted(world, meanwhile)
+    scanned = table.scan(filter="id = 'k0'").to_arrow()
+    reads.clear()
+    table.upsert(scanned)
+    newest = max(path for path, _ in reads)
+    assert {path for path, held in reads if not held and path != newest}
+    assert not [path for path, held in reads if held]
+    assert world.table.validate().ok
+
+
+def test_nobody_queues_to_take_back_what_is_over_meanwhile() -> None:
+    world = grown("cow")
+    context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
+    other = Transaction.begin(context, Action.COMMIT, settings)
+    other.start()
+
+    gone = False
+
+    def ends(number: int, call: StorageCall) -> None:
+        # The timeline was loaded, with the write pending on it; its heartbeat goes when it is over.
+        nonlocal gone
+        if call.path.endswith(heartbeat_path(other.instant_time)) and not gone:
+            gone = True
+            context.timeline.remove_pending(other.instant_time, Action.COMMIT, State.INFLIGHT, State.REQUESTED)
+            other.heartbeat.stop(delete=True)
+
+    table, lock = counted(world, ends)
+    table.upsert(world.table.scan().to_arrow())
+    assert gone
+    assert lock.turns == 2
+
+
+def test_a_writer_that_lives_takes_its_own_write_back() -> None:
+    world = grown("cow")
+    context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
+    write = Transaction.begin(context, Action.COMMIT, settings)
+    write.start()
+    write.heartbeat.stop(delete=True)
+    faulty = replace(context, storage=FaultyStorage(context.storage, Fault(3, FaultPoint.AFTER, FaultOutcome.CRASH)))
+    with pytest.raises(SimulatedCrash):
+        rollback_instant(faulty, Instant(write.instant_time, Action.COMMIT, State.INFLIGHT), settings)
+    pending = world.table.timeline().pending(Action.ROLLBACK)
+    assert len(pending) == 1
+    # As Apache Hudi's: a heartbeat without content is believed while it is fresh.
+    context.storage.put(heartbeat_path(write.instant_time), b"")
+    table, lock = counted(world)
+    assert finish_pending_rollbacks(table.context, settings, table.timeline()) == ()
+    assert lock.turns == 0
+    world.environment.advance_ms(settings.heartbeats.expiry_ms + 1)
+    assert [done.rolled_back for done in finish_pending_rollbacks(table.context, settings, table.timeline())] == [
+        write.instant_time
+    ]
+    assert world.scanned() == world.rows

@@ -1,0 +1,266 @@
+"""Updates, deletes and merges on Spark: shared rules, Spark's semantics, and files read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+
+from pyhudi import Table
+from pyhudi import spark as hs
+from pyhudi.api.table import Merge
+from pyhudi.engines.spark import update_delete as change_module
+from pyhudi.engines.spark.column_expressions import MatchCondition, files_condition
+from pyhudi.engines.spark.read_dataframe import query_dataframe
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
+from pyhudi.records.filters.filter_parser import parse_filter
+from tests.conformance.changes_suite import OPTIONS, SOURCE, Asked, ChangesSuite, PlainChangesSuite, held, new_table, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class OnSpark(Asked):
+    @pytest.fixture(autouse=True)
+    def around(self, spark: SparkSession, tmp_path: Path) -> None:
+        self.spark, self.folder, self.made = spark, tmp_path, 0
+
+    @pytest.fixture(params=[pytest.param("cow", marks=pytest.mark.wide), "mor"])
+    def kind(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    def new_table(self, kind: str = "cow", **settings: Any) -> Table:
+        self.made += 1
+        return new_table(kind, uri=str(self.folder / f"t{self.made}"), **settings)
+
+    def update(self, table: Table, values: Mapping[str, Any], where: Any = None, **settings: Any) -> WriteResult:
+        return table.update(values, where, spark=self.spark, **settings)
+
+    def merge(self, table: Table, source: pa.Table, on: Any, **settings: Any) -> Merge:
+        return table.merge(self.spark.createDataFrame(source), on, **settings)
+
+
+class TestOnSpark(OnSpark, ChangesSuite):
+    """Rules of both engines."""
+
+
+@pytest.mark.wide
+class TestPlainChangesOnSpark(OnSpark, PlainChangesSuite):
+    """What Spark's own expressions have by themselves."""
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Table:
+    return new_table(uri=str(tmp_path / "t"))
+
+
+def merged(spark: SparkSession, table: Table, source: DataFrame, on: Any, **settings: Any) -> Merge:
+    return hs.merge(spark, table.uri, source, on, target_alias="t", source_alias="s", options=settings.pop("options", OPTIONS))
+
+
+# What Spark means
+
+
+def test_values_become_those_of_their_columns_or_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    data = pa.table({"id": ["a"], "n": pa.array([1], pa.int32()), "d": [date(2024, 1, 1)], "x": [1.5], "t": ["t"], "l": [[1]]})
+    table = new_table(data=data, partition_by=None, ordering=None, uri=str(tmp_path / "t"))
+    hs.update(spark, table.uri, {"n": "x * 2L", "d": "DATE '2024-05-06'", "x": "n", "t": "n + 1", "l": None}, options=OPTIONS)
+    (row,) = table.scan().to_arrow().to_pylist()
+    assert row == {"id": "a", "n": 3, "d": date(2024, 5, 6), "x": 1.0, "t": "2", "l": None}
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        for values, said in (
+            ({"n": "'7'"}, "does not accept a value of type string"),
+            ({"n": True}, "does not accept a value of type boolean"),
+            ({"d": 5}, "does not accept"),
+            ({"l": "array('x')"}, "does not accept"),
+            ({"n": "2147483648L"}, "cannot hold 2147483648"),
+            ({"l.element": 1}, "a field of a struct"),
+        ):
+            with pytest.raises((InvalidRequest, Unsupported), match=said):
+                hs.update(spark, table.uri, values, options=OPTIONS)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    assert table.scan().to_arrow().to_pylist() == [row]
+
+
+# Keys and partitions
+
+
+def test_a_record_moves_with_its_partition_column(spark: SparkSession, table: Table) -> None:
+    result = hs.update(spark, table.uri, {"city": "upper(city)"}, "ts < 3", options=OPTIONS)
+    assert (result.rows_inserted, result.rows_deleted) == (2, 2)
+    assert held(table, "city", "fare") == {"a": ("X", 1.0), "b": ("Y", 2.0), "c": ("x", None)}
+    source = spark.createDataFrame(rows(("a", "z", 5, 6.0), ("b", "Y", 6, 7.0)))
+    result = merged(spark, table, source, "id").when_matched_update_all().execute()
+    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (1, 1, 1)
+    assert held(table, "city", "fare") == {"a": ("z", 6.0), "b": ("Y", 7.0), "c": ("x", None)}
+    assert table.scan(["_hoodie_partition_path"], "id = 'a'").to_arrow().to_pydict() == {"_hoodie_partition_path": ["z"]}
+    assert not table.validate(keys=True).findings.num_rows
+
+
+def test_a_record_does_not_move_onto_another_one(spark: SparkSession, table: Table) -> None:
+    table.upsert(rows(("a", "y", 1, 4.0)))
+    source = spark.createDataFrame(rows(("a", "y", 5, 6.0)))
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: hs.update(spark, table.uri, {"city": "'y'"}, "city = 'x'", options=OPTIONS),
+        lambda: merged(spark, table, source, "id").when_matched_update_all("t.city = 'x'").execute(),
+        lambda: merged(spark, table, source, "id").when_matched_update_all().execute(),
+    )
+    for change in changes:
+        with pytest.raises(InvalidRequest, match=r"record '?a'?"):
+            change()
+    assert len(table.timeline().completed_writes()) == 2
+
+
+@pytest.mark.parametrize(
+    ("index", "moves"),
+    [
+        ({"hoodie.index.type": "GLOBAL_SIMPLE"}, True),
+        pytest.param({"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}, True, marks=pytest.mark.wide),
+        ({"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.enable": True}, False),
+    ],
+    ids=["GLOBAL_SIMPLE", "BUCKET", "RECORD_INDEX"],
+)
+def test_other_indexes(spark: SparkSession, tmp_path: Path, index: dict[str, Any], moves: bool) -> None:
+    options = {**OPTIONS, **index}
+    table = new_table("mor", uri=str(tmp_path / "t"), options=options)
+    source = spark.createDataFrame(SOURCE)
+    merge = merged(spark, table, source, "id", options=options).when_matched_update({"fare": "s.ts"}, "s.fare > 5")
+    result = merge.when_matched_delete().when_not_matched_insert_all().execute()
+    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (1, 1, 1)
+    if moves:
+        hs.update(spark, table.uri, {"city": "'q'"}, "id = 'a'", options=options)
+    else:
+        with pytest.raises(InvalidRequest, match="would change its partition, and index RECORD_INDEX"):
+            hs.update(spark, table.uri, {"city": "'q'"}, "id = 'a'", options=options)
+    hs.delete(spark, table.uri, "id = 'z'", options=options)
+    assert held(table, "city", "fare") == {"a": ("q" if moves else "x", 5.0), "c": ("x", None)}
+
+
+def test_a_record_keeps_its_key(spark: SparkSession, table: Table) -> None:
+    hs.update(spark, table.uri, {"id": "lower(id)", "fare": 9}, "id = 'a'", options=OPTIONS)
+    assert held(table, "fare")["a"] == 9.0
+    with pytest.raises(InvalidRequest, match="'id' is a record key field, and record a would get aa"):
+        hs.update(spark, table.uri, {"id": "concat(id, id)"}, "id = 'a'", options=OPTIONS)
+    source = spark.createDataFrame(rows(("q", "x", 5, 9.0)))
+    with pytest.raises(InvalidRequest, match="record a would get q"):
+        merged(spark, table, source, "fare").when_matched_update_all().execute()
+
+
+def test_inserts_of_a_merge_by_other_columns(spark: SparkSession, table: Table) -> None:
+    source = spark.createDataFrame(rows(("q", "x", 5, 1.0), ("r", "y", 6, 8.0)))
+    merge = merged(spark, table, source, "fare").when_matched_update({"ts": "s.ts"}).when_not_matched_insert_all()
+    assert merge.execute().rows_inserted == 1
+    assert held(table, "ts") == {"a": 5, "b": 2, "c": 3, "r": 6}
+    again = spark.createDataFrame(rows(("r", "y", 7, 80.0)))
+    for on in ("fare", "t.id = s.id AND t.fare = s.fare", "t.id = s.id AND t.ts > s.ts"):
+        with pytest.raises(InvalidRequest, match="record r would be added to partition 'y', and the table holds one"):
+            merged(spark, table, again, on).when_not_matched_insert_all().execute()
+    nobody = spark.createDataFrame(pa.table({"id": ["r"], "city": pa.array([None], pa.string()), "ts": [9]}))
+    with pytest.raises(InvalidRequest, match="null in id, city, which matches nothing"):
+        merged(spark, table, nobody, ["id", "city"]).when_not_matched_insert_all().execute()
+    assert held(table, "ts") == {"a": 5, "b": 2, "c": 3, "r": 6}
+
+
+# Files, other writers, sessions
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("id = 'a' AND fare > 1", "id = 'a'"),
+        ("r.id IN ('a', 'b') AND r.ts >= 2", "id IN ('a', 'b') AND ts >= 2"),
+        ("id = 'a' OR fare > 1", None),
+        ("city = 'x' AND f(fare) > ts + 1 AND (ts = 1 OR ts = 2)", "city = 'x' AND (ts = 1 OR ts = 2)"),
+        ("id = 'a AND b' AND f(id, 'OR')", "id = 'a AND b'"),
+        ("f(fare) BETWEEN ts AND ts AND id = 'a'", None),
+        ("NOT id = 'a'", "NOT id = 'a'"),
+        ("NOT (id = 'a' AND fare > 1)", None),
+        ("ts = '1'", None),
+        ("ts < 1.5", None),
+        ('id = "fare"', None),
+        ("id = 'a''b'", None),
+        ("id = 'a\\n'", None),
+        ("upper(id) = 'A' AND city = 'x'", "city = 'x'"),
+        ("city IS NULL", "city IS NULL"),
+        ("'1' = '01' AND id = 'a'", "id = 'a'"),
+        ("at < TIMESTAMP '2024-01-01 00:00:00'", None),
+    ],
+)
+def test_files_are_left_out_where_words_mean_the_same_to_spark(text: str, known: str | None) -> None:
+    columns = pa.schema([*SOURCE.schema, pa.field("at", pa.timestamp("us", "UTC"))])
+    found = files_condition(text, "r", columns)
+    assert found == (None if known is None else parse_filter(known))
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs", "alone"),
+    [
+        ("t.id = s.key", (("id", "key"),), True),
+        ("s.`key` == T.id AND t.city=s.city", (("id", "key"), ("city", "city")), True),
+        ("t.id = s.id AND t.ts < s.ts", (("id", "id"),), False),
+        ("t.id = s.id OR t.x = s.x AND t.y = s.y", (), False),
+        ("t.id = s.id AND (t.a = s.a OR t.b = s.b)", (("id", "id"),), False),
+        ("t.id = s.id -- AND", (), False),
+        ("t.id = t.city", (), False),
+        ("NOT t.id = s.id AND t.ts = s.ts", (("ts", "ts"),), False),
+    ],
+)
+def test_the_columns_that_a_condition_equates(spark: SparkSession, text: str, pairs: Any, alone: bool) -> None:
+    found = MatchCondition.text(text, "t", "s")
+    assert (found.pairs, found.is_equality_only) == (pairs, alone)
+
+
+def test_files_beyond_the_source_are_not_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = rows(*((f"k{number}", f"p{number}", 1, 1.0) for number in range(4)))
+    table = new_table(data=data, uri=str(tmp_path / "t"))
+    read: list[int] = []
+
+    def noting(session: SparkSession, query: SnapshotQuery) -> DataFrame:
+        read.append(len(query.plan.slices))
+        return query_dataframe(session, query)
+
+    monkeypatch.setattr(change_module, "query_dataframe", noting)
+    source = spark.createDataFrame(rows(("k1", "p1", 2, 2.0), ("k3", "p3", 2, 2.0), ("k2", None, 2, 2.0)))
+    merged(spark, table, source, ["id", "city"]).when_matched_update_all().execute()
+    merged(spark, table, source.limit(0), "id").when_matched_delete().execute()
+    hs.update(spark, table.uri, {"fare": 3}, "city = 'p2' AND fare < ts + 1", options=OPTIONS)
+    hs.delete(spark, table.uri, "city = 'p0' AND fare < ts + 1", options=OPTIONS)
+    assert read == [2, 0, 1, 1]
+    assert held(table, "fare") == {"k1": 2.0, "k2": 3.0, "k3": 2.0}
+
+
+def test_what_another_writer_changes_meanwhile_is_met(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**OPTIONS, "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
+    options["hoodie.write.lock.provider"] = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+    others = [lambda: table.upsert(rows(("a", "x", 2, 50.0)), options=options)]
+
+    def planned(*args: Any) -> Any:
+        query = plan_snapshot_query(*args)
+        if others:
+            others.pop()()
+        return query
+
+    monkeypatch.setattr(change_module, "plan_snapshot_query", planned)
+    result = hs.update(spark, table.uri, {"fare": "fare + 1"}, "id <> 'b'", options=options)
+    assert result.conflict_retries == 1
+    assert held(table, "fare") == {"a": 51.0, "b": 2.0, "c": None}
+
+
+def test_what_the_caller_keeps_stays_kept(spark: SparkSession, table: Table) -> None:
+    source = spark.createDataFrame(SOURCE).persist()
+    try:
+        merged(spark, table, source, "id").when_matched_update_all().execute()
+        assert source.storageLevel.useMemory
+    finally:
+        source.unpersist()
