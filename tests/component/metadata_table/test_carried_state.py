@@ -16,6 +16,7 @@ from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.metadata_table.reader import metadata_listing
 from pyhudi.metadata_table.reader.index_lookups import find_files
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {
@@ -38,7 +39,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The partitions whose files were looked up in full."""
     calls: list[tuple[str, ...]] = []
 
-    def find(metadata: metadata_listing.MetadataTable, partitions: list[str]) -> pa.RecordBatch:
+    def find(metadata: MetadataTable, partitions: list[str]) -> pa.RecordBatch:
         calls.append(tuple(partitions))
         return find_files(metadata, partitions)
 
@@ -110,7 +111,7 @@ def services(table: Table) -> None:
     other = Table(table.uri, options={**OPTIONS, "hoodie.metadata.compact.max.delta.commits": 1})
     for ts in range(7, 13):
         other.upsert(rows(0, 20, ts))
-    other.services.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
+    other.clean(options={"hoodie.clean.commits.retained": 1})
     other.upsert(rows(0, 20, 13))
 
 
