@@ -180,9 +180,11 @@ class Scan(ForeignNames):
         """
         if not isinstance(self._query, SnapshotQuery):
             raise InvalidRequest("a scan of change data has no file slices: use the scan of Table.scan")
-        if not isinstance(slices, Sequence) or not all(isinstance(slice_, FileSlice) for slice_ in slices):
-            raise InvalidRequest(f"Scan.of_slices takes a list of FileSlice, not {type(slices).__name__}")
-        return Scan(replace(self._query, plan=replace(self._query.plan, slices=tuple(slices))), self._threads, self._limit)
+        try:
+            chosen = tuple(slices)
+        except TypeError:
+            raise InvalidRequest(f"Scan.of_slices takes a list of FileSlice, not {type(slices).__name__}") from None
+        return Scan(replace(self._query, plan=replace(self._query.plan, slices=chosen)), self._threads, self._limit)
 
     def to_dataset(self) -> HudiDataset:
         """Return the rows as a pyarrow dataset, for DuckDB, DataFusion, Polars and others.
