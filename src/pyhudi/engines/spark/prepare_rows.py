@@ -58,7 +58,9 @@ class _Prepare:
 
 
 def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest) -> DataFrame | None:
-    """The incoming layout as native expressions; None if a column needs Hudi's cast."""
+    """The incoming layout as native expressions; None if a column needs Hudi's cast, or rows have to satisfy constraints."""
+    if request.constraints:
+        return None
     data: list[Column | str] = []
     input_columns = request.input_schema
     types = to_spark_schema(input_columns)
