@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.hudi_types import is_vector, vectors_to_bytes
 from pyhudi.records.java_strings import is_binary_like, is_string_like, timestamp_micros, value_text, widen_floats_as_text
 from pyhudi.records.type_normalization import is_list_like
+from pyhudi.records.vectors import to_vectors
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
@@ -33,7 +35,7 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         InvalidRequest: A value cannot be cast without loss, or a target column that is not nullable is missing or
             contains a null.
     """
-    if batch.schema.equals(target) and not any(_has_required_part(field) for field in target):
+    if batch.schema.equals(target) and not any(has_required_part(field) for field in target):
         return batch
     positions = {name: index for index, name in enumerate(batch.schema.names)}
     columns: list[pa.Array] = []
@@ -134,7 +136,7 @@ def relabel(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         Internal: The schemas differ in more than nullability.
         InvalidRequest: A required field is null inside a parent that is not null.
     """
-    if rows.schema.equals(schema) and not any(_has_required_part(field) for field in schema):
+    if rows.schema.equals(schema) and not any(has_required_part(field) for field in schema):
         return rows
     if rows.column_names != schema.names:
         raise Internal(f"columns {', '.join(rows.column_names)} cannot be relabeled as {', '.join(schema.names)}")
@@ -187,16 +189,18 @@ def same_type(left: pa.DataType, right: pa.DataType) -> bool:
     return bool(left == right)
 
 
-def _has_required_part(field: pa.Field) -> bool:
+def has_required_part(field: pa.Field) -> bool:
     """Return True if a part of the field is not nullable, so that data of equal type must still be checked."""
     if not field.nullable:
         return True
     type_ = field.type
+    if is_vector(type_):
+        return True
     if pa.types.is_struct(type_):
-        return any(_has_required_part(child) for child in type_.fields)
+        return any(has_required_part(child) for child in type_.fields)
     if pa.types.is_list(type_):
-        return _has_required_part(type_.value_field)
-    return pa.types.is_map(type_) and _has_required_part(type_.item_field)
+        return has_required_part(type_.value_field)
+    return pa.types.is_map(type_) and has_required_part(type_.item_field)
 
 
 def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa.Array | None) -> pa.Array:
@@ -208,7 +212,7 @@ def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa
     type_ = field.type
     matches = array.type == type_ and not _has_required_child(type_)
     result = array if matches else _cast(array, type_, path, parent_valid)
-    return result if field.nullable or not result.null_count else _without_validity(result)
+    return result if field.nullable or not result.null_count or is_vector(type_) else _without_validity(result)
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
@@ -225,7 +229,7 @@ def _without_validity(array: pa.Array) -> pa.Array:
 
 
 def _has_required_child(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(type_)) and _has_required_part(pa.field("", type_))
+    return bool(pa.types.is_nested(type_)) and has_required_part(pa.field("", type_))
 
 
 def _cast(array: pa.Array, type_: pa.DataType, path: str, parent_valid: pa.Array | None) -> pa.Array:
@@ -240,6 +244,12 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str, parent_valid: pa.Array
         return _cast(pc.run_end_decode(array), type_, path, parent_valid)
     if isinstance(source, pa.BaseExtensionType):
         return _cast(array.storage, type_, path, parent_valid)
+    if is_vector(type_) and (is_list_like(source) or types.is_fixed_size_binary(source)):
+        return to_vectors(
+            _list_from_view(array) if types.is_list_view(source) or types.is_large_list_view(source) else array, type_, path
+        )
+    if is_vector(source) and types.is_fixed_size_binary(type_):
+        return vectors_to_bytes(array)
     if types.is_struct(type_) and types.is_struct(source):
         return _cast_struct(array, type_, path, parent_valid)
     if types.is_list(type_) and is_list_like(source):

@@ -57,15 +57,18 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.read.change_queries import ChangeQuery
-from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, SnapshotQuery
+from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.options.declaration import Options
+from pyhudi.options.read_options import QUERY_TYPE, READ_BEGIN_INSTANTTIME
 from pyhudi.options.scope import VERBS, check_table_options
-from pyhudi.options.supported import Options, canonical_name, parse_options
+from pyhudi.options.supported import canonical_name, parse_options
 from pyhudi.planning.change_data import ChangeSource
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.build import escaped_pattern
 from pyhudi.records.filters.filter_ast import And, Expr
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.schema_cast import same_type
+from pyhudi.records.vectors import list_layout
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.table_context import TableContext
 
@@ -120,7 +123,7 @@ class HudiSource(DataSource):
         if entry:
             _check_entry(expected, plan_query(context, options, None, None).schema)
         query = plan_query(context, options, expected.names, None)
-        for field, stored in zip(expected, query.schema, strict=True):
+        for field, stored in zip(expected, list_layout(query.schema), strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(f"column {field.name!r} is requested as {field.type}, but the table has {stored.type}")
         # Spark refuses a reader with pushFilters in sessions without filter pushdown, and only the command line shows
@@ -264,7 +267,7 @@ def _packed_tasks(tasks: Sequence[FileSlice | ChangeSource]) -> Sequence[tuple[A
 
 
 def _begins(options: Options) -> bool:
-    return options.text(BEGIN) is not None
+    return options.text(READ_BEGIN_INSTANTTIME) is not None
 
 
 def _open_table(user_options: Mapping[str, str]) -> tuple[TableContext, Options]:
