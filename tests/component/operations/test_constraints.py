@@ -115,11 +115,12 @@ def test_deletes_need_not_satisfy_constraints() -> None:
 def test_columns_of_constraints_stay() -> None:
     table = made()
     table.alter.add_constraint("positive", "fare > 0")
-    for change in (
+    changes: tuple[Callable[[], object], ...] = (
         lambda: table.alter.drop("fare"),
         lambda: table.alter.rename("fare", "price"),
         lambda: table.alter.retype("fare", "string"),
-    ):
+    )
+    for change in changes:
         with pytest.raises(InvalidRequest, match="column fare is read by constraint 'positive'"):
             change()
     table.alter.comment("fare", "in euro")
