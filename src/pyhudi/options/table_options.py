@@ -18,6 +18,7 @@ MERGE_PROPERTY = "hoodie.record.merge.property."
 """Prefix of the merge properties of tables with merge modes."""
 OPTION_PREFIX = "pyhudi.table.options."
 DEFAULT_PREFIX = "pyhudi.table.defaults."
+CONSTRAINT_PREFIX = "pyhudi.table.constraints."
 USER_PREFIX = "pyhudi.table.properties."
 STORED_PREFIXES = (OPTION_PREFIX, DEFAULT_PREFIX, USER_PREFIX)
 """Prefixes of stored settings, see `operations.admin.stored_settings`."""

@@ -86,7 +86,10 @@ def taking_options(owner: type) -> dict[str, Callable[..., Any]]:
     return {
         name: member
         for name, member in found
-        if not name.startswith("_") and "options" in parameters[name] and parameters[name]["options"].default is None
+        if not name.startswith("_")
+        and name != "with_options"
+        and "options" in parameters[name]
+        and parameters[name]["options"].default is None
     }
 
 
@@ -109,6 +112,7 @@ ARGUMENTS: dict[str, Any] = {
     "type": pa.string(),
     "after": "id",
     "text": "what it costs",
+    "condition": "fare > 0",
 }
 
 
