@@ -188,7 +188,7 @@ def test_functions_on_spark_refuse_wrong_kinds() -> None:
         (lambda t: untyped(hp.Table)(t.uri, {"key": 5}), r"storage_options= is a dictionary \{'key': int\}"),
         (lambda t: untyped(hp.Table.create)("memory://x/t", record_key=5), r"Table.create: record_key=5 \(int\)"),
         (lambda t: t.alter.add("n", 5), "pass a pa.DataType or text"),
-        (lambda t: t.scan("id"), "pass a list of text or None"),
+        (lambda t: t.scan(5), "pass text or a list of text or None"),
     ],
 )
 def test_messages_name_the_argument(call: Callable[[hp.Table], object], message: str) -> None:
