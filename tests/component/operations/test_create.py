@@ -54,7 +54,7 @@ def test_the_ordering_field_stands_where_each_release_looks_for_it(version: int)
 @pytest.mark.parametrize("schema", [{"id": "int"}, "id int", [("id", "int64")], pa.field("id", pa.int64()), object()])
 def test_columns_that_are_no_schema(schema: Any) -> None:
     uri = "memory://no-schema"
-    with pytest.raises(InvalidRequest, match=rf"schema=.*pyarrow\.Schema.*{type(schema).__name__}"):
+    with pytest.raises(InvalidRequest, match=r"Table.create: schema=.*pa\.Schema"):
         Table.create(uri, record_key="id", schema=schema)
     assert not list(open_storage(uri).walk(""))
 
