@@ -199,8 +199,8 @@ def watched(*, native: bool) -> Iterator[Divisions]:
     """Record divisions; without `native` engines read no file."""
     divisions = Divisions()
 
-    def dividing(query: Any, *rule: Any) -> DividedQuery:
-        divisions.append(divide_query(query, *rule) if native else DividedQuery((), (), tuple(query.tasks)))
+    def dividing(query: Any, *rule: Any, **options: Any) -> DividedQuery:
+        divisions.append(divide_query(query, *rule, **options) if native else DividedQuery((), (), (), tuple(query.tasks)))
         return divisions[-1]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -471,7 +471,7 @@ def test_engines_do_not_read_other_stores() -> None:
     table = Table.create("memory://native/t", record_key="id")
     table.insert(_rows())
     query = table.scan().query
-    assert divide_query(query) == DividedQuery((), (), tuple(query.tasks))
+    assert divide_query(query) == DividedQuery((), (), (), tuple(query.tasks))
 
 
 def test_names_that_differ_in_case_are_left_to_our_reader(tables: dict[str, Table]) -> None:
