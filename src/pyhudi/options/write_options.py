@@ -68,6 +68,13 @@ ONCE = Option(
     "application:version of this write; if that version or a later one of the application is committed, nothing is written",
     chooses="write",
 )
+GROUP = Option(
+    "pyhudi.write.group",
+    ("never", "auto", "always"),
+    "never",
+    "small batches of several writers become one commit: never; auto: where possible; always: other writes are refused",
+    verbs=("upsert", "insert", "bulk_insert", "delete"),
+)
 MEMORY_BUDGET = Option(
     "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes of rows in memory before they spill to local disk", at_least=1
 )

@@ -13,6 +13,7 @@ from pyhudi.errors import HudiError, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import (
+    GROUP_FOLDER,
     LOCK_FOLDER,
     META_FOLDER,
     PROPERTIES_BACKUP,
@@ -75,7 +76,7 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
             return False
         locked.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
         for folder in locked.storage.list(META_FOLDER).folders:
-            if folder not in (LOCK_FOLDER, STAGED_FOLDER):
+            if folder not in (GROUP_FOLDER, LOCK_FOLDER, STAGED_FOLDER):
                 locked.storage.delete_folder(folder)
     return True
 

@@ -81,7 +81,7 @@ class SinkSettings:
 
 def find_last_batch(context: TableContext, timeline: Timeline, identifier: str, search: CommitSearch) -> int | None:
     """Return the number of the newest committed batch of a stream, or None."""
-    for extra in search.newest_first(context.timeline, timeline):
+    for _, extra in search.newest_first(context.timeline, timeline):
         number = _number_in(extra, identifier)
         if number is not None:
             return number

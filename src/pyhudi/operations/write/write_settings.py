@@ -34,6 +34,7 @@ from pyhudi.options.write_options import (
     DRIVER_BATCH,
     DRIVER_WORK,
     DUPLICATE_POLICY,
+    GROUP,
     INDEX_TYPE,
     MEMORY_BUDGET,
     METADATA_PREFIX,
@@ -183,6 +184,7 @@ class WriteSettings:
         clustering_updates: Whether writes may change file groups of a pending clustering: reject, allow, or duplicate
             (write rows twice during a bucket resize).
         drops_clusterings: Whether such writes drop the clustering plan, so that it is not run in vain.
+        group: Whether small batches of several writers become one commit.
         once: Application version or micro-batch of the write, so that it is committed once.
         partial: Rows of an upsert have some of the columns; the others retain their values.
         marker: Marks a row as a delete, instead of `_hoodie_is_deleted`.
@@ -222,6 +224,7 @@ class WriteSettings:
     partial: Annotated[bool, PARTIAL_UPDATE]
     event_time: Annotated[str | None, write_options.PAYLOAD_EVENT_TIME_FIELD, write_options.TRACK_EVENT_TIME_WATERMARK] = None
     once: Annotated[CommitMark | None, ONCE] = None
+    group: Annotated[str, GROUP] = "never"
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     replaces_schema: bool = False
     overwrite_where: Filter | None = None

@@ -111,7 +111,8 @@ class StorageLock(LeaseLock):
         self._lease: _Lease | None = None
         # Tag of the object that was written last; None if unknown.
         self._tag: str | None = None
-        # Content of the lock object while waiting, and when it was first observed.
+        # Content of the lock object when it was not free, and when it was first observed. No two leases have equal content,
+        # so a process that tries once in a while observes how long one is unchanged.
         self._watched: tuple[bytes, int] = (b"", 0)
         # The wall clock and the monotonic clock at the start of the wait.
         self._began_ms = (0, 0)
@@ -129,7 +130,6 @@ class StorageLock(LeaseLock):
         name = f"{Process.current().text}:{self._validity_ms}:" if self._label is None else self._label
         self._owner = f"{name}{self._env.uuid4()}"
         self._queue = FifoQueue(self._storage, self._env, QUEUE_FOLDER)
-        self._watched = (b"", 0)
         self._tag = None
         self._began_ms = (self._env.now_ms(), self._env.monotonic_ms())
 
