@@ -3,13 +3,14 @@
 The engine reads base files of the local file system; `planning.native_scan` decides which of them. It cannot read other
 stores, because their credentials and clients are PyHudi's. PyHudi merges the logs of these slices: the engine skips the
 base rows that they replace, and the rows of the logs are added (merge on read as a lazy plan). The footers are read
-here, with their checksums, from the cache of the table's footers if they have been read before.
+here, with their checksums, from the cache of the table's footers if they have been read before. Engines do not verify
+page checksums, so those of the needed columns are verified here, once in this process for a file of one size and time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,6 +21,8 @@ import pyarrow.parquet as pq
 from pyhudi.errors import HudiError
 from pyhudi.format.names import is_orc
 from pyhudi.format.parquet.plain_columns import plain_columns
+from pyhudi.format.parquet.verify_pages import verify_pages
+from pyhudi.metadata_table.reader.metadata_file_cache import LruCache
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import (
@@ -37,8 +40,11 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.local import LocalStorage
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.tasks.base_file_reader import open_base_rows
+from pyhudi.tasks.base_file_reader import missing_file_error, open_base_input, open_base_rows
 from pyhudi.tasks.read_slice import ReadSpec, SliceOverlay, is_joined, overlay_slice, path_values
+
+_VERIFIED: LruCache[tuple[str, int, int], frozenset[str]] = LruCache(1 << 14)
+"""Columns whose pages were verified, by path, size and modification time of a file."""
 
 CanRead = Callable[[str, pa.Schema], bool]
 """An engine's rule: whether it can read a file, given its path and Arrow schema."""
@@ -136,15 +142,30 @@ class _Layouts:
         try:
             with open_base_rows(self._storage, path, footers=spec.footers) as file:
                 assert isinstance(file, pq.ParquetFile), "the file is a Parquet file, and no key excludes it"
-                stored, row_count = self._stored(file), file.metadata.num_rows
-            constants = path_values(spec, slice_.partition, self._needed, frozenset(stored.schema.names))
+                stored = self._stored(file)
+                constants = path_values(spec, slice_.partition, self._needed, frozenset(stored.schema.names))
+                origins = None if spec.ids is None else spec.ids.origins(slice_.base.name.instant_time)
+                columns = native_columns(self._needed, stored, constants, origins)
+                if columns is None:
+                    return None
+                self._verify(path, file.metadata, {column.stored_name for column in columns if column.stored_name is not None})
+                return NativeFile(self._storage.full_path(path), stored.schema, file.metadata.num_rows), columns
         except (HudiError, pa.ArrowException, UnicodeDecodeError, OSError):
             return None
-        origins = None if spec.ids is None else spec.ids.origins(slice_.base.name.instant_time)
-        columns = native_columns(self._needed, stored, constants, origins)
-        if columns is None:
-            return None
-        return NativeFile(self._storage.full_path(path), stored.schema, row_count), columns
+
+    def _verify(self, path: str, metadata: pq.FileMetaData, names: Collection[str]) -> None:
+        """Verify page checksums of columns, once in this process for a file of one size and modification time."""
+        info = self._storage.stat(path)
+        if info is None:
+            raise missing_file_error(self._storage, path)
+        key = (self._storage.full_path(path), info.size_bytes, info.modified_ms)
+        verified = _VERIFIED.get(key) or frozenset()
+        unverified = frozenset(names) - verified
+        if unverified:
+            with open_base_input(self._storage, path) as source:
+                for group in range(metadata.num_row_groups):
+                    verify_pages(source, metadata, group, unverified)
+            _VERIFIED.put(key, verified | unverified)
 
     def _stored(self, file: pq.ParquetFile) -> StoredColumns:
         metadata = file.metadata
