@@ -76,8 +76,8 @@ def native_rows(query: SnapshotQuery, condition: Expr | None, *, merges_logs: bo
             frame = frame if query.schema.names else frame.with_columns(polars.lit(value=True).alias(""))
             frames.append(frame.select(schema.names))
         for rows in divided.merged:
-            frame = to_frame(rows) if query.schema.names else polars.select(polars.repeat(value=True, n=rows.num_rows).alias(""))
-            frames.append(frame.lazy())
+            ones = polars.select(polars.repeat(value=True, n=rows.num_rows).alias(""))
+            frames.append((to_frame(rows) if query.schema.names else ones).lazy())
         expected = frame_schema(schema)
         if all(frame.collect_schema() == expected for frame in frames):
             return NativeRows(polars.concat(frames), divided.plain, divided.rest)

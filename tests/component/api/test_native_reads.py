@@ -540,7 +540,7 @@ def test_a_query_cannot_read_other_files(tmp_path: Path) -> None:
 def test_a_condition_that_engines_lack_is_left_to_our_reader(tables: dict[str, Table]) -> None:
     query = tables["typed"].scan(filter="length(t) > 1").query
     assert isinstance(query, SnapshotQuery)
-    assert duckdb_scan.native_rows(query, query.spec.condition) is None
-    assert duckdb_scan.native_rows(query, None) is not None
+    assert duckdb_scan.native_rows(query, query.spec.condition, lambda: "t") is None
+    assert duckdb_scan.native_rows(query, None, lambda: "t") is not None
     with pytest.raises(Unsupported, match="an engine's own scan"):
         to_engine(query.spec.condition or Constant(True), polars_scan._PolarsExpressions())

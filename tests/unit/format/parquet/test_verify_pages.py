@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +14,7 @@ from pyhudi.format.parquet.verify_pages import verify_pages
 ROWS = pa.table({"a": list(range(5000)), "b": [[n, None] for n in range(5000)], "c": [f"text {n}" for n in range(5000)]})
 
 
-def _file(**settings: object) -> tuple[bytearray, pq.FileMetaData]:
+def _file(**settings: Any) -> tuple[bytearray, pq.FileMetaData]:
     sink = pa.BufferOutputStream()
     pq.write_table(ROWS, sink, data_page_size=4096, **settings)
     content = bytearray(sink.getvalue().to_pybytes())
