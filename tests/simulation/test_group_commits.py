@@ -324,7 +324,7 @@ def test_a_leader_fails_at_each_call(kind: str, operation: str, outcome: FaultOu
         return getattr(through(world, storage), operation)(data(world, LEADER))  # type: ignore[no-any-return]
 
     whole = begin.copy()
-    Follower(whole, data(whole, FOLLOWER), operation)
+    follow(whole, data(whole, FOLLOWER), operation)
     storage = faulty(whole)
     assert lead(whole, storage).grouped == 2
     for fault in faults_of(storage, outcome):
