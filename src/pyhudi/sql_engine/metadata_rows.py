@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,7 @@ from pyhudi.metadata_table.indexes import index_for_partition
 from pyhudi.metadata_table.reader.cell_merge import GroupCells, merge_column_stats_cells, merge_files, newest_cells
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
+from pyhudi.records.row_grouping import run_starts
 
 _STATS = pa.struct(
     [
@@ -72,13 +74,12 @@ def _group_rows(partition: str, kind: str, group: GroupCells, schema: pa.Schema)
 
 def _file_rows(partition: str, files: pa.RecordBatch) -> pa.Table:
     """One row per partition, with the map of its files."""
-    runs = pc.run_end_encode(files.column("partition"))
-    keys, ends = runs.values, runs.run_ends
+    starts = np.append(run_starts(files.column("partition").dictionary_encode().indices.to_numpy()), files.num_rows)
+    keys = files.column("partition").take(pa.array(starts[:-1]))
     entries = pa.StructArray.from_arrays(
         [files.column("size_bytes"), files.column("is_deleted")], fields=list(_PAYLOADS[Payload.FILES].item_type)
     )
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
-    maps = pa.MapArray.from_arrays(offsets, files.column("name"), entries)
+    maps = pa.MapArray.from_arrays(pa.array(starts, pa.int32()), files.column("name"), entries)
     is_list = pc.equal(keys, ALL_PARTITIONS)
     types = pc.if_else(is_list, int(MetadataRecordType.PARTITION_LIST), int(MetadataRecordType.FILE_LIST)).cast(pa.int32())
     return _rows(partition, keys, types, Payload.FILES, maps)
