@@ -29,6 +29,7 @@ from typing import Annotated
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.indexes import readable
 from pyhudi.metadata_table.indexes.index_pruning import BaseFilePruner, Filter
@@ -82,6 +83,15 @@ INDEXED_IN_UTC = Option(
 )
 
 
+CHECKSUMS = Option(
+    "pyhudi.read.checksums",
+    tuple(ChecksumMode),
+    "once",
+    "reads verify page checksums of Parquet base files at each read of a column of a row group, once for each file of the "
+    "same path, size and modification time while the table is open, or never; writes and table services verify always",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
     """How a read finds its files.
@@ -94,6 +104,7 @@ class ReadSettings:
         use_positions: Merge log records by row position where possible.
         marker: Marks log records as deletes, in addition to `_hoodie_is_deleted`.
         indexed_in_utc: Expression indexes were evaluated in UTC; their definitions record no time zone.
+        checksums: When page checksums of base files are verified.
     """
 
     use_metadata_table: Annotated[bool, METADATA_TABLE] = True
@@ -106,6 +117,7 @@ class ReadSettings:
     use_positions: Annotated[bool, USE_POSITIONS] = True
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     indexed_in_utc: Annotated[bool, INDEXED_IN_UTC] = False
+    checksums: Annotated[ChecksumMode, CHECKSUMS] = ChecksumMode.ONCE
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
