@@ -89,7 +89,7 @@ class EmbeddedStatementSession:
         """Open the table that a name resolves to. Raises InvalidRequest for a name of rows, and for an unknown name."""
         found = self.lookup(name)
         if isinstance(found, Table):
-            return found.with_options(self.options)
+            return found._with_options(self.options)
         if not isinstance(found, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
         return Table(found, self.storage_options, self.options)
