@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyhudi.api.polars import scan_polars
     from pyhudi.api.table import Scan, Table
+    from pyhudi.api.write_function import write
     from pyhudi.errors import (
         CommitUnknown,
         CorruptData,
@@ -87,6 +88,7 @@ __all__ = [
     "scan_polars",
     "set_reporter",
     "sql",
+    "write",
 ]
 
 _CAPABILITIES = {"bootstrap": "bootstrap", "restore_properties": "recovery"}
@@ -96,6 +98,7 @@ _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api.table"),
     "WriteResult": "pyhudi.operations.commit.results",
     "scan_polars": "pyhudi.api.polars",
+    "write": "pyhudi.api.write_function",
     "set_reporter": "pyhudi.tasks.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.commit.events"),
     **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.sql_engine"),
@@ -111,7 +114,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import public names lazily: a Spark worker imports only the tasks and starts in half the time."""
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from pyhudi.api.attribute_hints import missing_name_message
+
+        raise AttributeError(missing_name_message(name), name=name)
     if name in _CAPABILITIES:
         value = import_module("pyhudi.features").public_function(_CAPABILITIES[name], name)
     else:

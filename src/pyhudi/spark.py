@@ -56,6 +56,8 @@ from pyhudi.options.scope import VERBS, check_table_options
 from pyhudi.options.supported import parse_options
 from pyhudi.sql_engine import spark_table_names
 from pyhudi.sql_engine.read_statement import read_statement
+from pyhudi.sql_engine.session_state import qualified
+from pyhudi.sql_engine.sql_ast import TableName
 
 __all__ = [
     "Merge",
@@ -431,10 +433,11 @@ def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> No
 
     Args:
         spark: The session.
-        name: The name, with dots between several parts.
+        name: The name, with dots between several parts; a single part belongs to the current database.
         path: Path or URI of the table.
     """
-    spark_table_names.register_path(spark, name, os.fspath(path))
+    table = qualified(TableName(tuple(name.split("."))), str(spark.catalog.currentDatabase()))
+    spark_table_names.register_path(spark, str(table), os.fspath(path))
 
 
 @checked

@@ -141,6 +141,7 @@ CHANGES: dict[str, Verb] = {
     "set_properties": lambda table, at: table.set_properties({"owner": "me"}),
     "restore": lambda table, at: table.restore(at),
     "run_ttl": lambda table, at: table.run_ttl(),
+    "drop": lambda table, at: table.drop(),
     "drop_metadata_table": lambda table, at: table.drop_metadata_table(),
     "repair": lambda table, at: table.repair(dry_run=False),
     "upgrade": lambda table, at: table.upgrade(),

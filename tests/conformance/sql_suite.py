@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pyhudi as hp
+
 Run = Callable[[str], pa.Table]
 
 
@@ -185,3 +187,118 @@ def check(case: Case, run: Run, root: str, refusal: type[Exception]) -> None:
             run(case.refused)
     found = run(case.query).to_pylist()
     assert sorted(map(repr, found)) == sorted(repr(dict(row)) for row in case.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A statement of a session, and what it returns: rows in the order of their text, None for any; or part of an error."""
+
+    text: str
+    rows: tuple[Mapping[str, Any], ...] | None = None
+    error: str | None = None
+
+
+STEPS = (
+    Step(
+        "CREATE TABLE s (id BIGINT, name STRING DEFAULT 'none', fare DOUBLE, ts BIGINT, city STRING) USING hudi "
+        "PARTITIONED BY (city) COMMENT 'rides' LOCATION '{root}/s' TBLPROPERTIES (PRIMARYKEY = 'id', precombineField = 'ts', "
+        "'hoodie.clean.commits.retained' = '3', owner = 'me')"
+    ),
+    Step(
+        "CREATE TABLE x (id BIGINT) USING hudi LOCATION '{root}/x' TBLPROPERTIES (hoodie.clean.comits.retained = 3)",
+        error="did you mean",
+    ),
+    Step("ALTER TABLE s ADD COLUMNS (tip DOUBLE)"),
+    Step("COMMENT ON COLUMN s.fare IS 'in euros'"),
+    Step(
+        "SHOW TBLPROPERTIES s ('pyhudi.table.options.hoodie.clean.commits.retained')",
+        ({"key": "pyhudi.table.options.hoodie.clean.commits.retained", "value": "3"},),
+    ),
+    Step("SET hoodie.metadata.record.index.enable = true", ({"key": "hoodie.metadata.record.index.enable", "value": "true"},)),
+    Step("SET hoodie.metadata.record.indx.enable = true", error="did you mean hoodie.metadata.record.index.enable"),
+    Step("SET hoodie.metadata.record.index.enable = maybe", error="neither true nor false"),
+    Step("INSERT INTO s (id, fare, ts, city) VALUES (1, 1.5, 1, 'x'), (2, 2.5, 1, 'y'), (3, 3.5, 1, 'y')"),
+    Step("RESET hoodie.metadata.record.index.enable"),
+    Step("SELECT id, name, tip FROM s WHERE id = 1", ({"id": 1, "name": "none", "tip": None},)),
+    Step("SELECT count(*) FROM s", ({"count(1)": 3},)),
+    Step("SELECT nme FROM s", error="name"),
+    Step("UPDATE s SET ts = '1697516137', name = 'a' WHERE id = 1"),
+    Step("UPDATE s SET ts = 'soon' WHERE id = 1", error="cannot hold"),
+    Step("UPDATE s SET name = DEFAULT, ts = ts + 1 WHERE id = 1"),
+    Step("SELECT name, ts FROM s WHERE id = 1", ({"name": "none", "ts": 1697516138},)),
+    Step(
+        "MERGE INTO s t USING (SELECT 2L AS id, 'b' AS name UNION ALL SELECT 4L, 'd') AS u ON t.id = u.id "
+        "WHEN MATCHED THEN UPDATE SET id = u.id, name = u.name "
+        "WHEN NOT MATCHED THEN INSERT (id, ts, city) VALUES (u.id, 1, 'z')"
+    ),
+    Step("SELECT id, name FROM s WHERE id IN (2, 4)", ({"id": 2, "name": "b"}, {"id": 4, "name": "none"})),
+    Step("CREATE INDEX idx_name ON s (name)"),
+    Step("CREATE INDEX idx_name ON s (name)", error="exists already"),
+    Step("CREATE INDEX IF NOT EXISTS idx_name ON s (name)"),
+    Step("CREATE INDEX IF NOT EXISTS record_index ON s (id)"),
+    Step("CREATE INDEX record_index ON s (name)", error="record key fields"),
+    Step("CREATE INDEX day ON s USING column_stats (ts) OPTIONS (expr = 'from_unixtime', format = 'yyyy-MM-dd')"),
+    Step("CREATE INDEX IF NOT EXISTS low ON s USING bloom_filters (name) OPTIONS (expr = 'lower')"),
+    Step("SELECT * FROM s WHERE id = 9", ()),
+    Step("DROP INDEX low ON s"),
+    Step("DROP INDEX low ON s", error="no such index"),
+    Step("DROP INDEX IF EXISTS low ON s"),
+    Step("INSERT OVERWRITE s PARTITION (city = 'y') (id, ts) VALUES (5, 1)"),
+    Step("SELECT id, city FROM s", ({"id": 1, "city": "x"}, {"id": 4, "city": "z"}, {"id": 5, "city": "y"})),
+    Step("SET hoodie.datasource.overwrite.mode = DYNAMIC"),
+    Step("INSERT OVERWRITE s (id, ts, city) VALUES (6, 1, 'y')"),
+    Step("RESET hoodie.datasource.overwrite.mode"),
+    Step("SELECT id, city FROM s", ({"id": 1, "city": "x"}, {"id": 4, "city": "z"}, {"id": 6, "city": "y"})),
+    Step("CREATE VIEW v (number, place) AS SELECT id, city FROM s WHERE id > 1"),
+    Step("CREATE VIEW v AS SELECT 1", error="the name exists"),
+    Step("SELECT max(number) AS m FROM v AS w WHERE w.place = 'y'", ({"m": 6},)),
+    Step("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT count(*) AS n FROM s"),
+    Step("SELECT n FROM v", ({"n": 3},)),
+    Step("INSERT INTO v VALUES (1)", error="is a view"),
+    Step("DROP VIEW v"),
+    Step("DROP VIEW v", error="no such view"),
+    Step("COMMENT ON TABLE s IS 'all rides'"),
+    Step("SHOW COLUMNS IN s"),
+    Step("EXPLAIN SELECT id FROM s"),
+    Step("ALTER TABLE s SET TBLPROPERTIES (hoodie.clean.commits.retained = 5)"),
+    Step("ALTER TABLE s ALTER COLUMN name DROP DEFAULT"),
+    Step("ALTER TABLE s ALTER COLUMN fare SET DEFAULT 'much'", error="cannot hold"),
+    Step("CREATE DATABASE d"),
+    Step("CREATE DATABASE IF NOT EXISTS d"),
+    Step("USE d"),
+    Step("SELECT id FROM s", error="s"),
+    Step("SELECT count(*) AS n FROM default.s", ({"n": 3},)),
+    Step("CREATE TABLE s (id BIGINT) USING hudi LOCATION '{root}/ds'"),
+    Step("SELECT count(*) AS n FROM s", ({"n": 0},)),
+    Step("USE default"),
+    Step("SELECT count(*) AS n FROM d.s", ({"n": 0},)),
+    Step("DROP TABLE d.s PURGE"),
+    Step("DROP DATABASE d"),
+    Step("SELECT State AS s FROM hudi_query_timeline('s') WHERE Action = 'nothing'", ()),
+)
+"""Statements of one session, in order."""
+
+
+def check_steps(run: Run, root: str) -> None:
+    """Execute the statements of STEPS, and compare what they return."""
+    for step in STEPS:
+        text = step.text.replace("{root}", root)
+        if step.error is not None:
+            with pytest.raises((hp.InvalidRequest, hp.Unsupported, hp.TableExists), match=step.error):
+                run(text)
+            continue
+        found = run(text)
+        if step.rows is not None:
+            assert sorted(map(repr, found.to_pylist())) == sorted(repr(dict(row)) for row in step.rows), text
+    shown = run("SHOW CREATE TABLE s").column("createtab_stmt")[0].as_py()
+    for part in ("fare DOUBLE COMMENT 'in euros'", "PARTITIONED BY (city)", "COMMENT 'all rides'", "'owner' = 'me'", "'5'"):
+        assert part in shown, shown
+    run(shown.replace("CREATE TABLE s", "CREATE TABLE again").replace(f"{root}/s'", f"{root}/again'"))
+    assert run("SHOW CREATE TABLE again").column(0)[0].as_py().partition("(")[2] == shown.partition("(")[2].replace(
+        f"{root}/s'", f"{root}/again'"
+    )
+    indexes = run("SHOW INDEXES FROM s").to_pylist()
+    assert {"index_name": "secondary_index_idx_name", "index_type": "secondary_index", "col_name": "name"} in indexes
+    assert {"index_name": "expr_index_day", "index_type": "column_stats", "col_name": "ts"} in indexes
+    run("DROP TABLE s PURGE")
+    assert not hp.Table.exists(f"{root}/s")

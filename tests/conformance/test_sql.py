@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 import pyhudi as hp
-from tests.conformance.sql_suite import CASES, Case, check
+from tests.conformance.sql_suite import CASES, Case, check, check_steps
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_embedded(case: Case, tmp_path: Path) -> None:
     catalog = hp.Catalog()
     check(case, lambda text: hp.sql(text, catalog=catalog), str(tmp_path), hp.InvalidRequest)
+
+
+def test_statements_of_a_session(tmp_path: Path) -> None:
+    catalog = hp.Catalog()
+    check_steps(lambda text: hp.sql(text, catalog=catalog), str(tmp_path))

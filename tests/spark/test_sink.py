@@ -222,3 +222,22 @@ def test_names_that_are_no_tables_of_ours(spark: SparkSession, tmp_path: Path) -
         for name in ("kept", "listed"):
             spark.sql(f"DROP TABLE IF EXISTS {name}")
     assert Table(path).scan().count() == 1
+
+
+def test_ddl_that_spark_executes_itself_names_hs_sql(spark: SparkSession, tmp_path: Path) -> None:
+    hs.enable(spark)
+    path = tmp_path / "known"
+    Table.create(path, record_key="id", schema=pa.schema([("id", pa.int64())])).upsert({"id": [1]})
+    try:
+        spark.sql(f"CREATE TABLE entry (id BIGINT) USING hudi LOCATION '{tmp_path / 'entry'}'")
+        for text in ("SELECT * FROM entry", "INSERT INTO entry VALUES (1)"):
+            with pytest.raises(Exception, match=r"hs\.sql"):
+                spark.sql(text).collect()
+        spark.sql(f"CREATE TABLE known USING hudi LOCATION '{path}'")
+        assert [row["id"] for row in spark.table("known").collect()] == [1]
+        spark.sql("ALTER TABLE known ADD COLUMNS (more INT)")
+        with pytest.raises(Exception, match="changes the entry only"):
+            spark.table("known").collect()
+    finally:
+        for name in ("entry", "known"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")

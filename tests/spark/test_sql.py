@@ -11,7 +11,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from tests.conformance.sql_suite import CASES, Case, check
+from tests.conformance.sql_suite import CASES, Case, check, check_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,3 +32,11 @@ def test_on_spark(session: SparkSession, case: Case, tmp_path: Path) -> None:
         return found.toArrow() if found.columns else pa.table({})
 
     check(case, run, str(tmp_path), hp.InvalidRequest)
+
+
+def test_statements_of_a_session(session: SparkSession, tmp_path: Path) -> None:
+    def run(text: str) -> pa.Table:
+        found = hs.sql(session, text)
+        return found.toArrow() if found.columns else pa.table({})
+
+    check_steps(run, str(tmp_path))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.operations.admin.alter_columns import AlterSettings, run_alter
 from pyhudi.operations.commit.results import WriteResult
@@ -15,7 +16,7 @@ from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comm
 
 
 @checked_class
-class Alter:
+class Alter(ForeignNames):
     """Schema evolution by column ids (schema on read), as returned by `Table.alter`. No data file is rewritten.
 
     A column is named by its dotted path: `stops.element.name` in a list of structs, `prices.value.net` in a map. Apache

@@ -163,6 +163,12 @@ _PLAIN = {
     "Mapping[str, object]": _Kind("a dictionary with text as keys", _is_mapping),
     "Mapping[str, Any]": _Kind("a dictionary with text as keys", _is_mapping),
     "Mapping[str, str]": _Kind("a dictionary of text", lambda value: _is_mapping(value) and all(map(_is_text, value.values()))),
+    "tuple[str, int]": _Kind(
+        "a pair such as ('daily-load', 17)",
+        lambda value: (
+            isinstance(value, tuple) and len(value) == 2 and _is_text(value[0]) and _is_number(value[1], numbers.Integral)
+        ),
+    ),
     "Environment": _Kind("an Environment", lambda value: hasattr(value, "monotonic_ms")),
     "RecordMerger": _Kind("a RecordMerger", lambda value: hasattr(value, "strategy_id") and hasattr(value, "merge")),
     "CommittedInstant": _Kind("the result of a write", _is_instant),
@@ -184,7 +190,7 @@ def _kind(member: str) -> _Kind | None:
     if member in _PLAIN:
         return _PLAIN[member]
     head = member.partition("[")[0]
-    if head in _UNCHECKED:
+    if head in _UNCHECKED or (head != member and head not in _CALLABLES):
         return None
     if head in _CALLABLES:
         return _Kind("a function", callable)

@@ -1,10 +1,12 @@
-"""Names of delta-rs, PyIceberg, Hudi and Spark, and their equivalents here. Source: docs/migrate-from-delta-and-iceberg.md."""
+"""Names of delta-rs, PyIceberg, hudi-rs, Hudi and Spark, and their equivalents here. Source: the pages "Coming from ..."."""
 
 from __future__ import annotations
 
-_THERE = {
-    "vacuum": "clean(dry_run=False)",
-    "optimize": "cluster() or .compact()",
+from typing import TYPE_CHECKING, Any
+
+_TABLE = {
+    "vacuum": "services.clean()",
+    "optimize": "services.cluster() or .services.compact()",
     "history": "inspect.commits() or .timeline()",
     "version": "timeline()",
     "load_as_version": "scan(as_of=...)",
@@ -22,8 +24,69 @@ _THERE = {
     "filter": "scan(filter=...)",
     "select": "scan(columns=...)",
     "snapshots": "inspect.commits()",
-    "expire_snapshots": "clean(dry_run=False)",
+    "expire_snapshots": "services.clean()",
     "metadata": "inspect",
+    "create_checkpoint": "services.run()",
+    "cleanup_metadata": "services.archive()",
+    "update_schema": "alter",
+    "add_constraint": "alter.add_constraint(...)",
+}
+_ALTER = {
+    "add_column": "add(column, type)",
+    "add_columns": "add(column, type)",
+    "delete_column": "drop(column)",
+    "drop_column": "drop(column)",
+    "drop_columns": "drop(column)",
+    "rename_column": "rename(column, name)",
+    "update_column": "retype(column, type)",
+    "alter_column": "retype(column, type)",
+    "change_type": "retype(column, type)",
+    "move_after": "reorder(column, after=...)",
+    "move_first": "reorder(column, after=None)",
+    "set_column_comment": "comment(column, text)",
+    "add_constraints": "add_constraint(name, condition)",
+}
+_SERVICES = {
+    "vacuum": "clean()",
+    "optimize": "cluster() or .compact()",
+    "z_order": 'cluster(order_by=..., layout="zorder")',
+    "expire_snapshots": "clean()",
+    "rewrite_data_files": "cluster()",
+    "compaction": "compact()",
+    "clustering": "cluster()",
+    "run_services": "run()",
+    "run_ttl": "expire_partitions()",
+    "background_services": "background()",
+}
+_SCAN = {
+    "collect": "to_arrow()",
+    "to_table": "to_arrow()",
+    "to_pyarrow_table": "to_arrow()",
+    "to_arrow_batch_reader": "to_reader()",
+    "to_pyarrow_dataset": "to_dataset()",
+    "to_record_batches": "to_batches()",
+    "toPandas": "to_pandas()",
+    "plan_files": "explain()",
+    "num_rows": "count()",
+    "show": "head()",
+}
+_HINTS = {"Table": _TABLE, "Alter": _ALTER, "Services": _SERVICES, "Scan": _SCAN}
+_MODULE = {
+    "DeltaTable": "pyhudi.Table(uri)",
+    "HudiTable": "pyhudi.Table(uri)",
+    "HudiTableBuilder": "pyhudi.Table(uri, storage_options, options)",
+    "load_table": "pyhudi.Table(uri)",
+    "load_catalog": "pyhudi.Catalog()",
+    "write_deltalake": "pyhudi.write(path, rows, mode=...)",
+    "write_table": "pyhudi.write(path, rows, mode=...)",
+    "read": "pyhudi.Table(uri).scan()",
+    "read_table": "pyhudi.Table(uri).scan()",
+    "read_hudi": "pyhudi.Table(uri).scan()",
+    "scan": "pyhudi.scan_polars(uri) or pyhudi.Table(uri).scan()",
+    "scan_delta": "pyhudi.scan_polars(uri)",
+    "scan_hudi": "pyhudi.scan_polars(uri)",
+    "create_table": "pyhudi.Table.create(uri, record_key=...)",
+    "convert_to_deltalake": "pyhudi.bootstrap(source, target)",
 }
 
 _ARGUMENTS = {
@@ -42,13 +105,32 @@ _ARGUMENTS = {
     "primary_key": "pass record_key=",
     "precombine": "pass ordering=",
     "location": "pass uri=",
+    "commit_properties": "pass commit_metadata= to pyhudi.write, or options with the prefix _",
+    "snapshot_properties": "pass commit_metadata= to pyhudi.write, or options with the prefix _",
 }
+
+
+class ForeignNames:
+    """Base of public classes: the error of a missing attribute names its equivalent."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing_attribute_message(type(self).__name__, name), name=name, obj=self)
 
 
 def missing_attribute_message(kind: str, name: str) -> str:
     """Message for a missing attribute of an object of this type, with its equivalent if there is one."""
-    message = f"{kind!r} object has no attribute {name!r}"
-    return f"{message}: use .{_THERE[name]}" if name in _THERE else message
+    hint = _HINTS.get(kind, {}).get(name)
+    return f"{kind!r} object has no attribute {name!r}" + (f": use .{hint}" if hint else "")
+
+
+def missing_name_message(name: str) -> str:
+    """Message for a missing name of the package, with its equivalent if there is one."""
+    hint = _MODULE.get(name)
+    return f"module 'pyhudi' has no attribute {name!r}" + (f": use {hint}" if hint else "")
 
 
 def foreign_argument_hint(name: str) -> str | None:

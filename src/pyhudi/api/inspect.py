@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
+from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
 from pyhudi.format.instants import Instant
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.meta_columns import with_meta_fields
@@ -57,6 +57,8 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.log_scan import read_headers
 
+_SCHEMAS = (SCHEMA_KEY, LATEST_SCHEMA_KEY)
+
 TIMELINE_SCHEMA = pa.schema(
     [
         pa.field("request_time", pa.string(), nullable=False),
@@ -65,7 +67,7 @@ TIMELINE_SCHEMA = pa.schema(
         pa.field("state", pa.string(), nullable=False),
     ]
 )
-"""Sorted by request time. state: REQUESTED, INFLIGHT or COMPLETED."""
+"""Newest request time first. state: REQUESTED, INFLIGHT or COMPLETED."""
 
 COMMITS_SCHEMA = pa.schema(
     [
@@ -82,12 +84,13 @@ COMMITS_SCHEMA = pa.schema(
         pa.field("rows_deleted", pa.int64(), nullable=False),
         pa.field("rows_written", pa.int64(), nullable=False),
         pa.field("bytes_written", pa.int64(), nullable=False),
+        pa.field("metadata", pa.map_(pa.string(), pa.string()), nullable=False),
     ]
 )
-"""Sorted by request time. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which changes
+"""Newest request time first. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which changes
 no
 row.
-rows_written: including copied rows; bytes_written: of data files.
+rows_written: including copied rows; bytes_written: of data files. metadata: entries of the commit besides the schema.
 """
 
 FILES_SCHEMA = pa.schema(
@@ -220,7 +223,7 @@ class Inspection:
         self._context = context
 
     def timeline(self) -> pa.Table:
-        """Return the active timeline (TIMELINE_SCHEMA)."""
+        """Return the active timeline, newest first (TIMELINE_SCHEMA)."""
         rows = [
             {
                 "request_time": instant.request_time,
@@ -228,13 +231,14 @@ class Inspection:
                 "action": str(instant.action),
                 "state": instant.state.name,
             }
-            for instant in self._context.timeline.load().instants
+            for instant in reversed(self._context.timeline.load().instants)
         ]
         return pa.Table.from_pylist(rows, schema=TIMELINE_SCHEMA)
 
     @_of_present_state
     def commits(self, limit: int | None = None) -> pa.Table:
-        """Return the completed writes of the active timeline (COMMITS_SCHEMA). One timeline file is read per write.
+        """Return the completed writes of the active timeline, newest first (COMMITS_SCHEMA). One timeline file is read per
+        write.
 
         Args:
             limit: Return only the latest writes, at most this many; None for all.
@@ -245,7 +249,9 @@ class Inspection:
         store = self._context.timeline
         writes = store.load().completed_writes()
         kept = writes if limit is None else writes[max(0, len(writes) - limit) :]
-        return pa.Table.from_pylist([_commit_row(write, read_commit(store, write)) for write in kept], schema=COMMITS_SCHEMA)
+        return pa.Table.from_pylist(
+            [_commit_row(write, read_commit(store, write)) for write in reversed(kept)], schema=COMMITS_SCHEMA
+        )
 
     @_of_present_state
     def files(self, *, on_storage: bool = False) -> pa.Table:
@@ -479,6 +485,7 @@ def _commit_row(instant: Instant, metadata: CommitMetadata) -> dict[str, Any]:
         "rows_deleted": 0 if is_service else sum(stat.num_deletes for stat in stats),
         "rows_written": sum(stat.num_writes for stat in stats),
         "bytes_written": sum(stat.total_write_bytes for stat in stats),
+        "metadata": [(key, value) for key, value in metadata.extra_metadata.items() if key not in _SCHEMAS],
     }
 
 

@@ -7,7 +7,7 @@ strings    record keys as in `_hoodie_record_key`, for lookups
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -92,3 +92,10 @@ def _columns(values: list[Any], spec: KeySpec) -> pa.Table:
         key_columns = "_hoodie_record_key and _hoodie_partition_path" if spec.generates_keys else ", ".join(fields)
         raise InvalidRequest(f"the keys of this table cannot be passed as values: pass rows with the columns {key_columns}")
     return arrow_reader(dict(zip(fields, values, strict=True))).read_all()
+
+
+def joined_names(names: str | Sequence[str] | None) -> str | None:
+    """Join the names of fields as options write them."""
+    if names is None:
+        return None
+    return names if isinstance(names, str) else ",".join(names)

@@ -36,7 +36,7 @@ class Merge:
 
     A Spark DataFrame as source makes it a merge on Spark: conditions and values are Spark SQL text or Columns, over the
     aliases of both sides, with Spark's semantics; other Python values are literals. Values are cast to the column type
-    by Spark's store assignment (numbers to numbers, anything to strings; strings to numbers only by an explicit cast).
+    by Spark's store assignment (numbers to numbers, anything to strings), and text as in ANSI mode to other types.
     """
 
     def __init__(

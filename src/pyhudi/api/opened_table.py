@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Self
+from datetime import tzinfo
+from typing import Self
 
 import pyarrow as pa
 
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.read.query import (
-    table_schema,
-)
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.operations.read.query import AS_OF, plan_snapshot_query, table_schema
 from pyhudi.operations.write.write_once import ONCE
+from pyhudi.options.supported import Options
+from pyhudi.planning.instant_arguments import InstantArgument, format_as_of
 from pyhudi.storage.environment import Environment
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
-
-if TYPE_CHECKING:
-    pass
 
 
 @checked_class
@@ -35,6 +34,7 @@ class OpenedTable:
         storage_options: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
         *,
+        as_of: InstantArgument | None = None,
         environment: Environment | None = None,
     ) -> None:
         """Open a table.
@@ -43,6 +43,7 @@ class OpenedTable:
             uri: Location of the table.
             storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
             options: `hoodie.*` options that apply to every method of this object.
+            as_of: Default time of scans, as in `scan`. The table is then read only.
             environment: Clock, id generator and sleep function; the system's by default.
 
         Raises:
@@ -52,6 +53,8 @@ class OpenedTable:
             InvalidRequest: An option contradicts the table.
         """
         self._open = TableHandle(uri, storage_options, options, environment)
+        if as_of is not None:
+            self._open.options = with_as_of(self._open.options, as_of, self._open.context.config.zone)
         if self._open.options.explicit(ONCE) is not None:
             raise InvalidRequest(f"option {ONCE} identifies one write: pass it, or once=, to the write and not to the table")
 
@@ -82,7 +85,7 @@ class OpenedTable:
         return self._open.context
 
     def schema(self, *, meta_columns: bool = False) -> pa.Schema:
-        """Return the table schema as of the latest commit.
+        """Return the table schema as of the latest commit, or as of the time with which the table was opened.
 
         Args:
             meta_columns: Include the five `_hoodie_` meta columns.
@@ -90,7 +93,11 @@ class OpenedTable:
         Raises:
             TableState: The table has no commits and was created without a schema.
         """
-        return table_schema(self._open.snapshot(), meta_columns=meta_columns)
+        as_of = self._open.options.text(AS_OF)
+        if as_of is None:
+            return table_schema(self._open.snapshot(), meta_columns=meta_columns)
+        schema = plan_snapshot_query(self._open.context.reloaded(), as_of=as_of, cached=self._open.snapshot_cache).schema
+        return with_meta_fields(schema) if meta_columns else schema
 
     def timeline(self) -> Timeline:
         """Load the active timeline."""
@@ -99,3 +106,13 @@ class OpenedTable:
     def partitions(self) -> tuple[str, ...]:
         """Return all partition paths, sorted."""
         return self._open.snapshot().listing.partitions()
+
+
+def with_as_of(options: Options, as_of: InstantArgument | None, zone: tzinfo) -> Options:
+    """Return the options with the time of snapshot queries. Raises InvalidRequest if an option contradicts it."""
+    if as_of is None:
+        return options
+    time, option = format_as_of(as_of, zone), options.text(AS_OF)
+    if option is not None and time != option:
+        raise InvalidRequest(f"as_of={time} contradicts option {AS_OF}={option}")
+    return options.merged({AS_OF.key: time})

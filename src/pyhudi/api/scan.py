@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.optional_imports import imported, imported_polars
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Scan:
+class Scan(ForeignNames):
     """A planned read that runs when one of its `to_...` methods is called."""
 
     def __init__(self, query: SnapshotQuery | ChangeQuery, threads: int = 0, limit: int | None = None) -> None:

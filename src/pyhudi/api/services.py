@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Services:
+class Services(ForeignNames):
     """The table services of a table, as returned by `Table.services`."""
 
     def __init__(self, table: TableHandle) -> None:

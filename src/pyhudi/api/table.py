@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from pyhudi import features
 from pyhudi.api.alter import Alter
 from pyhudi.api.argument_kinds import checked_class
-from pyhudi.api.attribute_hints import missing_attribute_message
+from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.indexes import Indexes
 from pyhudi.api.inspect import Inspection
+from pyhudi.api.key_arguments import joined_names
 from pyhudi.api.merge import Merge
 from pyhudi.api.scan import Scan
 from pyhudi.api.services import Services
@@ -48,7 +49,7 @@ __all__ = ["Filter", "Indexes", "Merge", "Scan", "Services", "Table"]
 
 
 @checked_class
-class Table(TableWrites, TableReads, TableServices):
+class Table(TableWrites, TableReads, TableServices, ForeignNames):
     """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
 
     Opening reads `hoodie.properties` only. Every method works on the latest state of the table, so one object can be
@@ -109,9 +110,9 @@ class Table(TableWrites, TableReads, TableServices):
             parsed,
             {
                 NAME: name,
-                RECORD_KEY_FIELDS: _joined(record_key),
-                PARTITION_FIELDS: _joined(partition_by),
-                ORDERING: _joined(ordering),
+                RECORD_KEY_FIELDS: joined_names(record_key),
+                PARTITION_FIELDS: joined_names(partition_by),
+                ORDERING: joined_names(ordering),
                 TABLE_TYPE: parse_table_type(table_type) if table_type else None,
             },
         )
@@ -146,11 +147,6 @@ class Table(TableWrites, TableReads, TableServices):
         except TableNotFound:
             return False
         return True
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(missing_attribute_message(type(self).__name__, name), name=name, obj=self)
 
     def __repr__(self) -> str:
         config = self._open.context.config
@@ -191,9 +187,3 @@ class Table(TableWrites, TableReads, TableServices):
         """Charts of table health, drawn with matplotlib (`pip install "pyhudi[plot]"`)."""
         plots: Plots = features.load("report", "Table.plot").Plots(self.inspect, self.name)
         return plots
-
-
-def _joined(names: str | Sequence[str] | None) -> str | None:
-    if names is None:
-        return None
-    return names if isinstance(names, str) else ",".join(names)

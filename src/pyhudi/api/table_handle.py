@@ -12,6 +12,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.admin.option_consistency import check_against_table
+from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import (
@@ -47,8 +48,9 @@ class TableHandle:
         environment: Environment | None,
     ) -> None:
         """Read `hoodie.properties` only. Arguments and errors as in `Table`."""
-        self.options = parse_options(options)
-        self.context = open_context(uri, storage_options, self.options, environment)
+        call_options = parse_options(options)
+        self.context = open_context(uri, storage_options, call_options, environment)
+        self.options = with_stored_options(call_options, self.context.config)
         self.background: BackgroundServices | None = None
         self.snapshot_cache = SnapshotCache()
 

@@ -28,15 +28,14 @@ from pyhudi.operations.read.query import (
 )
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, anti_join, key_columns, semi_join_filter
 from pyhudi.options.scope import VERBS
-from pyhudi.options.supported import Options
 from pyhudi.planning.incremental_query import EARLIEST, CompletionRange, RequestRange
-from pyhudi.planning.instant_arguments import InstantArgument, check_not_request_time, format_as_of, range_text
+from pyhudi.planning.instant_arguments import InstantArgument, check_not_request_time, range_text
 from pyhudi.records.filters.filter_parser import Filter
 
 if TYPE_CHECKING:
     pass
 
-from pyhudi.api.opened_table import OpenedTable
+from pyhudi.api.opened_table import OpenedTable, with_as_of
 
 
 @checked_class
@@ -87,7 +86,7 @@ class TableReads(OpenedTable):
             self._open.load_context(parsed),
             columns,
             filter,
-            as_of=_as_of(None if as_of is None else format_as_of(as_of, self._open.context.config.zone), parsed),
+            as_of=with_as_of(parsed, as_of, self._open.context.config.zone).text(AS_OF),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
             cached=self._open.snapshot_cache,
@@ -95,6 +94,22 @@ class TableReads(OpenedTable):
         if keys is not None:
             query = semi_join_filter(query, arrow_reader(keys).read_all(), exactly=True)
         return Scan(query, parsed.integer(THREADS), limit)
+
+    def count(
+        self,
+        filter: Filter | None = None,
+        as_of: InstantArgument | None = None,
+        *,
+        options: Mapping[str, object] | None = None,
+    ) -> int:
+        """Count the rows.
+
+        Args:
+            filter: As in `scan`.
+            as_of: As in `scan`.
+            options: `hoodie.*` options of this call.
+        """
+        return self.scan(filter=filter, as_of=as_of, options=options).count()
 
     def read_optimized(
         self,
@@ -319,11 +334,3 @@ def _collected(keys: Any) -> Any:
 def _opened(range_: CompletionRange | RequestRange, after: InstantArgument | None) -> CompletionRange | RequestRange:
     """The range with an exclusive start if `after` is set."""
     return replace(range_, open_start=True) if after is not None and isinstance(range_, CompletionRange) else range_
-
-
-def _as_of(argument: str | None, options: Options) -> str | None:
-    """Time of a snapshot query, from the argument or the option. Raises InvalidRequest if they differ."""
-    option = options.text(AS_OF)
-    if argument is not None and option is not None and argument != option:
-        raise InvalidRequest(f"as_of={argument} contradicts option {AS_OF}={option}")
-    return option if argument is None else argument

@@ -13,6 +13,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest
 from pyhudi.format.table_versions import parse_table_version
 from pyhudi.operations.admin.alter_properties import run_set_properties
+from pyhudi.operations.admin.drop_table import run_drop_table
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
@@ -188,6 +189,18 @@ class TableServices(OpenedTable):
         changed = run_set_properties(context, changes, CommitSettings.of(parsed), LockSettings.of(parsed, self.name))
         self._open.context = self._open.context.reloaded()
         return changed
+
+    def drop(self, *, options: Mapping[str, object] | None = None) -> None:
+        """Delete the table with all files of its folder. It cannot be undone.
+
+        Args:
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            TableState: A write or a table service is in progress.
+        """
+        parsed = self._open.parse(VERBS["drop"], options)
+        run_drop_table(self._open.load_context(parsed), CommitSettings.of(parsed))
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
         """Delete the metadata table.

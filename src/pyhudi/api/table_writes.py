@@ -176,23 +176,34 @@ class TableWrites(OpenedTable):
         self,
         data: Any,
         *,
+        where: Filter | None = None,
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Replace all records of the partitions that occur in the data (dynamic partition overwrite).
+        """Replace all records of the partitions that occur in the data (dynamic partition overwrite), or of those that match
+        a predicate.
 
         Args:
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
+            where: Predicate over the partition columns, as the filter of `scan`. All partitions that match it are
+                replaced, also those without new rows, and rows of other partitions are refused.
             schema_mode: Schema evolution that the data may cause, as in `upsert`.
             once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
         Returns:
             The instant of the write, and its statistics.
+
+        Raises:
+            InvalidRequest: Rows lie outside of `where`, or it names a column that is no partition column.
+
+        Example:
+            >>> result = table.insert_overwrite(rows, where="day = '2026-01-01'")
         """
-        return self._write(data, WriteOperation.INSERT_OVERWRITE, with_once(with_schema_mode(options, schema_mode), once))
+        options = with_once(with_schema_mode(options, schema_mode), once)
+        return self._write(data, WriteOperation.INSERT_OVERWRITE, options, overwrite_where=where)
 
     def insert_overwrite_table(
         self,
@@ -394,7 +405,7 @@ class TableWrites(OpenedTable):
         """
         parsed = self._open.parse(operation_for(operation), options)
         settings = replace(WriteSettings.of(parsed, operation), once=batch)
-        engine = _engine_for(data, parsed)
+        engine = engine_for(data, parsed)
         return self._open.write(lambda chosen: run_write(self._open.load_context(parsed), engine, data, chosen), settings)
 
     @contextmanager
@@ -439,16 +450,17 @@ class TableWrites(OpenedTable):
         options: Mapping[str, object] | None,
         engine: Engine | None = None,
         base_snapshot: Snapshot | None = None,
+        overwrite_where: Filter | None = None,
     ) -> WriteResult:
         parsed = self._open.parse(operation_for(operation), options)
         if operation in _ADDING and is_empty(data) and (columns := self._file_columns()) is not None:
             data = columns.empty_table()
         if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
             data = required_without_nulls(data)
-        chosen = engine or _engine_for(data, parsed)
+        chosen = engine or engine_for(data, parsed)
         return self._open.write(
             lambda settings: run_write(self._open.load_context(parsed), chosen, data, settings, base_snapshot=base_snapshot),
-            WriteSettings.of(parsed, operation),
+            replace(WriteSettings.of(parsed, operation), overwrite_where=overwrite_where),
         )
 
     def _file_columns(self) -> pa.Schema | None:
@@ -473,7 +485,7 @@ _ADDING = (WriteOperation.INSERT, WriteOperation.BULK_INSERT, WriteOperation.UPS
 """Operations that change nothing if there are no input rows; an overwrite without rows deletes."""
 
 
-def _engine_for(data: Any, options: Options) -> Engine:
+def engine_for(data: Any, options: Options) -> Engine:
     """Engine for the type of the data: Spark for its DataFrames, threads of this process otherwise."""
     if type(data).__module__.startswith("pyspark.sql."):
         from pyhudi.engines.spark.engine import SparkEngine

@@ -94,8 +94,7 @@ def commits(
 ) -> None:
     """Show completed writes and their statistics, newest first."""
     found = open_table(table, storage).inspect.commits(limit)
-    newest_first = found.select(list(_COMMITS)).sort_by([("request_time", "descending")])
-    print_rows(newest_first.rename_columns(list(_COMMITS.values())), output)
+    print_rows(found.select(list(_COMMITS)).rename_columns(list(_COMMITS.values())), output)
 
 
 def schema(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:

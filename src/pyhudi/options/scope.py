@@ -220,6 +220,7 @@ VERBS: Mapping[str, TableOperation] = {
         _service("savepoint", CommitSettings, single=()),
         _service("delete_savepoint", CommitSettings, single=()),
         _service("set_properties", CommitSettings, single=()),
+        _service("drop", CommitSettings, single=()),
         _service("clean", CleanSettings, single=()),
         _service("archive", ArchiveSettings, single=()),
         _service("cluster", ClusterSettings),

@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from pyhudi import features
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.properties import redact_secret
+from pyhudi.operations.admin.stored_settings import OPTION_PREFIX, STORED_PREFIXES, check_storable_option
 from pyhudi.operations.admin.table_settings import TableSettings
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.commit.commit_settings import METADATA_PREFIX, THREADS
@@ -243,6 +244,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
 """Valid keys that PyHudi does not implement: the reason, and the neutral values that are accepted."""
 
 FORWARDED = (
+    *STORED_PREFIXES,
     "hoodie.keygen.timebased.",
     "hoodie.deltastreamer.keygen.timebased.",
     "spark.",
@@ -391,6 +393,9 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
                     )
                 spellings[option.key] = (key, checked)
                 values[option.key] = checked
+            elif key.startswith(OPTION_PREFIX):
+                name, checked = storable_option(key.removeprefix(OPTION_PREFIX), text)
+                extra[OPTION_PREFIX + name] = checked
             elif key in REFUSED:
                 reason, neutral = REFUSED[key]
                 if text not in neutral and not (reason is _REGISTERED_MERGERS and _are_mergers(text)):
@@ -406,6 +411,33 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
         if not key.startswith(FORWARDED) and not (prefix and key.startswith(prefix)):
             _warn_unknown(key)
     return Options(tuple(values.items()), tuple(extra.items()))
+
+
+def storable_option(key: str, value: str) -> tuple[str, str]:
+    """Return the canonical name and the checked value of an option that a table may store.
+
+    Raises:
+        InvalidRequest: It is no option, defines the table, has an illegal value, or must be passed with each call.
+    """
+    option = _BY_SPELLING.get(key)
+    if option is None or option.stored_as is not None:
+        raise InvalidRequest(
+            f"property {key} is no option of reads, writes or services{nearest_name(key)}. See docs/reference/options.md"
+        )
+    check_storable_option(option)
+    return option.key, _check_value(key, option, value)
+
+
+def check_known(key: str) -> None:
+    """Raise InvalidRequest for a key that is no option of Hudi or PyHudi, with the nearest one."""
+    if key not in _KNOWN_KEYS and key not in FLINK and not key.startswith(FORWARDED):
+        raise InvalidRequest(f"option {key} is unknown{nearest_name(key)}")
+
+
+def nearest_name(key: str) -> str:
+    """Return half a sentence that suggests the known option nearest to a key; empty if there is none."""
+    near = difflib.get_close_matches(key, _KNOWN, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def canonical_name(key: str) -> str:
@@ -453,9 +485,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def _warn_unknown(key: str) -> None:
-    near = difflib.get_close_matches(key, _KNOWN, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    warnings.warn(f"option {key} is unknown and has no effect{hint}", UserWarning, stacklevel=_depth_of_caller())
+    warnings.warn(f"option {key} is unknown and has no effect{nearest_name(key)}", UserWarning, stacklevel=_depth_of_caller())
 
 
 def _depth_of_caller() -> int:
@@ -468,4 +498,5 @@ def _depth_of_caller() -> int:
 
 _BY_SPELLING = {spelling: option for option in SUPPORTED.values() for spelling in option.all_names}
 _KNOWN = (*_BY_SPELLING, *NO_OP, *REFUSED)
+_KNOWN_KEYS = frozenset(_KNOWN)
 _CAPITALS = {key.lower(): key for key in _KNOWN if key != key.lower()}

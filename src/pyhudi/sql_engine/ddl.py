@@ -11,11 +11,13 @@ from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound, Unsupported
 from pyhudi.operations.admin.alter_properties import NAME_PROPERTY
 from pyhudi.operations.admin.open_table import existing_table_error
+from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import VERBS, check_call_options
 from pyhudi.options.supported import parse_options
+from pyhudi.sql_engine import index_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine import table_statements
+from pyhudi.sql_engine.session_state import StatementOptions, View, merged_options, view_of
 
 __all__ = ["RUN", "StatementSession", "called", "check_options", "result_row"]
 
@@ -49,6 +51,22 @@ class StatementSession(Protocol):
     def names(self) -> list[str]:
         """Return the registered table names."""
 
+    @property
+    def statement_options(self) -> StatementOptions:
+        """The options of SET, and those of the session's writes."""
+
+    def set_option(self, key: str, value: str | None) -> None:
+        """Set an option of the session, or remove it."""
+
+    def qualified(self, name: S.TableName) -> S.TableName:
+        """Resolve a name in the current database."""
+
+    def view(self, name: S.TableName) -> View | None:
+        """Return the view of a name; None if there is none."""
+
+    def set_view(self, name: S.TableName, view: View | None) -> None:
+        """Store a view, or remove it."""
+
     def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
         """Create a table from the rows of a query; a failed write leaves no table."""
 
@@ -62,10 +80,13 @@ _CHANGES = (
     S.DropColumns,
     S.RenameColumn,
     S.AlterColumn,
+    S.AlterDefault,
     S.SetProperties,
     S.RenameTable,
     S.DropPartition,
     S.Truncate,
+    S.CreateIndex,
+    S.DropIndex,
 )
 
 
@@ -75,7 +96,7 @@ def check_options(statement: S.Statement, options: Mapping[str, object] | None) 
     """
     if not options:
         return
-    check_call_options(VERBS["pyhudi.spark.sql"], parse_options(options))
+    check_call_options(VERBS["pyhudi.spark.sql"], parse_options(merged_options({}, options)))
     if not (isinstance(statement, _CHANGES) or (isinstance(statement, S.CreateTable) and statement.query is not None)):
         raise InvalidRequest(
             f"options= apply to writes ({', '.join(options)}), and the statement is not a write; CREATE TABLE has TBLPROPERTIES"
@@ -115,6 +136,8 @@ def called(
 def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult | None:
     name = statement.table
     has_name = name.path is None
+    if has_name and session.view(name) is not None:
+        raise TableExists(f"CREATE TABLE {name}: there is a view of that name")
     if has_name and session.is_registered(name):
         if statement.if_not_exists:
             return None
@@ -151,6 +174,10 @@ def _set_properties(session: StatementSession, statement: S.SetProperties) -> No
     table_statements.set_properties(session.table(statement.table), statement)
 
 
+def _alter_default(session: StatementSession, statement: S.AlterDefault) -> None:
+    table_statements.set_default(session.table(statement.table), statement)
+
+
 def _rename(session: StatementSession, statement: S.RenameTable) -> None:
     """Rename the table in the catalog and in its properties, as Hudi does; its files are not moved."""
     name, to = statement.table, statement.to
@@ -177,10 +204,17 @@ def _empty(session: StatementSession, statement: S.DropPartition | S.Truncate) -
 
 
 def _drop(session: StatementSession, statement: S.DropTable) -> None:
+    """Remove a name; PURGE deletes the files of the table first."""
     name = statement.table
-    if name.path is not None:
-        raise Unsupported(f"DROP TABLE {name}: a path is not in the catalog; delete the folder")
-    if session.unregister(name):
+    if name.path is not None and not statement.purge:
+        raise Unsupported(f"DROP TABLE {name}: a path is not in the catalog; DROP TABLE ... PURGE deletes the files")
+    if statement.purge and (name.path is not None or session.is_registered(name)):
+        try:
+            session.table(name).drop()
+        except TableNotFound:
+            if not statement.if_exists:
+                raise
+    if name.path is not None or session.unregister(name):
         return
     if session.is_registered(name):
         raise Unsupported(f"DROP TABLE {name}: the table is in Spark's catalog; drop it there with spark.sql")
@@ -194,7 +228,68 @@ def _show_partitions(session: StatementSession, statement: S.ShowPartitions) -> 
 
 
 def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table:
-    return pa.table({"tableName": pa.array(session.names(), pa.string())})
+    """Names of the current database, or of another one."""
+    shown: list[str] = []
+    named = ("",) if statement.database is None else (statement.database, "")
+    *parts, _ = session.qualified(S.TableName(named)).parts
+    database = parts[0].lower() if parts else None
+    for name in session.names():
+        first, dot, rest = name.partition(".")
+        if database is None:
+            shown.append(name)
+        elif dot and first.lower() == database:
+            shown.append(rest)
+    return pa.table({"tableName": pa.array(shown, pa.string())})
+
+
+def _show_columns(session: StatementSession, statement: S.ShowColumns) -> pa.Table:
+    return table_statements.described(session.table(statement.table), S.Describe(statement.table, False), names_only=True)
+
+
+def _show_create(session: StatementSession, statement: S.ShowCreateTable) -> pa.Table:
+    text = table_statements.creation_text(session.table(statement.table), session.qualified(statement.table))
+    return pa.table({"createtab_stmt": [text]})
+
+
+def _comment_on_table(session: StatementSession, statement: S.CommentOnTable) -> None:
+    session.table(statement.table).set_properties({COMMENT_PROPERTY: statement.comment})
+
+
+def _comment_on_column(session: StatementSession, statement: S.CommentOnColumn) -> None:
+    alteration = S.AlterColumn(statement.table, statement.column, comment=statement.comment)
+    table_statements.alter(session.table(statement.table), alteration)
+
+
+def _create_index(session: StatementSession, statement: S.CreateIndex) -> None:
+    index_statements.create_index(session.table(statement.table), statement)
+
+
+def _drop_index(session: StatementSession, statement: S.DropIndex) -> None:
+    index_statements.drop_index(session.table(statement.table), statement)
+
+
+def _show_indexes(session: StatementSession, statement: S.ShowIndexes) -> pa.Table:
+    return index_statements.shown_indexes(session.table(statement.table))
+
+
+def _create_view(session: StatementSession, statement: S.CreateView) -> None:
+    name = statement.name
+    if name.path is not None:
+        raise InvalidRequest(f"CREATE VIEW {name}: a view has a name, not a path")
+    if not statement.replace and (session.view(name) is not None or session.is_registered(name)):
+        if statement.if_not_exists:
+            return
+        raise TableExists(f"CREATE VIEW {name}: the name exists. Use CREATE OR REPLACE VIEW to replace a view")
+    if session.is_registered(name):
+        raise TableExists(f"CREATE OR REPLACE VIEW {name}: the name is a table")
+    session.set_view(name, view_of(statement, session.qualified))
+
+
+def _drop_view(session: StatementSession, statement: S.DropView) -> None:
+    if session.view(statement.name) is not None:
+        session.set_view(statement.name, None)
+    elif not statement.if_exists:
+        raise InvalidRequest(f"DROP VIEW {statement.name}: there is no such view")
 
 
 def _show_properties(session: StatementSession, statement: S.ShowProperties) -> pa.Table:
@@ -211,6 +306,7 @@ RUN: Mapping[type, Callable[[Any, Any], pa.Table | WriteResult | None]] = {
     S.DropColumns: _alter,
     S.RenameColumn: _alter,
     S.AlterColumn: _alter,
+    S.AlterDefault: _alter_default,
     S.SetProperties: _set_properties,
     S.RenameTable: _rename,
     S.DropPartition: _empty,
@@ -219,6 +315,15 @@ RUN: Mapping[type, Callable[[Any, Any], pa.Table | WriteResult | None]] = {
     S.ShowPartitions: _show_partitions,
     S.ShowTables: _show_tables,
     S.ShowProperties: _show_properties,
+    S.ShowColumns: _show_columns,
+    S.ShowCreateTable: _show_create,
+    S.CommentOnTable: _comment_on_table,
+    S.CommentOnColumn: _comment_on_column,
+    S.CreateIndex: _create_index,
+    S.DropIndex: _drop_index,
+    S.ShowIndexes: _show_indexes,
+    S.CreateView: _create_view,
+    S.DropView: _drop_view,
     S.Describe: _describe,
 }
 """Executor of each statement type."""

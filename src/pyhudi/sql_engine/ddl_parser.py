@@ -8,11 +8,18 @@ from pyhudi.sql_engine.sql_ast import (
     FORMATS,
     AddColumns,
     AlterColumn,
+    AlterDefault,
     ColumnDefinition,
+    CreateDatabase,
+    CreateIndex,
     CreateTable,
+    CreateView,
     DropColumns,
+    DropDatabase,
+    DropIndex,
     DropPartition,
     DropTable,
+    DropView,
     PartitionValue,
     RenameColumn,
     RenameTable,
@@ -29,23 +36,7 @@ from pyhudi.sql_engine.tokens import TokenCursor
 
 def create_table(cursor: TokenCursor) -> Statement:
     """Parse CREATE TABLE, with or without a query."""
-    cursor.expect("CREATE")
-    for words in (
-        ("OR", "REPLACE"),
-        ("EXTERNAL",),
-        ("TEMPORARY",),
-        ("TEMP",),
-        ("GLOBAL",),
-        ("VIEW",),
-        ("DATABASE",),
-        ("SCHEMA",),
-    ):
-        if cursor.at_keywords(*words):
-            raise Unsupported(f"the statement CREATE {' '.join(words)}")
-    if cursor.at_keywords("FUNCTION") or cursor.at_keywords("INDEX"):
-        raise Unsupported(
-            f"the statement CREATE {'INDEX; Table.index.create does it' if cursor.at_keywords('INDEX') else 'FUNCTION'}"
-        )
+    external = cursor.accept_keywords("EXTERNAL")
     cursor.expect("TABLE")
     if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
     table = cursor.table()
@@ -57,6 +48,8 @@ def create_table(cursor: TokenCursor) -> Statement:
         pass
     if clauses.provider is None:
         cursor.fail("USING hudi")
+    if external and clauses.location is None and table.path is None:
+        cursor.fail("LOCATION of an external table")
     query = None
     if cursor.accept_keywords("AS") or (cursor.peek is not None and not cursor.at_keywords(";")):
         query = parse_query_text(cursor.statement, cursor.remaining("a query"))
@@ -127,7 +120,7 @@ def _columns(cursor: TokenCursor) -> tuple[ColumnDefinition, ...]:
 def _column(cursor: TokenCursor) -> ColumnDefinition:
     name = ".".join(cursor.dotted("the name of a column"))
     kind = data_type(cursor)
-    nullable, comment = True, None
+    nullable, comment, default = True, None, None
     where: tuple[str | None, ...] = ()
     while True:
         at = cursor.offset
@@ -137,11 +130,12 @@ def _column(cursor: TokenCursor) -> ColumnDefinition:
             comment = cursor.text("a comment in quotes")
         elif cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER"):
             where = _place(cursor)
-        elif cursor.at_keywords("DEFAULT") or cursor.at_keywords("GENERATED"):
-            assert cursor.peek is not None, "a keyword comes next"
-            raise Unsupported(f"{describe_position(cursor.statement, at)}: a column with {cursor.peek.keyword}")
+        elif cursor.accept_keywords("DEFAULT"):
+            default = cursor.literal_text("a literal as default")
+        elif cursor.at_keywords("GENERATED"):
+            raise Unsupported(f"{describe_position(cursor.statement, at)}: a column with GENERATED")
         else:
-            return ColumnDefinition(name, kind, nullable, comment, where)
+            return ColumnDefinition(name, kind, nullable, comment, where, default)
 
 
 def _place(cursor: TokenCursor) -> tuple[str | None, ...]:
@@ -246,15 +240,19 @@ def _alteration(cursor: TokenCursor, table: TableName) -> Statement | None:
     return None
 
 
-def _altered_column(cursor: TokenCursor, table: TableName) -> AlterColumn:
+def _altered_column(cursor: TokenCursor, table: TableName) -> Statement:
     column = ".".join(cursor.dotted("a column"))
     kind = comment = None
     where: tuple[str | None, ...] = ()
     at = cursor.offset
     if cursor.accept_keywords("TYPE"):
         kind = data_type(cursor)
+    elif cursor.accept_keywords("SET", "DEFAULT"):
+        return AlterDefault(table, column, cursor.literal_text("a literal as default"))
+    elif cursor.accept_keywords("DROP", "DEFAULT"):
+        return AlterDefault(table, column, None)
     elif cursor.at_keywords("SET") or cursor.at_keywords("DROP"):
-        raise Unsupported(f"{describe_position(cursor.statement, at)}: ALTER COLUMN ... SET or DROP of NOT NULL or of a default")
+        raise Unsupported(f"{describe_position(cursor.statement, at)}: ALTER COLUMN ... SET or DROP NOT NULL")
     elif not (cursor.at_keywords("COMMENT") or cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER")):
         # Hive syntax: CHANGE COLUMN old new type.
         named = cursor.name("TYPE, COMMENT, FIRST or AFTER")
@@ -297,14 +295,85 @@ def truncate_table(cursor: TokenCursor) -> Statement:
     return Truncate(table, partition)
 
 
-def drop_table(cursor: TokenCursor) -> Statement:
-    """Parse DROP TABLE."""
-    cursor.expect("DROP")
-    if not cursor.accept_keywords("TABLE"):
-        raise Unsupported(f"the statement DROP {cursor.name('TABLE').upper()}")
-    if_exists = cursor.accept_keywords("IF", "EXISTS")
-    table = cursor.table()
-    if cursor.at_keywords("PURGE"):
-        raise Unsupported(f"DROP TABLE {table} PURGE: no statement deletes the files of a table; delete its folder")
+def create(cursor: TokenCursor) -> Statement:
+    """Parse CREATE of a table, view, database or index."""
+    cursor.expect("CREATE")
+    replace = cursor.accept_keywords("OR", "REPLACE")
+    temporary = cursor.accept_keywords("TEMPORARY") or cursor.accept_keywords("TEMP")
+    if cursor.accept_keywords("VIEW"):
+        return _create_view(cursor, replace=replace)
+    if replace or temporary or cursor.at_keywords("GLOBAL") or cursor.at_keywords("FUNCTION"):
+        words = "OR REPLACE " if replace else "TEMPORARY " if temporary else ""
+        raise Unsupported(f"the statement CREATE {words}{cursor.name('TABLE').upper()}")
+    if cursor.accept_keywords("DATABASE") or cursor.accept_keywords("SCHEMA"):
+        return _create_database(cursor)
+    return _create_index(cursor) if cursor.accept_keywords("INDEX") else create_table(cursor)
+
+
+def _create_view(cursor: TokenCursor, *, replace: bool) -> Statement:
+    if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
+    name = cursor.table()
+    columns = cursor.names("the name of a column") if cursor.at_keywords("(") else ()
+    if cursor.accept_keywords("COMMENT"):
+        cursor.text("a comment in quotes")
+    cursor.expect("AS")
+    return CreateView(name, columns, parse_query_text(cursor.statement, cursor.remaining("a query")), replace, if_not_exists)
+
+
+def _create_database(cursor: TokenCursor) -> Statement:
+    if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
+    name = cursor.name("the name of a database")
+    if cursor.at_keywords("LOCATION") or cursor.at_keywords("MANAGED"):
+        raise Unsupported(f"CREATE DATABASE {name} ... LOCATION; give each table a LOCATION")
+    if cursor.accept_keywords("COMMENT"):
+        cursor.text("a comment in quotes")
     cursor.end()
-    return DropTable(table, if_exists)
+    return CreateDatabase(name, if_not_exists)
+
+
+def _create_index(cursor: TokenCursor) -> Statement:
+    """Parse CREATE INDEX name ON table [USING type] (column [OPTIONS (...)]) [OPTIONS (...)], as in Hudi."""
+    if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
+    name = cursor.name("the name of an index")
+    cursor.expect("ON")
+    cursor.accept_keywords("TABLE")
+    table = cursor.table()
+    kind = cursor.name("the type of an index").lower() if cursor.accept_keywords("USING") else None
+    columns, options = [], {}
+    cursor.expect("(")
+    while True:
+        columns.append(".".join(cursor.dotted("the name of a column")))
+        if cursor.accept_keywords("OPTIONS"):
+            options.update(_properties(cursor))
+        if not cursor.accept_keywords(","):
+            break
+    cursor.expect(")")
+    if cursor.accept_keywords("OPTIONS"):
+        options.update(_properties(cursor))
+    cursor.end()
+    return CreateIndex(name, table, kind, tuple(columns), tuple(options.items()), if_not_exists)
+
+
+def drop(cursor: TokenCursor) -> Statement:
+    """Parse DROP of a table, view, database or index."""
+    cursor.expect("DROP")
+    kind = cursor.name("TABLE").upper()
+    if kind not in ("TABLE", "VIEW", "DATABASE", "SCHEMA", "INDEX"):
+        raise Unsupported(f"the statement DROP {kind}")
+    if_exists = cursor.accept_keywords("IF", "EXISTS")
+    if kind == "INDEX":
+        index = cursor.name("the name of an index")
+        cursor.expect("ON")
+        cursor.accept_keywords("TABLE")
+        dropped: Statement = DropIndex(index, cursor.table(), if_exists)
+    elif kind in ("DATABASE", "SCHEMA"):
+        database = cursor.name("the name of a database")
+        cascade = cursor.accept_keywords("CASCADE")
+        cursor.accept_keywords("RESTRICT")
+        dropped = DropDatabase(database, if_exists, cascade)
+    elif kind == "VIEW":
+        dropped = DropView(cursor.table(), if_exists)
+    else:
+        dropped = DropTable(cursor.table(), if_exists, cursor.accept_keywords("PURGE"))
+    cursor.end()
+    return dropped

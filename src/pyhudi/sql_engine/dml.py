@@ -40,6 +40,7 @@ from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, quote_identifier, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
+from pyhudi.sql_engine.table_statements import default_text
 from pyhudi.table.table_config import TableConfig
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 
@@ -60,7 +61,7 @@ def update_rows(table: TableHandle, statement: S.Update, prepare: Prepare) -> Wr
     def change(query: SnapshotQuery) -> pa.Table:
         columns = load_table_columns(query.schema)
         with _opened(query, statement.alias or statement.table.parts[-1], statement.where) as (database, target):
-            assigned = _assigned(database, columns, statement.assignments, prepare)
+            assigned = _assigned(table.context.config, database, columns, statement.assignments, prepare)
             _check_identity_stays(table.context.config, assigned)
             where = "" if statement.where is None else f" WHERE ({prepare(database, statement.where, expression=True)})"
             values = [assigned.get(name, f"{target}.{quote_identifier(name)}") for name in columns.names]
@@ -203,8 +204,8 @@ class _StatementMerge:
         rows = _rows(self.database, text, columns, identity, more=(_KEPT,))
         if not pc.all(rows.column(_KEPT), min_count=0).as_py():
             raise InvalidRequest(
-                "a source row has another key or partition than the table row that it matches: a record keeps both; assign the "
-                "other columns by name"
+                "a MERGE would change the key or partition of a record, which keeps both: delete the record and insert it under "
+                "another key, or assign the other columns only"
             )
         if identity:
             check_identity(self.config, rows.drop_columns([_KEPT]))
@@ -218,12 +219,13 @@ class _StatementMerge:
         if clause.assignments is None:
             values, keeps = self._all_of_source(columns, inserts=inserts)
         else:
-            values, keeps = _assigned(self.database, columns, clause.assignments, self.prepare), "TRUE"
+            values, keeps = _assigned(self.config, self.database, columns, clause.assignments, self.prepare), "TRUE"
             if not inserts:
-                _check_identity_stays(self.config, values)
-        return [
-            values.get(name, "NULL" if inserts else f"{self.target}.{quote_identifier(name)}") for name in columns.names
-        ], keeps
+                values, keeps = self._without_identity(values)
+        if inserts:
+            omitted = [S.SetClause(name, None) for name in columns.names if name not in values]
+            values |= _assigned(self.config, self.database, columns, omitted, self.prepare)
+        return [values.get(name, f"{self.target}.{quote_identifier(name)}") for name in columns.names], keeps
 
     def _all_of_source(self, columns: pa.Schema, *, inserts: bool) -> tuple[dict[str, str], str]:
         by_name = {name.lower(): name for name in columns.names}
@@ -234,15 +236,17 @@ class _StatementMerge:
                 "columns, or ALTER TABLE first"
             )
         every = {by_name[name.lower()]: f"{self.source}.{quote_identifier(name)}" for name in self.source_columns}
-        if inserts:
-            return every, "TRUE"
+        return (every, "TRUE") if inserts else self._without_identity(every)
+
+    def _without_identity(self, values: dict[str, str]) -> tuple[dict[str, str], str]:
+        """The values without key and partition fields, and the condition that these are those of the table row."""
         placing = {*self.config.keys.record_fields, *partition_columns(self.config.keys)}
         same = [
-            f"{self.target}.{quote_identifier(name)} IS NOT DISTINCT FROM {text}"
-            for name, text in every.items()
+            f"{self.target}.{quote_identifier(name)} IS NOT DISTINCT FROM ({text})"
+            for name, text in values.items()
             if name in placing
         ]
-        return {name: text for name, text in every.items() if name not in placing}, " AND ".join(same) or "TRUE"
+        return {name: text for name, text in values.items() if name not in placing}, " AND ".join(same) or "TRUE"
 
     def check_no_existing_keys(self, inserted: pa.Table, *, in_any_partition: bool) -> None:
         """Raise InvalidRequest if a row to be inserted has the key of a stored record that ON did not match."""
@@ -309,7 +313,9 @@ def _changed(table: TableHandle, verb: str, change: Callable[[SnapshotQuery], An
     )
 
 
-def _assigned(database: Database, columns: pa.Schema, assignments: Sequence[S.SetClause], prepare: Prepare) -> dict[str, str]:
+def _assigned(
+    config: TableConfig, database: Database, columns: pa.Schema, assignments: Sequence[S.SetClause], prepare: Prepare
+) -> dict[str, str]:
     """The assigned values by column, in DuckDB's dialect."""
     by_name = {name.lower(): name for name in columns.names}
     values: dict[str, str] = {}
@@ -322,7 +328,8 @@ def _assigned(database: Database, columns: pa.Schema, assignments: Sequence[S.Se
             raise InvalidRequest(f"column {assignment.column} cannot be assigned: the table has {', '.join(columns.names)}")
         if name in values:
             raise InvalidRequest(f"column {name} is assigned twice")
-        values[name] = "NULL" if assignment.value is None else prepare(database, assignment.value, expression=True)
+        value = assignment.value or S.SelectQuery(S.Fragment(default_text(config, name)), ())
+        values[name] = prepare(database, value, expression=True)
     return values
 
 
@@ -350,7 +357,7 @@ def _rows(database: Database, text: str, columns: pa.Schema, identity: Sequence[
     """Rows of a query: the table's columns in their stored types, followed by further columns."""
     extra_fields = [*(pa.field(name, pa.string()) for name in identity), *(pa.field(name, pa.bool_()) for name in more)]
     row_schema = pa.schema([*columns, *extra_fields])
-    check_storable(database.schema(text), row_schema)
+    check_storable(database.schema(text), row_schema, casts_text=True)
     return pa.Table.from_batches((stored(batch, row_schema) for batch in database.batches(text)), row_schema)
 
 

@@ -7,9 +7,10 @@ registered: no files, no network, no Python variables.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -103,6 +104,7 @@ class Database:
         self._connection = duckdb.connect()
         self._rows: list[RowSource] = []
         self._named = 0
+        self.known_columns: set[str] = set()
         for statement in (*_MACROS, *_SETTINGS):
             self._connection.execute(statement)
 
@@ -153,10 +155,20 @@ class Database:
             failure = next((rows.failure for rows in self._rows if rows.failure is not None), None)
             if failure is not None:
                 raise failure from error
-            raise _as_ours(error) from error
+            raise _as_ours(error, self.known_columns) from error
 
 
-def _as_ours(error: Exception) -> HudiError:
+_UNKNOWN_COLUMN = re.compile(r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"')
+
+
+def _as_ours(error: Exception, columns: Iterable[str]) -> HudiError:
+    unknown = _UNKNOWN_COLUMN.search(str(error)) if isinstance(error, duckdb.BinderException) else None
+    if unknown is not None and columns:
+        name = unknown[1] or unknown[2]
+        near = difflib.get_close_matches(name.lower(), [column.lower() for column in columns], n=3, cutoff=0.5)
+        spelled = [column for found in near for column in columns if column.lower() == found]
+        hint = f"did you mean {' or '.join(dict.fromkeys(spelled))}?" if spelled else f"there are {', '.join(sorted(columns))}"
+        return InvalidRequest(f"column {name} does not exist; {hint}")
     message = str(error).split("\n\nLINE", 1)[0].split("\nCandidate", 1)[0].strip()
     if isinstance(error, duckdb.CatalogException) and "Function" in message:
         return Unsupported(f"the embedded engine does not support the function: {message}")
@@ -192,6 +204,8 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
         return _with_escape(node)
     if isinstance(node, exp.Literal) and not node.is_string:
         return _exact_decimal(node)
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and node.arg_key == "expressions":
+        return exp.alias_(node.copy(), "count(1)", quoted=True) if isinstance(node.parent, exp.Select) else node
     return node
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -24,9 +24,10 @@ from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.input_rows import arrow_reader
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
+from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.write_settings import SCHEMA_MODE
@@ -40,6 +41,14 @@ from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, quote_identifier, read_spark, to_duck
+from pyhudi.sql_engine.session_state import (
+    DEFAULT_DATABASE,
+    StatementOptions,
+    View,
+    check_setting,
+    expand_views,
+    qualified,
+)
 from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
@@ -56,9 +65,10 @@ class EmbeddedStatementSession:
     Attributes:
         catalog: Catalog that resolves table names.
         storage_options: Credentials and settings of the object store, for tables by path.
-        options: `hoodie.*` options of writes.
+        options: `hoodie.*` options of writes: those of the call, in `run` with those of SET.
         tables: Tables and rows of this statement.
         variables: Python variables of the calling code.
+        statement_options: These options, and those that only SQL knows.
     """
 
     catalog: Catalog
@@ -66,15 +76,25 @@ class EmbeddedStatementSession:
     options: Mapping[str, object] | None = field(default=None, repr=False)
     tables: Catalog = field(default_factory=Catalog)
     variables: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    statement_options: StatementOptions = field(default_factory=lambda: StatementOptions(None))
+
+    def with_settings(self) -> EmbeddedStatementSession:
+        """This session, with the options of SET as defaults."""
+        merged = StatementOptions.of(self.catalog.session.settings, self.options)
+        return replace(self, options=merged.options, statement_options=merged)
 
     def lookup(self, name: S.TableName) -> Any:
         """Resolve a name to a table, its path, or rows. Raises InvalidRequest for an unknown name."""
         if name.path is not None:
             return name.path
-        for catalog in (self.tables, self.catalog):
-            registered = catalog.lookup(name)
+        for catalog, key in ((self.tables, name), (self.catalog, self.qualified(name))):
+            registered = catalog.lookup(key)
             if registered is not None:
                 return registered
+        rows = self.catalog.lookup(name)
+        # Rows have no database, so they are found in every one.
+        if rows is not None and not isinstance(rows, (str, Table)):
+            return rows
         variable = self.variables.get(str(name))
         if is_queryable(variable):
             return variable
@@ -87,6 +107,8 @@ class EmbeddedStatementSession:
 
     def table(self, name: S.TableName) -> Table:
         """Open the table that a name resolves to. Raises InvalidRequest for a name of rows, and for an unknown name."""
+        if self.view(name) is not None:
+            raise InvalidRequest(f"{name} is a view, but the statement requires a table")
         found = self.lookup(name)
         if isinstance(found, Table):
             return found._with_options(self.options)
@@ -99,16 +121,34 @@ class EmbeddedStatementSession:
         return self.table(name)._open
 
     def is_registered(self, name: S.TableName) -> bool:
-        return str(name) in self.catalog
+        return str(self.qualified(name)) in self.catalog
 
     def location_for(self, name: S.TableName) -> str:
-        return self.catalog.location_for(name)
+        return self.catalog.location_for(self.qualified(name))
 
     def register(self, name: S.TableName, path: str) -> None:
-        self.catalog.register(str(name), path)
+        self.catalog.register(str(self.qualified(name)), path)
 
     def unregister(self, name: S.TableName) -> bool:
-        return self.catalog.unregister(str(name))
+        return self.catalog.unregister(str(self.qualified(name)))
+
+    def set_option(self, key: str, value: str | None) -> None:
+        settings = self.catalog.session.settings
+        settings.pop(key, None)
+        if value is not None:
+            settings[key] = value
+
+    def qualified(self, name: S.TableName) -> S.TableName:
+        return qualified(name, self.catalog.session.current[0])
+
+    def view(self, name: S.TableName) -> View | None:
+        return self.catalog.session.views.get(str(self.qualified(name)).lower())
+
+    def set_view(self, name: S.TableName, view: View | None) -> None:
+        views, key = self.catalog.session.views, str(self.qualified(name)).lower()
+        views.pop(key, None)
+        if view is not None:
+            views[key] = view
 
     def names(self) -> list[str]:
         return list(self.catalog)
@@ -125,6 +165,7 @@ def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
         columns.
     """
     check_options(statement, session.options)
+    session = session.with_settings()
     result = (_RUN.get(type(statement)) or RUN[type(statement)])(session, statement)
     if isinstance(result, WriteResult):
         return result_row(result)
@@ -147,6 +188,7 @@ def opened(session: EmbeddedStatementSession, *queries: S.SelectQuery) -> Iterat
 
 def _prepared(session: EmbeddedStatementSession, database: Database, query: S.SelectQuery, *, expression: bool = False) -> str:
     """Translate a query or an expression to DuckDB's dialect, and register the rows that it reads."""
+    query = expand_views(query, session.view)
     names: dict[int, str] = {}
 
     def stand_in(reference: S.Reference) -> str:
@@ -155,11 +197,13 @@ def _prepared(session: EmbeddedStatementSession, database: Database, query: S.Se
     tree = read_spark(splice_query(query, stand_in), expression=expression)
     for reference in query.references:
         name = names[reference.start]
-        database.add(name, _rows_of(session, reference, tree, name))
+        database.add(name, _rows_of(session, database, reference, tree, name))
     return to_duck(tree)
 
 
-def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: exp.Expr, name: str) -> RowSource | pa.Table:
+def _rows_of(
+    session: EmbeddedStatementSession, database: Database, reference: S.Reference, tree: exp.Expr, name: str
+) -> RowSource | pa.Table:
     """Rows of a table reference. name: its name in the query tree."""
     if reference.name is None:
         table = session.table(table_argument(reference))
@@ -169,11 +213,14 @@ def _rows_of(session: EmbeddedStatementSession, reference: S.Reference, tree: ex
     registered = session.lookup(reference.name)
     if isinstance(registered, (str, Table)):
         table = session.table(reference.name)
-        columns = _needed(tree, table.schema(meta_columns=True).names)
+        names = table.schema(meta_columns=True).names
+        database.known_columns.update(names)
+        columns = _needed(tree, names)
         return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
     if reference.as_of is not None:
         raise InvalidRequest(f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history")
     if isinstance(registered, Scan):
+        database.known_columns.update(registered.schema.names)
         return RowSource(_pushed_down(registered, _needed(tree, registered.schema.names), predicate).to_reader)
     return arrow_reader(registered).read_all()
 
@@ -226,9 +273,9 @@ def _create_as(session: EmbeddedStatementSession, statement: S.CreateTable, quer
 
 def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResult:
     table = session.table(statement.table)
-    operation = table_statements.insert_operation(table, statement)
-    fixed = {part.column: part.value for part in table_statements.static_partition_values(table, statement.partition)}
-    schema = _assignable(session, table.schema())
+    operation, write_options = table_statements.insert_operation(table, statement, session.statement_options)
+    fixed = table_statements.constant_values(table, statement)
+    schema = _assignable(session, table)
     with opened(session, statement.query) as (database, (text,)):
         query_schema = database.schema(text)
         names = table_statements.without_meta(query_schema.names)
@@ -246,33 +293,27 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
 
         rows = pa.RecordBatchReader.from_batches(schema, batches())
         write: Callable[..., WriteResult] = getattr(table, operation)
-        if not statement.overwrite:
-            return write(rows if schema.equals(table.schema()) else rows.read_all())
-        return _overwrite(table, statement, rows.read_all(), write)
+        # The query may read the table that an overwrite replaces, and a write that lifts NOT NULL reads its rows twice.
+        streams = not statement.overwrite and schema.equals(table.schema())
+        return write(rows if streams else rows.read_all(), options=write_options)
 
 
-def _overwrite(table: Table, statement: S.Insert, rows: pa.Table, write: Callable[..., WriteResult]) -> WriteResult:
-    """Overwrite partitions; without input rows they become empty."""
-    if rows.num_rows or not statement.partition:
-        return write(rows)
-    return table.delete_partitions(table_statements.resolve_partitions(table, statement.partition))
-
-
-def _assignable(session: EmbeddedStatementSession, schema: pa.Schema) -> pa.Schema:
+def _assignable(session: EmbeddedStatementSession, table: Table) -> pa.Schema:
     """The columns that a statement assigns: nullable if the options let the write make them so."""
-    mode = parse_options(session.options).value_or_default(SCHEMA_MODE)
-    lifts = mode in (SchemaMode.WIDEN, SchemaMode.EVOLVE)
+    options = with_stored_options(parse_options(session.options), table.config)
+    lifts = options.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE)
+    schema = table.schema()
     return pa.schema([field.with_nullable(True) for field in schema]) if lifts else schema
 
 
-def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str, S.Value]) -> pa.RecordBatch:
-    """Add missing columns of the table: static partition values, otherwise null."""
+def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str, pa.Scalar]) -> pa.RecordBatch:
+    """Add missing columns of the table: partition values and defaults, otherwise null."""
     arrays = []
     for column in table_schema:
         if column.name in rows.schema.names:
             arrays.append(rows.column(column.name))
         elif column.name in fixed:
-            arrays.append(pa.repeat(table_statements.partition_scalar(fixed[column.name], column), rows.num_rows))
+            arrays.append(pa.repeat(fixed[column.name], rows.num_rows))
         elif not column.nullable:
             raise InvalidRequest(f"column {column.name} is NOT NULL, but the statement has no value for it. {NULL_REMEDY}")
         else:
@@ -296,6 +337,74 @@ def _merge(session: EmbeddedStatementSession, statement: S.MergeInto) -> WriteRe
     return merge_rows(session.opened(statement.table), statement, partial(_prepared, session))
 
 
+def _explain(session: EmbeddedStatementSession, statement: S.Explain) -> pa.Table:
+    with opened(session, statement.query) as (database, (text,)):
+        plan = database.table(f"EXPLAIN {text}").column("explain_value").to_pylist()
+    return pa.table({"plan": pa.array(["\n".join(plan)], pa.string())})
+
+
+def _set_option(session: EmbeddedStatementSession, statement: S.SetOption) -> pa.Table:
+    settings = session.catalog.session.settings
+    if statement.value is not None and statement.key is not None:
+        check_setting(statement.key, statement.value)
+        session.set_option(statement.key, statement.value)
+    found = settings if statement.key is None else {statement.key: settings.get(statement.key, "<undefined>")}
+    return pa.table(
+        {"key": pa.array(sorted(found), pa.string()), "value": pa.array([found[k] for k in sorted(found)], pa.string())}
+    )
+
+
+def _reset_options(session: EmbeddedStatementSession, statement: S.ResetOptions) -> None:
+    for key in list(session.catalog.session.settings) if statement.key is None else [statement.key]:
+        session.set_option(key, None)
+
+
+def _create_database(session: EmbeddedStatementSession, statement: S.CreateDatabase) -> None:
+    databases, key = session.catalog.session.databases, statement.name.lower()
+    if key in databases and not statement.if_not_exists:
+        raise TableExists(f"CREATE DATABASE {statement.name}: it exists already")
+    databases.setdefault(key, statement.name)
+
+
+def _drop_database(session: EmbeddedStatementSession, statement: S.DropDatabase) -> None:
+    state, key = session.catalog.session, statement.name.lower()
+    if key == DEFAULT_DATABASE:
+        raise InvalidRequest(f"DROP DATABASE {statement.name}: the default database cannot be dropped")
+    if key not in state.databases:
+        if statement.if_exists:
+            return
+        raise InvalidRequest(f"DROP DATABASE {statement.name}: there is no such database")
+    tables = [name for name in session.names() if name.lower().startswith(f"{key}.")]
+    views = [name for name in state.views if name.startswith(f"{key}.")]
+    if (tables or views) and not statement.cascade:
+        raise InvalidRequest(f"DROP DATABASE {statement.name}: it has {', '.join([*tables, *views])}. Add CASCADE to remove them")
+    for name in tables:
+        session.catalog.unregister(name)
+    for name in views:
+        del state.views[name]
+    del state.databases[key]
+    if state.current[0].lower() == key:
+        state.current[0] = DEFAULT_DATABASE
+
+
+def _use(session: EmbeddedStatementSession, statement: S.UseDatabase) -> None:
+    state = session.catalog.session
+    name = state.databases.get(statement.name.lower())
+    if name is None:
+        raise InvalidRequest(f"USE {statement.name}: there is no such database; there are {', '.join(state.databases.values())}")
+    state.current[0] = name
+
+
+def _drop_table(session: EmbeddedStatementSession, statement: S.DropTable) -> pa.Table | WriteResult | None:
+    if statement.purge and session.tables.lookup(statement.table) is not None:
+        raise InvalidRequest(f"DROP TABLE {statement.table} PURGE: tables= has the name. Call Table.drop of the table to delete")
+    return RUN[S.DropTable](session, statement)
+
+
+def _show_databases(session: EmbeddedStatementSession, statement: S.ShowDatabases) -> pa.Table:
+    return pa.table({"namespace": pa.array(sorted(session.catalog.session.databases.values()), pa.string())})
+
+
 def _call(session: EmbeddedStatementSession, statement: S.CallProcedure) -> pa.Table:
     path, storage_options, arguments = called(session, statement)
     rows: pa.Table = features.load("procedures", "CALL").call(
@@ -311,4 +420,12 @@ _RUN: Mapping[type, Callable[[EmbeddedStatementSession, Any], pa.Table | WriteRe
     S.Update: _update,
     S.MergeInto: _merge,
     S.CallProcedure: _call,
+    S.Explain: _explain,
+    S.DropTable: _drop_table,
+    S.SetOption: _set_option,
+    S.ResetOptions: _reset_options,
+    S.CreateDatabase: _create_database,
+    S.DropDatabase: _drop_database,
+    S.UseDatabase: _use,
+    S.ShowDatabases: _show_databases,
 }

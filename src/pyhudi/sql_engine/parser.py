@@ -10,26 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.sql_engine.ddl_parser import alter_table, create_table, drop_table, parse_partition, truncate_table
+from pyhudi.sql_engine.ddl_parser import alter_table, create, drop, parse_partition, truncate_table
 from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.sql_ast import (
     CallProcedure,
+    CommentOnColumn,
+    CommentOnTable,
     Delete,
     Describe,
+    Explain,
     Fragment,
     Insert,
     MergeAction,
     MergeClause,
     MergeInto,
     MergeRows,
+    ResetOptions,
     Select,
     SelectQuery,
     SetClause,
+    SetOption,
+    ShowColumns,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowIndexes,
     ShowPartitions,
     ShowProperties,
     ShowTables,
     Statement,
+    TableName,
     Update,
+    UseDatabase,
     Value,
 )
 from pyhudi.sql_engine.table_references import parse_as_of_clause, parse_expression_text, parse_query_text
@@ -313,9 +324,34 @@ def _show(cursor: TokenCursor) -> Statement:
         cursor.end()
         return ShowProperties(table, key)
     if cursor.accept_keywords("TABLES"):
+        named = cursor.accept_keywords("IN") or cursor.accept_keywords("FROM")
+        database = cursor.name("the name of a database") if named else None
         cursor.end()
-        return ShowTables()
-    raise Unsupported(f"the statement SHOW {cursor.name('PARTITIONS, TABLES or TBLPROPERTIES').upper()}")
+        return ShowTables(database)
+    if cursor.accept_keywords("DATABASES") or cursor.accept_keywords("SCHEMAS") or cursor.accept_keywords("NAMESPACES"):
+        cursor.end()
+        return ShowDatabases()
+    if cursor.accept_keywords("CREATE", "TABLE"):
+        return _of_table(cursor, ShowCreateTable)
+    if cursor.accept_keywords("COLUMNS"):
+        _expect_in(cursor)
+        return _of_table(cursor, ShowColumns)
+    if cursor.accept_keywords("INDEXES") or cursor.accept_keywords("INDEX"):
+        _expect_in(cursor)
+        cursor.accept_keywords("TABLE")
+        return _of_table(cursor, ShowIndexes)
+    raise Unsupported(f"the statement SHOW {cursor.name('PARTITIONS, TABLES, COLUMNS, INDEXES or TBLPROPERTIES').upper()}")
+
+
+def _of_table(cursor: TokenCursor, statement: Callable[[TableName], Statement]) -> Statement:
+    table = cursor.table()
+    cursor.end()
+    return statement(table)
+
+
+def _expect_in(cursor: TokenCursor) -> None:
+    if not cursor.accept_keywords("IN"):
+        cursor.expect("FROM")
 
 
 def _describe(cursor: TokenCursor) -> Statement:
@@ -331,6 +367,71 @@ def _describe(cursor: TokenCursor) -> Statement:
     return Describe(table, extended)
 
 
+def _set(cursor: TokenCursor) -> Statement:
+    """Parse SET [key [= value]]. As in Spark, the value is the rest of the statement, and may be in quotes."""
+    cursor.expect("SET")
+    for word in ("TIME", "ROLE", "CATALOG", "VAR", "VARIABLE"):
+        if cursor.at_keywords(word):
+            raise Unsupported(f"the statement SET {word}")
+    if cursor.accept_keywords("-"):
+        cursor.expect("V")
+    if cursor.peek is None or cursor.at_keywords(";"):
+        return SetOption()
+    key = ".".join(cursor.dotted("the name of an option"))
+    if not cursor.accept_keywords("="):
+        cursor.end()
+        return SetOption(key)
+    if cursor.at_string():
+        value = cursor.text("a value")
+        cursor.end()
+        return SetOption(key, value)
+    return SetOption(key, cursor.remaining("a value").text.strip())
+
+
+def _reset(cursor: TokenCursor) -> Statement:
+    cursor.expect("RESET")
+    key = None if cursor.peek is None or cursor.at_keywords(";") else ".".join(cursor.dotted("the name of an option"))
+    cursor.end()
+    return ResetOptions(key)
+
+
+def _use(cursor: TokenCursor) -> Statement:
+    cursor.expect("USE")
+    for word in ("DATABASE", "SCHEMA", "NAMESPACE"):
+        cursor.accept_keywords(word)
+    name = cursor.name("the name of a database")
+    cursor.end()
+    return UseDatabase(name)
+
+
+def _explain(cursor: TokenCursor) -> Statement:
+    cursor.expect("EXPLAIN")
+    modes = ("EXTENDED", "FORMATTED", "CODEGEN", "COST", "LOGICAL")
+    mode = next((word for word in modes if cursor.accept_keywords(word)), "")
+    if not any(cursor.at_keywords(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(")):
+        raise Unsupported("EXPLAIN of a statement that is not a query; EXPLAIN the query that selects its rows")
+    return Explain(mode, _query(cursor))
+
+
+def _comment(cursor: TokenCursor) -> Statement:
+    cursor.expect("COMMENT", "ON")
+    if cursor.accept_keywords("COLUMN"):
+        *parts, column = cursor.dotted("a column with its table")
+        if not parts:
+            cursor.fail("a column with its table, as in trips.fare")
+        cursor.expect("IS")
+        text = cursor.text("a comment in quotes")
+        cursor.end()
+        return CommentOnColumn(TableName(tuple(parts)), column, text)
+    if not cursor.accept_keywords("TABLE"):
+        raise Unsupported(f"the statement COMMENT ON {cursor.name('TABLE').upper()}")
+    table = cursor.table()
+    cursor.expect("IS")
+    comment = None if cursor.accept_keywords("NULL") else cursor.text("a comment in quotes")
+    cursor.end()
+    return CommentOnTable(table, comment)
+
+
 _STATEMENTS: Mapping[str, Callable[[TokenCursor], Statement]] = {
     "SELECT": _select,
     "VALUES": _select,
@@ -340,21 +441,26 @@ _STATEMENTS: Mapping[str, Callable[[TokenCursor], Statement]] = {
     "UPDATE": _update,
     "DELETE": _delete,
     "MERGE": _merge,
-    "CREATE": create_table,
+    "CREATE": create,
     "ALTER": alter_table,
     "TRUNCATE": truncate_table,
-    "DROP": drop_table,
+    "DROP": drop,
     "CALL": _call,
     "SHOW": _show,
     "DESCRIBE": _describe,
     "DESC": _describe,
+    "SET": _set,
+    "RESET": _reset,
+    "USE": _use,
+    "EXPLAIN": _explain,
+    "COMMENT": _comment,
 }
 
 # fmt: off
 _NOT_CARRIED_OUT = frozenset({
-    "ADD", "ANALYZE", "BEGIN", "CACHE", "CLEAR", "COMMENT", "DECLARE", "EXECUTE", "EXPLAIN", "EXPORT",
-    "GRANT", "IMPORT", "LIST", "LOAD", "LOCK", "MSCK", "OPTIMIZE", "REFRESH", "REPAIR", "REPLACE", "RESET",
-    "REVOKE", "SET", "TABLE", "UNCACHE", "UNLOCK", "USE", "VACUUM",
+    "ADD", "ANALYZE", "BEGIN", "CACHE", "CLEAR", "DECLARE", "EXECUTE", "EXPORT",
+    "GRANT", "IMPORT", "LIST", "LOAD", "LOCK", "MSCK", "OPTIMIZE", "REFRESH", "REPAIR", "REPLACE",
+    "REVOKE", "TABLE", "UNCACHE", "UNLOCK", "VACUUM",
 })
 # fmt: on
 """Keywords of legal statements that are not Hudi's, or not supported."""

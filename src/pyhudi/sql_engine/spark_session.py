@@ -12,7 +12,7 @@ table of that name in the session's catalog. Any other name is left to Spark: a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,7 @@ from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.literals import parse_spark
+from pyhudi.sql_engine.session_state import StatementOptions, View, check_setting, expand_views, qualified
 from pyhudi.sql_engine.sql_pushdown import table_predicate
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
@@ -68,19 +69,41 @@ class SparkStatementSession:
         spark: The Spark session.
         verbs: Functions of `pyhudi.spark`.
         storage_options: Credentials and settings of the object store.
-        options: `hoodie.*` options of writes.
+        options: `hoodie.*` options of writes: those of the call, in `run` with those of SET.
+        statement_options: These options, and those that only SQL knows.
     """
 
     spark: SparkSession
     verbs: SparkOperations
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, object] | None = field(default=None, repr=False)
+    statement_options: StatementOptions = field(default_factory=lambda: StatementOptions(None))
+
+    def with_settings(self) -> SparkStatementSession:
+        """This session, with the options of SET as defaults."""
+        merged = StatementOptions.of(spark_table_names.settings(self.spark), self.options)
+        return replace(self, options=merged.options, statement_options=merged)
+
+    def qualified(self, name: S.TableName) -> S.TableName:
+        return name if name.path is not None else qualified(name, str(self.spark.catalog.currentDatabase()))
+
+    def view(self, name: S.TableName) -> View | None:
+        return None if name.path is not None else spark_table_names.stored_view(self.spark, str(self.qualified(name)))
+
+    def set_view(self, name: S.TableName, view: View | None) -> None:
+        spark_table_names.store_view(self.spark, str(self.qualified(name)), view)
+
+    def set_option(self, key: str, value: str | None) -> None:
+        if value is None:
+            self.spark.conf.unset(key)
+        else:
+            self.spark.conf.set(key, value)
 
     def path(self, name: S.TableName) -> str | None:
         """Path of the Hudi table that a name resolves to; None if there is none."""
         if name.path is not None:
             return name.path
-        registered = spark_table_names.registered_path(self.spark, str(name))
+        registered = spark_table_names.registered_path(self.spark, str(self.qualified(name)))
         if registered is not None:
             return registered
         location = located(self.spark, str(name))
@@ -88,6 +111,8 @@ class SparkStatementSession:
 
     def table(self, name: S.TableName) -> Table:
         """Open the Hudi table that a name resolves to. Raises InvalidRequest if there is none."""
+        if self.view(name) is not None:
+            raise InvalidRequest(f"{name} is a view, but the statement requires a table")
         path = self.path(name)
         if path is None:
             raise InvalidRequest(
@@ -99,13 +124,13 @@ class SparkStatementSession:
         return self.path(name) is not None
 
     def location_for(self, name: S.TableName) -> str:
-        return f"{str(self.spark.conf.get(_WAREHOUSE)).rstrip('/')}/{'/'.join(name.parts)}"
+        return f"{str(self.spark.conf.get(_WAREHOUSE)).rstrip('/')}/{'/'.join(self.qualified(name).parts)}"
 
     def register(self, name: S.TableName, path: str) -> None:
-        spark_table_names.register_path(self.spark, str(name), path)
+        spark_table_names.register_path(self.spark, str(self.qualified(name)), path)
 
     def unregister(self, name: S.TableName) -> bool:
-        return spark_table_names.unregister_path(self.spark, str(name))
+        return spark_table_names.unregister_path(self.spark, str(self.qualified(name)))
 
     def names(self) -> list[str]:
         return spark_table_names.names(self.spark)
@@ -119,8 +144,9 @@ class SparkStatementSession:
         rows = frame.select(*map(quoted_name, ordered))
         return self.verbs.write(rows, path, "errorifexists", options, self.storage_options)
 
-    def frame(self, query: S.SelectQuery) -> DataFrame:
-        """DataFrame of a query."""
+    def frame(self, query: S.SelectQuery, lead: str = "") -> DataFrame:
+        """DataFrame of a query. lead: text before it, such as EXPLAIN."""
+        query = expand_views(query, self.view)
         frames: dict[str, Any] = {}
         build_predicate = _conditions(query)
 
@@ -135,7 +161,7 @@ class SparkStatementSession:
 
         text = splice_query(query, stand_in, lambda written: written.replace("{", "{{").replace("}", "}}"))
         # Braces are Spark's syntax to reference a DataFrame in SQL; without DataFrames they are ordinary characters.
-        return self.spark.sql(text, **frames) if frames else self.spark.sql(query.body.text)
+        return self.spark.sql(lead + text, **frames) if frames else self.spark.sql(lead + query.body.text)
 
     def _rows_of(
         self, reference: S.Reference, build_predicate: Callable[[S.Reference, pa.Schema], Expr | None]
@@ -148,7 +174,7 @@ class SparkStatementSession:
             if reference.as_of is not None:
                 raise InvalidRequest(f"{reference.name} AS OF a time: the session has no Hudi table of that name")
             return None
-        table, predicate = Table(path, self.storage_options), partial(build_predicate, reference)
+        table, predicate = Table(path, self.storage_options, self.options), partial(build_predicate, reference)
         return table_statements.requested_rows(table, ["*"], reference.as_of, predicate).to_spark(self.spark)
 
 
@@ -169,6 +195,7 @@ def run(session: SparkStatementSession, statement: S.Statement) -> DataFrame:
         columns.
     """
     check_options(statement, session.options)
+    session = session.with_settings()
     with sql_refused():
         result = (_RUN.get(type(statement)) or RUN[type(statement)])(session, statement)
     if isinstance(result, WriteResult):
@@ -184,20 +211,18 @@ def _select(session: SparkStatementSession, statement: S.Select) -> DataFrame:
 
 def _insert(session: SparkStatementSession, statement: S.Insert) -> WriteResult:
     table = session.table(statement.table)
-    operation = table_statements.insert_operation(table, statement)
-    fixed = {part.column: part.value for part in table_statements.static_partition_values(table, statement.partition)}
+    operation, write_options = table_statements.insert_operation(table, statement, session.statement_options)
     frame = session.frame(statement.query)
     names = table_statements.without_meta(frame.columns)
     columns = table_statements.insert_columns(table, statement, names)
     if len(names) < len(frame.columns):
         frame = frame.select(*map(quoted_name, names))
     schema = table.schema()
-    values = {name: table_statements.partition_scalar(value, schema.field(name)) for name, value in fixed.items()}
+    constants = table_statements.constant_values(table, statement)
+    values = {name: value for name, value in constants.items() if name not in columns}
     rows = stored_frame(frame, columns, schema, values)
-    if statement.overwrite and statement.partition and rows.isEmpty():
-        return table_statements.empty_partitions(table, statement.partition)
     write: Callable[..., WriteResult] = getattr(table, operation)
-    return write(rows)
+    return write(rows, options=write_options)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -247,15 +272,21 @@ def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResul
         storage_options=session.storage_options,
     )
     for clause in statement.clauses:
-        merge = _with_clause(merge, table, clause)
+        merge = _with_clause(merge, table, clause, names, source)
     result: WriteResult = merge.execute()
     return result
 
 
-def _with_clause(merge: Any, table: Table, clause: S.MergeClause) -> Any:
+def _with_clause(merge: Any, table: Table, clause: S.MergeClause, source_columns: list[str], source: str) -> Any:
     where = _condition(clause.where)
     values = None if clause.assignments is None else _values(table, clause.assignments)
     if clause.rows is S.MergeRows.OF_SOURCE:
+        assigned = {name.lower() for name in (source_columns if values is None else values)}
+        defaults = table_statements.omitted_defaults(table, assigned)
+        if values is None and defaults:
+            values = {name: f"{quoted_name(source)}.{quoted_name(name)}" for name in source_columns}
+        if values is not None:
+            values |= defaults
         if values is None:
             return merge.when_not_matched_insert_all(where)
         return merge.when_not_matched_insert(values, where)
@@ -274,7 +305,7 @@ def _values(table: Table, assignments: tuple[S.SetClause, ...]) -> dict[str, str
         name = table_statements.resolve_table_column(table, assignment.column)
         if name in values:
             raise InvalidRequest(f"column {name} is assigned twice")
-        values[name] = "NULL" if assignment.value is None else _text(assignment.value)
+        values[name] = table_statements.default_text(table.config, name) if assignment.value is None else _text(assignment.value)
     return values
 
 
@@ -296,6 +327,54 @@ def _alias(name: S.TableName, alias: str | None) -> str | None:
     return alias or (None if name.path is not None else name.parts[-1])
 
 
+def _explain(session: SparkStatementSession, statement: S.Explain) -> DataFrame:
+    return session.frame(statement.query, f"EXPLAIN {statement.mode} ")
+
+
+def _set_option(session: SparkStatementSession, statement: S.SetOption) -> DataFrame:
+    """SET: options of Hudi and PyHudi are checked; all are kept in the session's configuration."""
+    key, value = statement.key, statement.value
+    if key is not None and value is not None and key.startswith(("hoodie.", "pyhudi.")):
+        check_setting(key, value)
+        session.set_option(key, value)
+        return small_frame(session.spark, pa.table({"key": [key], "value": [value]}))
+    return session.spark.sql("SET" + ("" if key is None else f" {key}") + ("" if value is None else f"={value}"))
+
+
+def _reset_options(session: SparkStatementSession, statement: S.ResetOptions) -> DataFrame:
+    """RESET; the names of tables and views stay."""
+    if statement.key is not None:
+        return session.spark.sql(f"RESET {statement.key}")
+    for key in spark_table_names.settings(session.spark):
+        session.set_option(key, None)
+    return without_rows(session.spark)
+
+
+def _create_database(session: SparkStatementSession, statement: S.CreateDatabase) -> DataFrame:
+    exists = "IF NOT EXISTS " if statement.if_not_exists else ""
+    return session.spark.sql(f"CREATE DATABASE {exists}{quoted_name(statement.name)}")
+
+
+def _drop_database(session: SparkStatementSession, statement: S.DropDatabase) -> DataFrame:
+    """DROP DATABASE of Spark's catalog; with CASCADE also the names of its Hudi tables."""
+    mine = [name for name in session.names() if name.startswith(f"{statement.name.lower()}.")]
+    if mine and not statement.cascade:
+        raise InvalidRequest(f"DROP DATABASE {statement.name}: it has {', '.join(mine)}. Add CASCADE to remove them")
+    exists = "IF EXISTS " if statement.if_exists else ""
+    frame = session.spark.sql(f"DROP DATABASE {exists}{quoted_name(statement.name)}{' CASCADE' if statement.cascade else ''}")
+    for name in mine:
+        spark_table_names.unregister_path(session.spark, name)
+    return frame
+
+
+def _use(session: SparkStatementSession, statement: S.UseDatabase) -> DataFrame:
+    return session.spark.sql(f"USE {quoted_name(statement.name)}")
+
+
+def _show_databases(session: SparkStatementSession, statement: S.ShowDatabases) -> DataFrame:
+    return session.spark.sql("SHOW DATABASES")
+
+
 def _call(session: SparkStatementSession, statement: S.CallProcedure) -> DataFrame:
     path, storage_options, arguments = called(session, statement)
     if path is None:
@@ -310,4 +389,11 @@ _RUN: Mapping[type, Callable[[SparkStatementSession, Any], DataFrame | WriteResu
     S.Update: _update,
     S.MergeInto: _merge,
     S.CallProcedure: _call,
+    S.Explain: _explain,
+    S.SetOption: _set_option,
+    S.ResetOptions: _reset_options,
+    S.CreateDatabase: _create_database,
+    S.DropDatabase: _drop_database,
+    S.UseDatabase: _use,
+    S.ShowDatabases: _show_databases,
 }

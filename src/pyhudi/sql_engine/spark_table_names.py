@@ -1,15 +1,19 @@
 """Table names in the configuration of a Spark session: `pyhudi.table.<name>` is the path of a table.
 
 They live as long as the session, also on Spark Connect. Names in the session's configuration at its start are included.
+`pyhudi.view.<name>` is a view. Options of SET are keys of the configuration, as in Hudi.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from pyhudi.engines.spark.type_conversion import SparkSession
+from pyhudi.sql_engine.session_state import SPARK_OVERWRITE_MODE, View
 
 _PREFIX = "pyhudi.table."
+_VIEW_PREFIX = "pyhudi.view."
 
 
 def registered_path(session: SparkSession, name: str) -> str | None:
@@ -34,3 +38,32 @@ def names(session: SparkSession) -> list[str]:
     """All registered names."""
     configuration: Mapping[str, str] = session.conf.getAll
     return sorted(key.removeprefix(_PREFIX) for key in configuration if key.startswith(_PREFIX))
+
+
+def stored_view(session: SparkSession, name: str) -> View | None:
+    """View of a name, case-insensitively; None if there is none."""
+    text: str | None = session.conf.get(_VIEW_PREFIX + name.lower(), None)
+    if text is None:
+        return None
+    document = json.loads(text)
+    return View(document["text"], tuple(document["columns"]))
+
+
+def store_view(session: SparkSession, name: str, view: View | None) -> None:
+    """Store a view under a name, or remove it."""
+    if view is None:
+        session.conf.unset(_VIEW_PREFIX + name.lower())
+    else:
+        session.conf.set(_VIEW_PREFIX + name.lower(), json.dumps({"text": view.text, "columns": view.columns}))
+
+
+def settings(session: SparkSession) -> dict[str, str]:
+    """Options of Hudi and PyHudi in the session's configuration, as SET stores them."""
+    configuration: Mapping[str, str] = session.conf.getAll
+    own = {
+        key: value
+        for key, value in configuration.items()
+        if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith((_PREFIX, _VIEW_PREFIX))
+    }
+    mode: str | None = session.conf.get(SPARK_OVERWRITE_MODE, None)
+    return own if mode is None else {**own, SPARK_OVERWRITE_MODE: mode}

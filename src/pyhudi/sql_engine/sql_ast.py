@@ -14,15 +14,25 @@ import pyarrow as pa
 __all__ = [
     "AddColumns",
     "AlterColumn",
+    "AlterDefault",
     "SetClause",
     "CallProcedure",
+    "CommentOnColumn",
+    "CommentOnTable",
+    "CreateDatabase",
+    "CreateIndex",
+    "CreateView",
     "ColumnDefinition",
     "CreateTable",
     "Delete",
     "Describe",
     "DropColumns",
+    "DropDatabase",
+    "DropIndex",
     "DropPartition",
     "DropTable",
+    "DropView",
+    "Explain",
     "Fragment",
     "Insert",
     "MergeInto",
@@ -34,8 +44,14 @@ __all__ = [
     "Reference",
     "RenameColumn",
     "RenameTable",
+    "ResetOptions",
     "Select",
+    "SetOption",
     "SetProperties",
+    "ShowColumns",
+    "ShowCreateTable",
+    "ShowDatabases",
+    "ShowIndexes",
     "ShowPartitions",
     "ShowProperties",
     "ShowTables",
@@ -43,6 +59,7 @@ __all__ = [
     "TableName",
     "Truncate",
     "Update",
+    "UseDatabase",
     "Value",
 ]
 
@@ -118,13 +135,19 @@ class SelectQuery:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of a new table, or a new column. position: (None,) for FIRST, (x,) for AFTER x, otherwise ()."""
+    """A column of a new table, or a new column.
+
+    Attributes:
+        position: (None,) for FIRST, (x,) for AFTER x, otherwise ().
+        default: Literal of DEFAULT, as written; None without DEFAULT.
+    """
 
     name: str
     type: pa.DataType
     nullable: bool = True
     comment: str | None = None
     position: tuple[str | None, ...] = ()
+    default: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +294,15 @@ class AlterColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterDefault:
+    """ALTER TABLE ... ALTER COLUMN ... SET or DROP DEFAULT. default: a literal; None drops the default."""
+
+    table: TableName
+    column: str
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SetProperties:
     """ALTER TABLE ... SET or UNSET TBLPROPERTIES. properties: None removes a key; if_exists: ignore missing keys."""
 
@@ -306,10 +338,11 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """DROP TABLE."""
+    """DROP TABLE. purge: delete the files too."""
 
     table: TableName
     if_exists: bool
+    purge: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +364,9 @@ class ShowPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ShowTables:
-    """SHOW TABLES."""
+    """SHOW TABLES. database: None for the current one."""
+
+    database: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,8 +385,160 @@ class Describe:
     extended: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ShowColumns:
+    """SHOW COLUMNS."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateTable:
+    """SHOW CREATE TABLE."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnTable:
+    """COMMENT ON TABLE. comment: None removes it."""
+
+    table: TableName
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnColumn:
+    """COMMENT ON COLUMN."""
+
+    table: TableName
+    column: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """CREATE INDEX.
+
+    Attributes:
+        kind: Index type after USING; None to choose it by the columns.
+        columns: Indexed columns.
+        options: Options of the column and of the index, such as `expr`.
+    """
+
+    name: str
+    table: TableName
+    kind: str | None
+    columns: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """DROP INDEX."""
+
+    name: str
+    table: TableName
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowIndexes:
+    """SHOW INDEXES."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """SET. key: None lists all options; value: None lists one."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOptions:
+    """RESET. key: None for all options."""
+
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE VIEW, temporary or not. columns: names of the query's columns; () for its own."""
+
+    name: TableName
+    columns: tuple[str, ...]
+    query: SelectQuery
+    replace: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """DROP VIEW."""
+
+    name: TableName
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """CREATE DATABASE."""
+
+    name: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    """DROP DATABASE. cascade: remove the names of its tables too."""
+
+    name: str
+    if_exists: bool
+    cascade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UseDatabase:
+    """USE."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDatabases:
+    """SHOW DATABASES."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN of a query. mode: EXTENDED, FORMATTED and the like, or ''."""
+
+    mode: str
+    query: SelectQuery
+
+
 Statement = (
     Select
+    | ShowColumns
+    | ShowCreateTable
+    | CommentOnTable
+    | CommentOnColumn
+    | CreateIndex
+    | DropIndex
+    | ShowIndexes
+    | SetOption
+    | ResetOptions
+    | CreateView
+    | DropView
+    | CreateDatabase
+    | DropDatabase
+    | UseDatabase
+    | ShowDatabases
+    | Explain
     | CreateTable
     | Insert
     | Delete
@@ -361,6 +548,7 @@ Statement = (
     | DropColumns
     | RenameColumn
     | AlterColumn
+    | AlterDefault
     | SetProperties
     | RenameTable
     | DropPartition

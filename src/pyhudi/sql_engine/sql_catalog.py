@@ -13,6 +13,7 @@ from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.input_rows import is_frame
 from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.sql_engine.session_state import SessionState
 from pyhudi.sql_engine.sql_ast import TableName
 
 __all__ = ["Catalog", "is_queryable"]
@@ -20,8 +21,9 @@ __all__ = ["Catalog", "is_queryable"]
 
 @checked_class
 class Catalog:
-    """Maps names to tables and to rows in memory, for `pyhudi.sql`. It lives as long as the process, and stores
-    nothing.
+    """Maps names to tables and to rows in memory, for `pyhudi.sql`, with the views, databases and options of SET.
+
+    It lives as long as the process, and stores nothing.
 
     Names are case-insensitive, and can have several parts separated by dots.
 
@@ -42,6 +44,7 @@ class Catalog:
         self._warehouse = None if warehouse is None else os.fspath(warehouse)
         self._known: dict[str, tuple[str, Any]] = {}
         self._guard = threading.Lock()
+        self._session = SessionState()
 
     def register(self, name: str, table: Any, *, replace: bool = True) -> None:
         """Register a table or rows under a name.
@@ -86,6 +89,11 @@ class Catalog:
     def __iter__(self) -> Iterator[str]:
         with self._guard:
             return iter(sorted(name for name, _ in self._known.values()))
+
+    @property
+    def session(self) -> SessionState:
+        """Views, databases and options of SET."""
+        return self._session
 
     def lookup(self, table: TableName) -> Any:
         """Table, path of a table, or rows registered under a name; None if it is not registered."""

@@ -5,7 +5,9 @@ numbers          to numbers: fractions are truncated for integers and rounded fo
 dates and times  to one another
 primitive types  to strings, except floats, timestamps and binary, whose text form is specific to Spark: cast them in
 the statement
-other types      unchanged; in particular, strings are not cast to numbers or dates
+strings          in UPDATE and MERGE, as in Hudi, to numbers, booleans, dates and timestamps; other text is an error.
+                 In INSERT they are refused
+other types      unchanged
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from pyhudi.records.schema_cast import NULL_REMEDY
 _types = pa.types
 
 
-def check_storable(input_schema: pa.Schema, target_schema: pa.Schema) -> None:
+def check_storable(input_schema: pa.Schema, target_schema: pa.Schema, *, casts_text: bool = False) -> None:
     """Raise InvalidRequest for the first column whose type cannot be cast to the table's. Columns are matched by
     position.
     """
     for input_field, target_field in zip(input_schema, target_schema, strict=True):
+        if casts_text and _is_text(input_field.type) and _is_cast_from_text(target_field.type):
+            continue
         if not _may_become(input_field.type, target_field.type):
             raise InvalidRequest(
                 f"column {target_field.name} is of type {target_field.type}, and values of type {input_field.type} are not "
@@ -35,6 +39,10 @@ def stored(batch: pa.RecordBatch, target_schema: pa.Schema) -> pa.RecordBatch:
     """Cast the columns to the table's, by position. Raises InvalidRequest for a value that does not fit its column."""
     arrays = [_become(array, field) for array, field in zip(batch.columns, target_schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=target_schema)
+
+
+def _is_cast_from_text(kind: pa.DataType) -> bool:
+    return _is_number(kind) or _is_moment(kind) or bool(_types.is_boolean(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -93,6 +101,8 @@ def _become(array: pa.Array, field: pa.Field) -> pa.Array:
             raise InvalidRequest(f"column {field.name!r} may not be null: row {row} (counted from 0) is null. {NULL_REMEDY}")
         if array.type == kind:
             return array
+        if _is_text(array.type) and _is_cast_from_text(kind):
+            return _parsed(pc.utf8_trim_whitespace(array), kind)
         if _types.is_integer(kind) and not _types.is_integer(array.type) and _is_number(array.type):
             array = pc.trunc(array)
         elif _types.is_decimal(kind) and _is_number(array.type):
@@ -102,6 +112,23 @@ def _become(array: pa.Array, field: pa.Field) -> pa.Array:
         return pc.cast(array, kind)
     except pa.ArrowException as error:
         raise InvalidRequest(f"column {field.name} of type {kind} cannot hold a value of the statement: {error}") from error
+
+
+def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast text as Spark's ANSI mode does; text that is no value of the type is an error."""
+    if _types.is_boolean(kind):
+        lower = pc.utf8_lower(texts)
+        for words, word in ((("t", "y", "yes", "1"), "true"), (("f", "n", "no", "0"), "false")):
+            lower = pc.if_else(pc.is_in(lower, pa.array(words)), word, lower)
+        return pc.cast(lower, kind)
+    if _types.is_decimal(kind):
+        return _as_decimal(pc.cast(texts, pa.decimal256(76, 38)), kind)
+    if _types.is_timestamp(kind):
+        zoned = pc.match_substring_regex(texts, r"(Z|[+-]\d\d:?\d\d)$")
+        in_utc = pc.cast(pc.if_else(zoned, texts, None), pa.timestamp("us", "UTC"))
+        plain = pc.assume_timezone(pc.cast(pc.if_else(zoned, None, texts), pa.timestamp("us")), "UTC")
+        return pc.cast(pc.coalesce(in_utc, plain), kind, safe=False)
+    return pc.cast(texts, kind)
 
 
 def _as_decimal(array: pa.Array, kind: pa.DataType) -> pa.Array:

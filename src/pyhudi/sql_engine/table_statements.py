@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 
 import pyarrow as pa
@@ -15,16 +15,35 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.table_settings import ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE, parse_table_type
+from pyhudi.operations.admin.stored_settings import (
+    COMMENT_PROPERTY,
+    DEFAULT_PREFIX,
+    OPTION_PREFIX,
+    USER_PREFIX,
+    column_defaults,
+    stored_options,
+)
+from pyhudi.operations.admin.table_settings import (
+    ORDERING,
+    PARTITION_FIELDS,
+    RECORD_KEY_FIELDS,
+    TABLE_TYPE,
+    VERSION,
+    parse_table_type,
+)
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_settings import STATIC_PARTITIONS
 from pyhudi.options.scope import TABLE_OPTIONS
-from pyhudi.options.supported import SUPPORTED, parse_options
+from pyhudi.options.supported import SUPPORTED, check_known, parse_options, storable_option
+from pyhudi.records.assignments import parse_assignments
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
+from pyhudi.sql_engine.session_state import StatementOptions
 from pyhudi.sql_engine.sql_ast import (
     AddColumns,
     AlterColumn,
+    AlterDefault,
     CallProcedure,
     ColumnDefinition,
     CreateTable,
@@ -40,13 +59,18 @@ from pyhudi.sql_engine.sql_ast import (
     Value,
 )
 from pyhudi.sql_engine.sql_types import COMMENT, field, type_name
+from pyhudi.table.table_config import TableConfig
 
 _SHORT = {
-    "payloadClass": "hoodie.datasource.write.payload.class",
-    "recordMergeMode": "hoodie.write.record.merge.mode",
-    "recordMergeStrategyId": "hoodie.write.record.merge.strategy.id",
+    "primarykey": RECORD_KEY_FIELDS.key,
+    "type": TABLE_TYPE.key,
+    "precombinefield": ORDERING.key,
+    "orderingfields": ORDERING.key,
+    "payloadclass": "hoodie.datasource.write.payload.class",
+    "recordmergemode": "hoodie.write.record.merge.mode",
+    "recordmergestrategyid": "hoodie.write.record.merge.strategy.id",
 }
-"""Short names of table properties in Hudi's SQL, in addition to option names."""
+"""Short names of table properties in Hudi's SQL, in lower case: the case does not matter."""
 
 _HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 
@@ -85,25 +109,30 @@ def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, obj
     """Options of a new table, from its properties and its partitioning.
 
     Raises:
-        InvalidRequest: PARTITIONED BY contradicts a property.
-        Unsupported: Something a table does not store: a table comment, write options, or custom properties.
+        InvalidRequest: PARTITIONED BY contradicts a property, or a default does not fit its column.
+            An option is unknown, or a table must not store it.
     """
-    if statement.comment is not None:
-        raise Unsupported(f"CREATE TABLE {statement.table} ... COMMENT: a table stores only comments of columns")
     spelling = {spelled: option for option in SUPPORTED.values() for spelled in option.all_names}
     found: dict[str, object] = {_HIVE_STYLE: "true"}
+    if statement.comment is not None:
+        found[USER_PREFIX + COMMENT_PROPERTY] = statement.comment
+    for column in statement.columns:
+        if column.default is not None:
+            parse_assignments({column.name: column.default}, (schema := pa.schema([(column.name, column.type)])), schema)
+            found[DEFAULT_PREFIX + column.name] = column.default
     for key, value in statement.properties:
-        option = spelling.get(_SHORT.get(key, key))
-        if option is None and not key.startswith("hoodie."):
-            raise Unsupported(
-                f"property {key} of CREATE TABLE {statement.table} is not a property of Hudi; set custom properties with "
-                f"ALTER TABLE {statement.table} SET TBLPROPERTIES"
-            )
-        if option is not None and option not in TABLE_OPTIONS:
-            raise Unsupported(
-                f"property {key} of CREATE TABLE {statement.table} is a write option, which a table does not store: pass it "
-                "to writes with options="
-            )
+        option = spelling.get(_SHORT.get(key.lower(), key))
+        if key.lower() == "path":
+            raise InvalidRequest(f"CREATE TABLE {statement.table}: write LOCATION '{value}' instead of property path")
+        if option is None and not key.startswith(("hoodie.", "pyhudi.")):
+            found[USER_PREFIX + key] = value
+            continue
+        if option is None:
+            check_known(key)
+        elif option not in TABLE_OPTIONS:
+            name, checked = storable_option(key, value)
+            found[OPTION_PREFIX + name] = checked
+            continue
         canonical = key if option is None else option.key
         if canonical == TABLE_TYPE.key:
             value = parse_table_type(value)
@@ -204,6 +233,33 @@ def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tup
     return given
 
 
+def constant_values(table: Table, statement: Insert) -> dict[str, pa.Scalar]:
+    """Values of columns that the query of an INSERT does not have: those of PARTITION, and defaults."""
+    schema = table.schema()
+    values = {name: default_scalar(text, schema.field(name)) for name, text in column_defaults(table.config).items()}
+    for part in static_partition_values(table, statement.partition):
+        values[part.column] = partition_scalar(part.value, schema.field(part.column))
+    return values
+
+
+def default_text(config: TableConfig, name: str) -> str:
+    """The default of a column as Spark SQL; NULL if it has none."""
+    return _default_text(column_defaults(config).get(name, "NULL"))
+
+
+def omitted_defaults(table: Table, assigned: Collection[str]) -> dict[str, str]:
+    """Defaults as Spark SQL of the columns that an insert does not assign. assigned: names in lower case."""
+    defaults = column_defaults(table.config)
+    return {name: _default_text(text) for name, text in defaults.items() if name.lower() not in assigned}
+
+
+def default_scalar(text: str, of: pa.Field) -> pa.Scalar:
+    """The default of a column, in its type."""
+    (assignment,) = parse_assignments({of.name: text}, (schema := pa.schema([of])), schema)
+    assert isinstance(assignment.value, pa.Scalar), "a default is a literal"
+    return assignment.value
+
+
 def static_partition_values(table: Table, partition: tuple[PartitionValue, ...]) -> tuple[PartitionValue, ...]:
     """Parts of PARTITION (...) with a value, with resolved column names."""
     return tuple(PartitionValue(resolve_table_column(table, one.column), one.value) for one in partition if one.has_value)
@@ -221,20 +277,29 @@ def resolve_table_column(table: Table, name: str) -> str:
     return found[0]
 
 
-def insert_operation(table: Table, statement: Insert) -> str:
-    """Write operation of an INSERT: as in Hudi's SQL, an upsert if the table has a record key and an ordering field.
+def insert_operation(table: Table, statement: Insert, settings: StatementOptions) -> tuple[str, dict[str, str]]:
+    """Write operation of an INSERT and its options.
+
+    As in Hudi's SQL, INSERT INTO is an upsert if the table has a record key and an ordering field. INSERT OVERWRITE
+    replaces, in static mode, the partitions that the values of PARTITION select, without values the table; in dynamic
+    mode, the partitions of its rows.
 
     Raises:
-        Unsupported: INSERT OVERWRITE with a partial partition specification.
+        Unsupported: A partition path to replace contains a comma.
     """
     keys = table.config.keys
     if not statement.overwrite:
-        return "upsert" if table.config.ordering_fields and not keys.generates_keys else "insert"
-    if not statement.partition:
-        return "insert_overwrite_table"
-    if len(static_partition_values(table, statement.partition)) < len(partition_columns(keys)):
-        raise Unsupported("INSERT OVERWRITE ... PARTITION with columns without value; pass a value for each partition column")
-    return "insert_overwrite"
+        default = "upsert" if table.config.ordering_fields and not keys.generates_keys else "insert"
+        return settings.insert_operation or default, {}
+    values = static_partition_values(table, statement.partition)
+    if not keys.partition_fields or not (values or settings.dynamic_overwrite):
+        return "insert_overwrite_table", {}
+    if settings.dynamic_overwrite and len(values) < len(partition_columns(keys)):
+        return "insert_overwrite", {}
+    selected = resolve_partitions(table, values)
+    if any("," in path for path in selected):
+        raise Unsupported(f"INSERT OVERWRITE {statement.table} PARTITION: a path has a comma ({', '.join(selected)})")
+    return "insert_overwrite", {STATIC_PARTITIONS.key: ",".join(selected)} if selected else {}
 
 
 def without_meta(names: Iterable[str]) -> list[str]:
@@ -280,9 +345,19 @@ def set_properties(table: Table, statement: SetProperties) -> None:
     table.set_properties(dict(statement.properties))
 
 
+def set_default(table: Table, statement: AlterDefault) -> None:
+    """Set or remove the default of a column. Raises InvalidRequest if the column cannot hold it."""
+    name, schema = resolve_table_column(table, statement.column), table.schema()
+    if statement.default is not None:
+        parse_assignments({name: statement.default}, schema, schema)
+    table.set_properties({DEFAULT_PREFIX + name: statement.default})
+
+
 def _add(table: Table, column: ColumnDefinition) -> None:
     if not column.nullable:
         raise InvalidRequest(f"column {column.name} is NOT NULL, but existing rows have no value for it")
+    if column.default is not None:
+        raise Unsupported(f"ALTER TABLE ... ADD COLUMN {column.name} DEFAULT: a default would have to apply to existing rows")
     after = _sibling(table, column.position[0]) if column.position else None
     table.alter.add(column.name, column.type, after=after, comment=column.comment)
 
@@ -409,11 +484,58 @@ def table_properties(table: Table, statement: ShowProperties) -> pa.Table:
     )
 
 
-def described(table: Table, statement: Describe) -> pa.Table:
-    """Columns in the format of Spark's DESCRIBE, meta columns first, and details of the table."""
+def creation_text(table: Table, name: TableName) -> str:
+    """CREATE TABLE statement that creates an empty table like this one."""
+    schema, defaults, config = table.schema(), column_defaults(table.config), table.config
+    lines = []
+    for column in (schema.field(name) for name in write_order(table)):
+        comment = (column.metadata or {}).get(COMMENT)
+        parts = [f"  {_backquoted(column.name)} {type_name(column.type).upper()}"]
+        parts += [] if column.nullable else ["NOT NULL"]
+        parts += [f"DEFAULT {_default_text(defaults[column.name])}"] if column.name in defaults else []
+        parts += [] if comment is None else [f"COMMENT {_quoted(comment.decode())}"]
+        lines.append(" ".join(parts))
+    properties = {"type": "cow" if config.is_cow else "mor"}
+    if not config.keys.generates_keys:
+        properties["primaryKey"] = ",".join(config.keys.record_fields)
+    if config.ordering_fields:
+        properties["preCombineField"] = ",".join(config.ordering_fields)
+    properties[VERSION.key] = str(int(config.version))
+    properties |= stored_options(config)
+    for key, value in config.properties:
+        if not key.startswith(("hoodie.", "pyhudi.")) and key != COMMENT_PROPERTY:
+            properties[key] = redact_secret(key, value)
+    text = f"CREATE TABLE {'.'.join(map(_backquoted, name.parts))} (\n" + ",\n".join(lines) + ")\nUSING hudi\n"
+    places = partition_columns(config.keys)
+    text += f"PARTITIONED BY ({', '.join(map(_backquoted, places))})\n" if places else ""
+    comment_text = config.property(COMMENT_PROPERTY)
+    text += f"COMMENT {_quoted(comment_text)}\n" if comment_text else ""
+    text += "" if name.path is not None else f"LOCATION {_quoted(table.uri)}\n"
+    listed = ",\n".join(f"  {_quoted(key)} = {_quoted(value)}" for key, value in sorted(properties.items()))
+    return f"{text}TBLPROPERTIES (\n{listed})"
+
+
+def _backquoted(name: str) -> str:
+    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
+
+
+def _quoted(text: str) -> str:
+    """A text literal of Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _default_text(literal: str) -> str:
+    """The default of a column, a literal of filters, as a literal of Spark's SQL."""
+    return literal.replace("\\", "\\\\")
+
+
+def described(table: Table, statement: Describe, *, names_only: bool = False) -> pa.Table:
+    """Columns in the format of Spark's DESCRIBE, meta columns first, and details of the table; or their names alone."""
     schema = table.schema(meta_columns=True)
     types = {one.name: type_name(one.type) for one in schema}
     names = [*(name for name in schema.names if name in META_COLUMNS), *write_order(table)]
+    if names_only:
+        return pa.table({"col_name": pa.array(names, pa.string())})
     rows: list[tuple[str, str, str | None]] = []
     for name in names:
         comment = (schema.field(name).metadata or {}).get(COMMENT)
@@ -425,5 +547,7 @@ def described(table: Table, statement: Describe) -> pa.Table:
     if statement.extended:
         rows += [("", "", ""), ("# Detailed Table Information", "", ""), ("Name", table.name, ""), ("Location", table.uri, "")]
         rows += [("Type", str(table.config.table_type), ""), ("Provider", "hudi", "")]
+        stored_comment = table.config.property(COMMENT_PROPERTY)
+        rows += [("Comment", stored_comment, "")] if stored_comment else []
     columns = zip(*rows, strict=True) if rows else ((), (), ())
     return pa.table(dict(zip(("col_name", "data_type", "comment"), (pa.array(c, pa.string()) for c in columns), strict=True)))

@@ -172,6 +172,16 @@ class TokenCursor:
         self._suffix(word)
         return sign * (int(word.text) if word.text.isdigit() else float(word.text))
 
+    def literal_text(self, description: str) -> str:
+        """Consume a literal and return it in the syntax of filters, where a backslash is an ordinary character."""
+        typed = next((word for word in ("DATE", "TIMESTAMP") if self.at_keywords(word)), "")
+        begun = self.offset
+        value = self.value(description)
+        if not isinstance(value, str):
+            return self.statement[begun : self.last_token_end]
+        quoted = "'" + value.replace("'", "''") + "'"
+        return f"{typed} {quoted}" if typed else quoted
+
     def _suffix(self, number: Token) -> None:
         """Consume the type suffix of a number, as in 10L, which is a token of its own."""
         word = self.peek

@@ -78,6 +78,7 @@ CHECKSUM = "hoodie.table.checksum"
 INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
 """Where index definitions are stored; `metadata_table.reader.stored_index_definitions` describes the content."""
 
+CREATE_SCHEMA = "hoodie.table.create.schema"
 OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
 SEVERAL_FORMATS = "hoodie.table.multiple.base.file.formats.enable"
 """Whether files lack the partition columns."""
@@ -228,7 +229,7 @@ class TableConfig:
             zone=UTC if zone_name == "UTC" else local_zone(),
             base_file_format=base_file_format,
             several_formats=parse_bool(values, SEVERAL_FORMATS, default=False),
-            create_schema=values.get("hoodie.table.create.schema") or None,
+            create_schema=values.get(CREATE_SCHEMA) or None,
             metadata_partitions=partitions,
             metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),
             index_definitions_path=values.get(INDEX_DEFINITIONS_PATH) or None,

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
-from pyhudi.api.attribute_hints import _THERE
+from pyhudi.api.attribute_hints import _TABLE
 from pyhudi.errors import Unsupported
 
 
@@ -23,7 +23,7 @@ def table() -> Table:
 
 
 def test_names_of_other_libraries_are_answered_with_ours(table: Table) -> None:
-    for name, there in _THERE.items():
+    for name, there in _TABLE.items():
         with pytest.raises(AttributeError, match=f"no attribute '{name}': use .{there[:4]}"):
             getattr(table, name)
         for verb in there.split(" or ."):

@@ -18,6 +18,7 @@ from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY,
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.operations.admin import alter_columns
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -317,9 +318,42 @@ REFUSED: dict[str, tuple[Change, type[Exception], str]] = {
 }
 
 
+def test_columns_change_before_the_first_commit(tmp_path: Path) -> None:
+    table = Table.create(tmp_path, record_key="id", schema=pa.schema([("id", pa.int64()), ("v", pa.int32()), ("w", pa.string())]))
+    table.alter.add("more", pa.string(), after="id", comment="later")
+    table.alter.retype("v", pa.int64())
+    table.alter.rename("w", "x")
+    with pytest.raises(InvalidRequest, match="'id' cannot be dropped"):
+        table.alter.drop("id")
+    assert table.schema().names == ["id", "more", "v", "x"]
+    assert table.schema().field("v").type == pa.int64()
+    assert not table.inspect.commits().num_rows
+    table.upsert({"id": [1], "more": ["m"], "v": [2], "x": ["y"]})
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "more": "m", "v": 2, "x": "y"}]
+
+
+def test_a_first_write_is_repeated_after_a_change_of_columns(tmp_path: Path) -> None:
+    table = Table.create(tmp_path, record_key="id", schema=pa.schema([("id", pa.int64())]))
+    other = Table(tmp_path)
+    begin = Transaction.begin
+    changed: list[object] = []
+
+    def begin_and_alter(context: Any, *args: Any) -> Transaction:
+        transaction = begin(context, *args)
+        if not changed:
+            changed.append(other.alter.add("more", pa.string()))
+        return transaction
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transaction, "begin", begin_and_alter)
+        table.upsert({"id": [1]}, options={"hoodie.write.set.null.for.missing.columns": "true"})
+    assert Table(tmp_path).schema().names == ["id", "more"]
+    assert Table(tmp_path).scan().to_arrow().to_pylist() == [{"id": 1, "more": None}]
+
+
 def test_a_change_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    with pytest.raises(TableState, match="no commit yet"):
+    with pytest.raises(TableState, match="none before its first write"):
         table.alter.drop("fare")
     table.upsert(rows("a"))
     before = {info.path for info in table.context.storage.walk("")}

@@ -146,9 +146,9 @@ def test_the_catalog_of_the_process(tmp_path: Path) -> None:
     [
         ("TBLPROPERTIES (primaryKey = 'nope')", hp.InvalidRequest, "'nope' is not a column"),
         ("PARTITIONED BY (nope)", hp.InvalidRequest, "PARTITIONED BY nope"),
-        ("TBLPROPERTIES (owner = 'me')", hp.Unsupported, "property owner"),
-        ("TBLPROPERTIES ('hoodie.clean.policy' = 'KEEP_LATEST_COMMITS')", hp.Unsupported, "options="),
-        ("COMMENT 'mine'", hp.Unsupported, "COMMENT"),
+        ("TBLPROPERTIES ('hoodie.clean.polisy' = 'KEEP_LATEST_COMMITS')", hp.InvalidRequest, "mean hoodie.clean.policy"),
+        ("TBLPROPERTIES ('hoodie.datasource.write.operation' = 'insert')", hp.InvalidRequest, "options="),
+        ("TBLPROPERTIES (path = '/x')", hp.InvalidRequest, "LOCATION"),
         ("LOCATION 'memory://made' AS SELECT 1", hp.InvalidRequest, "remove the column list"),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_query_that_fails_leaves_no_table(sql: Sql, tmp_path: Path) -> None:
         ("CALL show_commits('trips', 1, 2, 3)", "takes at most"),
         ("CALL show_commits('trips', table => 'trips')", "argument table twice"),
         ("CALL show_commitz('trips')", "did you mean show_commits"),
-        ("SELECT nope FROM trips", '"nope" not found'),
+        ("SELECT nope FROM trips", "column nope does not exist"),
     ],
 )
 def test_statements_that_do_not_fit_the_table(sql: Sql, trips: hp.Table, statement: str, said: str) -> None:
@@ -198,8 +198,6 @@ def test_an_overwrite_of_a_partition_by_no_rows_empties_it(sql: Sql, trips: hp.T
     sql("INSERT OVERWRITE trips PARTITION (city = 'sf') SELECT id, fare, ts FROM trips WHERE id > 5")
     assert sql("SELECT id FROM trips") == [{"id": 2}]
     assert sql("SHOW PARTITIONS trips") == [{"partition": "city=ny"}]
-    with pytest.raises(hp.Unsupported, match="columns without value"):
-        sql("INSERT OVERWRITE trips PARTITION (city) SELECT 1, 1, 1, 'x'")
 
 
 def test_partitions_by_some_of_their_columns(sql: Sql) -> None:
@@ -356,14 +354,14 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
         ("UPDATE trips SET id = 5", "'id' is a key or partition field"),
         ("UPDATE trips SET nope = 5", "column nope cannot be assigned"),
         ("UPDATE trips SET fare = 1, FARE = 2", "fare is assigned twice"),
-        ("UPDATE trips SET fare = 'much'", "column fare is of type double"),
-        ("DELETE FROM trips WHERE nope = 1", '"nope" not found'),
+        ("UPDATE trips SET fare = 'much'", "column fare of type double cannot hold"),
+        ("DELETE FROM trips WHERE nope = 1", "nope"),
         (
             "MERGE INTO trips t USING two s ON t.id = s.id WHEN MATCHED THEN UPDATE SET fare = s.fare",
             "change or insert record '1'",
         ),
         ("MERGE INTO trips t USING two s ON false WHEN NOT MATCHED THEN INSERT *", "would insert a record that the table has"),
-        ("MERGE INTO trips t USING two s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *", "another key or partition"),
+        ("MERGE INTO trips t USING two s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *", "change the key or partition"),
         (
             "MERGE INTO trips t USING (SELECT 1 AS id, 2 AS tip) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
             "the table lacks",

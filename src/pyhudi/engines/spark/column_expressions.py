@@ -1,8 +1,8 @@
 """Values and conditions of Spark callers (SQL text, Columns, literals) as Columns, and what can be inferred from them.
 
 A value is cast to the type of its target column as in Spark's INSERT (`storeAssignmentPolicy=ANSI`): between numeric
-types, anything to text, dates and times to each other. Text becomes a number only by an explicit cast. A number that
-overflows its column is refused, regardless of the session's ANSI mode.
+types, anything to text, dates and times to each other. Text becomes a number, boolean, date or time as in ANSI mode, as
+Hudi's UPDATE does. A value that its column cannot hold is refused, regardless of the session's ANSI mode.
 
 Spark defines the meaning of SQL text. Two things are parsed from it to prune files: the columns that an `on` condition
 equates, and a filter that is implied by a condition. If the meaning in Spark is not certain, nothing is inferred.
@@ -63,6 +63,10 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
         return value
     if isinstance(input_type, T.NullType):
         return value.cast(target_type)
+    if isinstance(input_type, T.StringType) and _is_cast_from_text(target_type) and not exactly:
+        parsed = F.trim(value).try_cast(target_type)
+        why = F.concat(F.lit(f"column {name!r} of type {target_type.simpleString()} cannot hold "), value)
+        return refused(value.isNotNull() & parsed.isNull(), why, parsed)
     if not _is_storable(input_type, target_type):
         raise InvalidRequest(
             f"column {name!r} is {target_type.simpleString()} and does not accept a value of type {input_type.simpleString()}: "
@@ -87,6 +91,11 @@ def _is_storable(input_type: T.DataType, target_type: T.DataType) -> bool:
         return isinstance(input_type, T.AtomicType)
     times = (T.DateType, T.TimestampType, T.TimestampNTZType)
     return isinstance(input_type, times) and isinstance(target_type, times)
+
+
+def _is_cast_from_text(target_type: T.DataType) -> bool:
+    kinds = (T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+    return isinstance(target_type, kinds)
 
 
 def _same(input_type: T.DataType, target_type: T.DataType) -> bool:

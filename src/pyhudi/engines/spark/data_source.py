@@ -55,6 +55,7 @@ from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
 from pyhudi.engines.spark.type_conversion import CATALOG_OPTIONS, catalog_options, to_arrow_schema, to_spark_schema
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import open_context
+from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, SnapshotQuery
 from pyhudi.options.scope import VERBS, check_table_options
@@ -113,8 +114,11 @@ class HudiSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`, a subset of the table's."""
         expected = to_arrow_schema(schema)
-        context, options = _open_table({**catalog_options(schema), **self.options})
+        entry = catalog_options(schema)
+        context, options = _open_table({**entry, **self.options})
         check_table_options(VERBS["pyhudi.spark.read"], options)
+        if entry:
+            _check_entry(expected, plan_query(context, options, None, None).schema)
         query = plan_query(context, options, expected.names, None)
         for field, stored in zip(expected, query.schema, strict=True):
             if not same_type(field.type, stored.type):
@@ -266,19 +270,31 @@ def _begins(options: Options) -> bool:
 def _open_table(user_options: Mapping[str, str]) -> tuple[TableContext, Options]:
     """The table of a source's options, and the options of Hudi and PyHudi among them."""
     options, storage_options, path = _divided_options(user_options)
-    return open_context(path, storage_options, options), options
+    context = open_context(path, storage_options, options)
+    return context, with_stored_options(options, context.config)
 
 
 def _target(user_options: Mapping[str, str], schema: StructType, mode: str) -> SinkTarget:
     """The write target of rows with these columns."""
     if not user_options.get("path"):
         raise InvalidRequest(
-            "Spark does not pass the catalog table of a write to a Python source. Use pyhudi.spark.sql(spark, 'INSERT INTO ...') "
-            "or pyhudi.spark.save_as_table, or specify the location, by .option('path', ...) or INSERT INTO t WITH "
-            "(path = '...')"
+            "Spark does not pass the catalog table of a write to a Python source. Use hs.sql(spark, 'INSERT INTO ...') "
+            "(pyhudi.spark.sql) or pyhudi.spark.save_as_table, or specify the location, by .option('path', ...) or INSERT INTO "
+            "t WITH (path = '...')"
         )
     options, storage_options, path = _divided_options(user_options)
     return SinkTarget(path, mode, options, storage_options, to_arrow_schema(schema))
+
+
+def _check_entry(entry: pa.Schema, table: pa.Schema) -> None:
+    """Raise InvalidRequest if an entry of Spark's catalog has columns that the table lacks."""
+    missing = [name for name in entry.names if name not in table.names]
+    if missing:
+        raise InvalidRequest(
+            f"the entry of Spark's catalog has column {missing[0]}, which the Hudi table lacks: ALTER TABLE in spark.sql changes "
+            "the entry only. Change the table with hs.sql(spark, 'ALTER TABLE ...') (pyhudi.spark.sql), and create the entry "
+            "again"
+        )
 
 
 def _is_of_catalog(user_options: Mapping[str, str]) -> bool:
@@ -321,9 +337,10 @@ def _divided_options(user_options: Mapping[str, str]) -> tuple[Options, dict[str
     path = user_options.get("path")
     if not path:
         raise InvalidRequest(
-            "the source needs a path: .load(path). For a table of its catalog, Spark passes the path only if CREATE TABLE t "
-            "USING pyhudi LOCATION '...' had no columns; saveAsTable and CREATE TABLE AS SELECT have some. Create the entry "
-            "over an existing table, or with pyhudi.spark.save_as_table"
+            "the source needs a path: .load(path). Spark executes CREATE TABLE with columns itself, and makes an entry of its "
+            "catalog without a Hudi table. Create the table with hs.sql(spark, 'CREATE TABLE ...') (pyhudi.spark.sql) or "
+            "pyhudi.spark.save_as_table; an entry over an existing table is CREATE TABLE t USING pyhudi LOCATION '...' without "
+            "columns"
         )
     storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in user_options.items() if key.startswith(_STORAGE_PREFIX)}
     # Spark passes the keys in lower case.

@@ -142,6 +142,11 @@ def storage_shares(partitions: pa.Table, slices: pa.Table) -> tuple[Share, ...]:
     return tuple(sorted(shares, key=lambda share: (-share.total_bytes, share.partition)))
 
 
+def oldest_first(rows: pa.Table) -> pa.Table:
+    """Reverse the rows of an inspection, which come newest first."""
+    return rows.take(pa.array(range(rows.num_rows - 1, -1, -1), pa.int64()))
+
+
 def amplifications(commits: pa.Table) -> tuple[Amplification, ...]:
     """Write amplification of each write, by request time. commits: COMMITS_SCHEMA."""
     return tuple(

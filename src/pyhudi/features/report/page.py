@@ -28,6 +28,7 @@ from pyhudi.features.report.charts import Bar, bars, lanes, legend, readable_tim
 from pyhudi.features.report.figures import (
     LANES,
     amplifications,
+    oldest_first,
     overall_factor,
     readable_bytes,
     size_buckets,
@@ -65,8 +66,8 @@ class _Report:
         self._table = table
         self._validation = validation
         look = table.inspect
-        self._timeline = _held(look.timeline)
-        self._commits = _held(lambda: look.commits(MAX_INSTANTS))
+        self._timeline = _held(lambda: oldest_first(look.timeline()))
+        self._commits = _held(lambda: oldest_first(look.commits(MAX_INSTANTS)))
         self._slices = _held(look.file_slices)
         self._partitions = _held(partial(look.partitions, on_storage=True))
         self._locks = _held(look.locks)

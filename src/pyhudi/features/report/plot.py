@@ -21,6 +21,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.features.report.figures import (
     LANES,
     amplifications,
+    oldest_first,
     overall_factor,
     readable_bytes,
     size_buckets,
@@ -83,8 +84,8 @@ class Plots:
     def timeline(self, axes: Axes | None = None) -> Axes:
         """The latest instants in lanes; pending ones are outlined and extend to the right edge."""
         drawn = _axes(axes)
-        timeline = self._look.timeline()
-        found = spans(timeline.slice(max(0, timeline.num_rows - MAX_WRITES)), self._look.commits(MAX_WRITES))
+        timeline = oldest_first(self._look.timeline())
+        found = spans(timeline.slice(max(0, timeline.num_rows - MAX_WRITES)), oldest_first(self._look.commits(MAX_WRITES)))
         used = [lane for lane in LANES if any(span.lane == lane for span in found)]
         last = max((span.start_ms if span.end_ms is None else span.end_ms for span in found), default=0)
         first = min((span.start_ms for span in found), default=0)
@@ -111,7 +112,7 @@ class Plots:
     def amplification(self, axes: Axes | None = None) -> Axes:
         """Write amplification: rows that each write changed, and rows that it copied; services only copy."""
         drawn = _axes(axes)
-        writes = amplifications(self._look.commits(MAX_WRITES))
+        writes = amplifications(oldest_first(self._look.commits(MAX_WRITES)))
         places = range(len(writes))
         changed = [min(write.rows_changed, write.rows_written) for write in writes]
         copied = [write.rows_written - rows for write, rows in zip(writes, changed, strict=True)]

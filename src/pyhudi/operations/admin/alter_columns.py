@@ -21,7 +21,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_to_arrow import TIMESTAMP
@@ -29,13 +29,14 @@ from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.operations.admin.stored_settings import DEFAULT_PREFIX, column_defaults
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_schema_on_read_supported, check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.operations.commit.transaction import Transaction, check_same_version
 from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.operations.write.write_attempt import retry_on_conflict, write_start
 from pyhudi.operations.write.write_schemas import fixed_columns
@@ -45,7 +46,7 @@ from pyhudi.records.record_merge import IS_DELETED
 from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype, changed_columns
 from pyhudi.table.schema_on_read_history import ColumnHistory, WrittenColumns
 from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot
-from pyhudi.table.table_config import TableConfig
+from pyhudi.table.table_config import CREATE_SCHEMA, TableConfig, store_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -82,7 +83,15 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
     _check_open_to_changes(context)
     rolled_back, _ = rollback_failed_if_eager(context, settings.commit)
     # A refused change leaves nothing on the timeline.
-    _planned(load_snapshot(context), change, "0")
+    begun = load_snapshot(context)
+    planned = _planned(begun, change, "0")
+    if begun.timeline.last_completed_write() is None:
+        created = context.config.create_schema
+        if created is None or TableSchema.from_avro(created).arrow != planned.before.arrow:
+            raise TableState(f"cannot change columns of the table at {context.storage.uri} before its next write: write first")
+        _store_create_schema(context, planned, settings)
+        phases.end("commit")
+        return WriteResult("alter_schema", None, None, rolled_back=rolled_back, schema_changes=(_describe_change(change),))
     action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
     transaction = Transaction.begin(context, action, settings.commit)
     with rollback_on_error(transaction):
@@ -129,10 +138,10 @@ class _AlterPlan:
 def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _AlterPlan:
     """Return the columns after a change by an instant."""
     context, before = snapshot.context, snapshot.schema
-    if before is None or snapshot.timeline.last_completed_write() is None:
+    if before is None:
         raise TableState(
-            f"cannot change columns of the table at {context.storage.uri}: it has no commit yet. Create it with "
-            "the final columns."
+            f"cannot change columns of the table at {context.storage.uri}: it has none before its first write. Create it with "
+            "a schema, or write first."
         )
     _check_free_to_change(context.config, before, change)
     history = snapshot.history or ColumnHistory.first(before.arrow)
@@ -149,6 +158,19 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
     columns = without_meta_fields(changed.arrow)
     after = TableSchema(columns, arrow_to_avro(columns, context.config.name, before.avro))
     return _AlterPlan(before, after, history.changed(instant_time, changed.schema))
+
+
+def _store_create_schema(context: TableContext, planned: _AlterPlan, settings: AlterSettings) -> None:
+    """Change the columns of a table without commits: those of its creation.
+
+    A first write that planned with other columns detects the change when it commits, and is planned again.
+    """
+    with context.locked(settings.commit.lock_wait_ms) as locked:
+        check_same_version(locked)
+        now = locked.reloaded()
+        if now.timeline.load().last_completed_write() is not None or now.config.create_schema != context.config.create_schema:
+            raise WriteConflict(f"the columns of {context.storage.uri} were changed by another writer")
+        store_table_config(locked.storage, {CREATE_SCHEMA: planned.after.avro}, context.env)
 
 
 def _describe_change(change: ColumnChange) -> str:
@@ -205,6 +227,11 @@ def _check_free_to_change(config: TableConfig, schema: TableSchema, change: Colu
         if f"{name}.".startswith(f"{change.path}.") or f"{change.path}.".startswith(f"{name}."):
             raise InvalidRequest(f"column {change.path!r} cannot be {doing}: {name} is {role}, which identifies records")
     first = change.path.split(".")[0]
+    if change.path in column_defaults(config):
+        raise InvalidRequest(
+            f"column {change.path!r} cannot be {doing}: it has a default, property {DEFAULT_PREFIX}{change.path}. Remove "
+            "that first"
+        )
     if not isinstance(change, Drop) and first in dict(schema.defaults):
         raise Unsupported(
             f"column {change.path!r} cannot be {doing}: {first} has a default in the table's schema, which column "

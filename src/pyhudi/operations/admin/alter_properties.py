@@ -2,6 +2,7 @@
 
     name, database      `hoodie.table.name`, which Hudi's ALTER TABLE ... RENAME TO sets too, and `hoodie.database.name`
     user properties     any key that does not begin with `hoodie.` or `pyhudi.`: for example owner or description
+    options             options of reads, writes and services, which the table stores as defaults (`stored_settings`)
 
 Every other property defines the layout of files, keys, records or the timeline, and writers and readers use the values
 that they read when they opened the table. Changes of those are refused; the error names the operation that makes the
@@ -17,11 +18,14 @@ from collections.abc import Mapping
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.properties import redact_secret
+from pyhudi.operations.admin.stored_settings import DEFAULT_PREFIX, OPTION_PREFIX, check_storable_option
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.transaction import check_same_version
-from pyhudi.options.supported import SUPPORTED
+from pyhudi.options.declaration import settings_options
+from pyhudi.options.scope import TABLE_OPTIONS
+from pyhudi.options.supported import NO_OP, SUPPORTED, storable_option
 from pyhudi.storage.locks import LockSettings
 from pyhudi.table.table_config import store_table_config
 from pyhudi.table.table_context import TableContext
@@ -29,6 +33,7 @@ from pyhudi.table.table_context import TableContext
 NAME_PROPERTY = "hoodie.table.name"
 _DATABASE = "hoodie.database.name"
 _TABLES_OWN = ("hoodie.", "pyhudi.")
+_LOCK_OPTIONS = settings_options(LockSettings)
 _VERBS = {
     "hoodie.table.version": "use Table.upgrade or Table.downgrade",
     "hoodie.table.metadata.partitions": "Table.index changes it",
@@ -51,8 +56,7 @@ def run_set_properties(
             named after.
         TableState: The table's version changed since it was opened.
     """
-    for key, value in changes.items():
-        _check(key, value)
+    changes = dict(_stored(key, value) for key, value in changes.items())
     check_writable(context, retains_indexes=False)
     with context.locked(settings.lock_wait_ms) as locked:
         check_same_version(locked)
@@ -68,6 +72,28 @@ def run_set_properties(
     return changed
 
 
+def _stored(key: str, value: str | None) -> tuple[str, str | None]:
+    """The property as it is stored: options of writes, reads and services have a prefix. Raises InvalidRequest for
+    properties that cannot change.
+    """
+    bare = key.removeprefix(OPTION_PREFIX)
+    option = next((option for option in SUPPORTED.values() if bare in option.all_names), None)
+    if option is None or option in TABLE_OPTIONS or option.stored_as is not None:
+        if not key.startswith(DEFAULT_PREFIX):
+            _check(key, value)
+        return key, value
+    if option in _LOCK_OPTIONS:
+        raise InvalidRequest(
+            f"property {key} cannot be set: running writers would use another lock. Pass lock options to every writer with "
+            "options=, or set them when the table is created."
+        )
+    check_storable_option(option)
+    if value is None:
+        return OPTION_PREFIX + option.key, None
+    name, checked = storable_option(bare, value)
+    return OPTION_PREFIX + name, checked
+
+
 def _check(key: str, value: str | None) -> None:
     if not key or key != key.strip():
         raise InvalidRequest(f"{key!r} is not a valid property name: it is empty, or begins or ends with blanks")
@@ -81,12 +107,10 @@ def _check(key: str, value: str | None) -> None:
     assignment = key if value is None else f"{key}={redact_secret(key, value)}"
     if key in _VERBS:
         raise InvalidRequest(f"property {assignment} cannot be set: {_VERBS[key]}")
-    why = (
-        "it defines the content or layout of the table's files, which is fixed at creation; write the rows to another table"
-        if option is None or option.stored_as is not None
-        else "it configures writes, reads or services, and is not stored in tables; pass it with options="
-    )
+    if option is None and key.startswith("hoodie.") and key in NO_OP:
+        return
+    why = "it defines the content or layout of the table's files, which is fixed at creation; write the rows to another table"
     raise InvalidRequest(
-        f"property {assignment} cannot be set: {why}. Allowed are {NAME_PROPERTY}, {_DATABASE}, and keys that do "
-        f"not begin with {' or '.join(_TABLES_OWN)}."
+        f"property {assignment} cannot be set: {why}. Allowed are options of reads, writes and services, {NAME_PROPERTY}, "
+        f"{_DATABASE}, and keys that do not begin with {' or '.join(_TABLES_OWN)}."
     )

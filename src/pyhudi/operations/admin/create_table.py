@@ -22,6 +22,7 @@ from pyhudi.format.paths import (
 )
 from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.option_consistency import check_against_table, comparison_value
+from pyhudi.operations.admin.stored_settings import new_stored_properties
 from pyhudi.operations.admin.table_settings import (
     CHANGES_MODE,
     NAME,
@@ -40,6 +41,7 @@ from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.table.feature_support import check_omission
 from pyhudi.table.table_config import (
+    CREATE_SCHEMA,
     FORMAT,
     NATIVE,
     OMIT_COLUMNS,
@@ -129,6 +131,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         **settings.keys.to_properties(),
         **(mode_properties if settings.version.merges_by_modes else merge_properties)(settings.merge),
     }
+    values |= new_stored_properties(dict(options.extra))
     if settings.version.names_format:
         values[FORMAT] = NATIVE
     if settings.database:
@@ -146,7 +149,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
             )
         columns = stored_columns(options, schema, settings.version)
         check_columns(settings.keys, settings.merge.ordering.fields, columns)
-        values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
+        values[CREATE_SCHEMA] = arrow_to_avro(columns, name)
     check_base_format(settings.base_file_format)
     for key, value in settings.fixed:
         default = values.get(key, REGISTRY[key].default or "")

@@ -13,6 +13,7 @@ from pyhudi.format.paths import PROPERTIES_FILE
 from pyhudi.operations.admin.create_table import check_new_table, create_table, name_from_uri
 from pyhudi.operations.admin.foreign import check_no_foreign, describe_foreign
 from pyhudi.operations.admin.option_consistency import check_against_table
+from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.admin.table_settings import FORCE, NAME
 from pyhudi.options.declaration import Options
 from pyhudi.storage import open_storage
@@ -31,6 +32,8 @@ def open_context(
 ) -> TableContext:
     """Open the table at a URI. Reads `hoodie.properties` only.
 
+    The lock is that of the options, or of the options that the table stores.
+
     Raises:
         TableNotFound: There is no table.
         Unsupported: The table version is not supported.
@@ -40,7 +43,8 @@ def open_context(
     env = environment or SystemEnvironment()
     config = load_found(storage, env)
     check_against_table(options, config)
-    return TableContext(storage, env, config, open_lock(LockSettings.of(options, config.name), storage, env))
+    lock_settings = LockSettings.of(with_stored_options(options, config), config.name)
+    return TableContext(storage, env, config, open_lock(lock_settings, storage, env))
 
 
 def load_found(storage: Storage, env: Environment) -> TableConfig:

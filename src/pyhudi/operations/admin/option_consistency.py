@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.format.properties import redact_secret
+from pyhudi.operations.admin.stored_settings import STORED_PREFIXES, USER_PREFIX
 from pyhudi.operations.admin.table_settings import (
     CHANGES_MODE,
     GENERATOR_CLASS,
@@ -80,6 +81,13 @@ def check_against_table(options: Options, config: TableConfig) -> None:
             )
         check_base_format(form)
     _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
+    for key, value in options.with_prefix(*STORED_PREFIXES).items():
+        found = config.property(key.removeprefix(USER_PREFIX))
+        if found != value:
+            raise InvalidRequest(
+                f"option {key}={value} defines a new table, and the existing one has {found or 'no value'}; change it with "
+                "Table.set_properties"
+            )
     if options.explicit(RECORD_KEY_FIELDS) and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; omit the record key field")
 

@@ -226,6 +226,8 @@ class Transaction:
                 reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
             if check is not None:
                 check.check(now, groups)
+                if now.last_completed_write() is None:
+                    self._check_create_schema(locked)
             recorded = record_columns(
                 LockedCommit(locked, self.instant_time, self.action, metadata, now, self._commits),
                 planned.start,
@@ -243,6 +245,11 @@ class Transaction:
             done = self._complete(commit, recorded.history)
         self._tidy_up(commit.metadata, now if recorded.history else None)
         return done
+
+    def _check_create_schema(self, locked: TableContext) -> None:
+        """Raise WriteConflict if the columns of a table without commits changed since this first write began."""
+        if locked.reloaded().config.create_schema != self.context.config.create_schema:
+            raise WriteConflict(f"the columns of {self.context.storage.uri} changed while {self.instant_time} was written")
 
     def _owned_timeline(self, locked: TableContext) -> Timeline:
         """Load the timeline under the lock. Raises WriteConflict as `check_ownership`."""

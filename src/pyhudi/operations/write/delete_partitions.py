@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pyhudi.errors import HudiError
+import pyarrow as pa
+
+from pyhudi.errors import HudiError, InvalidRequest, Unsupported
 from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing
 from pyhudi.features.consistent_hashing.write_rings import replace_rings
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
@@ -30,6 +32,11 @@ from pyhudi.operations.write.resolve_blockers import (
 from pyhudi.operations.write.write_attempt import Attempt, retry_on_conflict, write_start
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.planning.conflicts import FileGroupId
+from pyhudi.planning.partition_pruning import prune_partitions
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.filter_parser import Filter, parse_filter
+from pyhudi.records.filters.filter_visitor import columns as filter_columns
+from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_evolution import continues
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.snapshot import Snapshot, load_snapshot
@@ -55,9 +62,12 @@ def select_replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, 
         TableState: A pending clustering rewrites some of them.
     """
     settings, snapshot = attempt.settings, attempt.snapshot
-    partitions = (
-        snapshot.listing.partitions() if attempt.shape.replaces_table else {*paths, *(settings.partitions_to_overwrite or ())}
-    )
+    if attempt.shape.replaces_table:
+        partitions: Iterable[str] = snapshot.listing.partitions()
+    elif settings.overwrite_where is not None:
+        partitions = _matching_partitions(attempt, settings.overwrite_where, set(paths))
+    else:
+        partitions = {*paths, *(settings.partitions_to_overwrite or ())}
     replaced = live_file_ids(snapshot, partitions)
     groups = file_group_pairs(replaced)
     resolve_pending_services(snapshot, groups, settings)
@@ -69,6 +79,35 @@ def select_replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, 
         refuse_planned_compactions(snapshot, groups, settings)
     attempt.check_early(groups)
     return replaced
+
+
+def _matching_partitions(attempt: Attempt, where: Filter, paths: set[str]) -> set[str]:
+    """Partitions of the table and of the rows that match a predicate over the partition columns.
+
+    Raises:
+        InvalidRequest: The predicate has another column, or does not match a partition of the rows.
+        Unsupported: The path of a partition does not decide the predicate.
+    """
+    keys, uri = attempt.context.config.keys, attempt.context.storage.uri
+    schema = pa.schema([*attempt.schemas.data_schema, *attempt.schemas.partition_columns])
+    condition = bind(parse_filter(where), schema)
+    others = [name for name in filter_columns(condition) if name not in partition_columns(keys)]
+    if others:
+        raise InvalidRequest(
+            f"cannot overwrite {uri} where {where}: {others[0]} is no partition column. Use the partition columns "
+            f"({', '.join(partition_columns(keys)) or 'the table has none'}), or merge with when_not_matched_by_source_delete"
+        )
+    every = {*paths, *attempt.snapshot.listing.partitions()}
+    matching = set(prune_partitions(every, keys, schema, condition)[0])
+    undecided = sorted(matching.intersection(prune_partitions(every, keys, schema, ~condition)[0]))
+    if undecided:
+        raise Unsupported(f"cannot overwrite {uri} where {where}: the path of partition {undecided[0]!r} does not decide it")
+    outside = sorted(paths - matching)
+    if outside:
+        raise InvalidRequest(
+            f"rows of partition {outside[0]!r} lie outside of the overwrite of {uri} where {where}: leave them out"
+        )
+    return matching
 
 
 def file_group_pairs(file_ids: Mapping[str, Iterable[str]] | None) -> list[FileGroupId]:

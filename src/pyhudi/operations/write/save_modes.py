@@ -26,6 +26,7 @@ from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
 from pyhudi.operations.admin.open_table import existing_table_error, make_table, open_context, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_against_table
+from pyhudi.operations.admin.stored_settings import with_new_options, with_stored_options
 from pyhudi.operations.admin.table_settings import RECORD_KEY_FIELDS
 from pyhudi.operations.catalog_sync.sync_table import check_sync
 from pyhudi.operations.commit.results import WriteResult
@@ -110,6 +111,8 @@ class Save:
         existing: TableConfig | None = None
         with suppress(TableNotFound):
             existing = load_table_config(open_storage(uri, storage_options))
+        call_options = options
+        options = with_new_options(options) if existing is None else with_stored_options(options, existing)
         if existing is not None and mode == "errorifexists":
             raise existing_table_error(uri, storage_options, options, "mode append adds to it")
         operation = _operation(options, columns, existing)
@@ -126,7 +129,7 @@ class Save:
         if mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
             _check_same_table(uri, options, existing)
             settings = settings.overwriting()
-        return cls(uri, storage_options, options, open_context(uri, storage_options, options), settings, False)
+        return cls(uri, storage_options, options, open_context(uri, storage_options, call_options), settings, False)
 
     def run(self, engine: Engine, data: Any, partition_paths: PartitionPaths, batch: StreamBatch | None = None) -> WriteResult:
         """Write the rows.

@@ -35,6 +35,7 @@ from pyhudi.operations.write.write_once import ONCE, ApplicationVersion, CommitM
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.planning.bucket_routing import BUCKET_ENGINE
 from pyhudi.planning.record_placement import SizingSettings
+from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.records.schema_evolution import SchemaMode
@@ -282,7 +283,7 @@ DRIVER_WORK = Option(
     at_least=0,
     verbs=(*_WITH_ROWS, "delete"),
 )
-_STATIC_PARTITIONS = Option(
+STATIC_PARTITIONS = Option(
     "hoodie.static.overwrite.partition.paths",
     str,
     None,
@@ -313,6 +314,7 @@ class WriteSettings:
         sync: Catalogs to sync after the commit, None for none.
         replaces_schema: The columns of the rows become the table's columns.
         event_time: The event time column.
+        overwrite_where: Predicate of the partitions that an insert_overwrite replaces; None for those of the rows.
     """
 
     operation: Annotated[WriteOperation, _DROP_DUPLICATES]
@@ -361,7 +363,7 @@ class WriteSettings:
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     driver_batch_bytes: Annotated[int, DRIVER_BATCH]
     driver_work_bytes: Annotated[int, DRIVER_WORK]
-    partitions_to_overwrite: Annotated[tuple[str, ...] | None, _STATIC_PARTITIONS]
+    partitions_to_overwrite: Annotated[tuple[str, ...] | None, STATIC_PARTITIONS]
     files: FileSettings
     sizing: SizingSettings
     commit: CommitSettings
@@ -385,6 +387,7 @@ class WriteSettings:
     once: Annotated[CommitMark | None, ONCE] = None
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     replaces_schema: bool = False
+    overwrite_where: Filter | None = None
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
@@ -400,7 +403,7 @@ class WriteSettings:
                         f"{_DROP_DUPLICATES} turns the upsert into an insert, and {PARTIAL_UPDATE} requires an upsert"
                     )
                 operation = WriteOperation.INSERT
-        static = options.text(_STATIC_PARTITIONS)
+        static = options.text(STATIC_PARTITIONS)
         prefix = options.value_or_default(METADATA_PREFIX)
         settings = read_settings(
             cls,

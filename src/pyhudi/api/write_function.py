@@ -1,0 +1,117 @@
+"""Write rows to a table that may not exist: `pyhudi.write`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyhudi.api.key_arguments import joined_names
+from pyhudi.api.table_handle import is_spark_value
+from pyhudi.api.table_writes import engine_for
+from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY
+from pyhudi.operations.admin.table_settings import (
+    NAME,
+    ORDERING,
+    PARTITION_FIELDS,
+    RECORD_KEY_FIELDS,
+    TABLE_TYPE,
+    parse_table_type,
+    with_table_settings,
+)
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.save_modes import Save
+from pyhudi.operations.write.write_once import with_once
+from pyhudi.operations.write.write_settings import OPERATION, SCHEMA_MODE, WriteOperation, with_schema_mode
+from pyhudi.options.supported import parse_options
+from pyhudi.records.schema_evolution import SchemaMode
+
+_MODES = ("append", "overwrite", "upsert", "ignore", "error")
+_OPERATIONS = {"append": WriteOperation.INSERT, "upsert": WriteOperation.UPSERT}
+_SCHEMAS = (SCHEMA_KEY, LATEST_SCHEMA_KEY)
+_RESERVED = ("hoodie", "_hoodie", "_hudi", "pyhudi", "_pyhudi", "deltastreamer", "streamer")
+
+
+def write(
+    path: str | os.PathLike[str],
+    data: Any,
+    mode: str = "append",
+    *,
+    record_key: str | Sequence[str] | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    ordering: str | Sequence[str] | None = None,
+    table_type: str | None = None,
+    name: str | None = None,
+    schema_mode: str | None = None,
+    once: tuple[str, int] | None = None,
+    commit_metadata: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> WriteResult:
+    """Write rows to a table, and create the table if it does not exist. If the first write fails, no table remains.
+
+    Args:
+        path: Location of the table.
+        data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
+        mode: "append" inserts. "upsert" inserts new keys and merges the others. "overwrite" replaces all rows and columns
+            in one commit; type, key and partitioning of the table stay. "ignore" writes nothing if the table exists, and
+            "error" raises.
+        record_key: Record key fields of a new table, as in `Table.create`; an existing table must have the same.
+        partition_by: Partition fields of a new table.
+        ordering: Ordering fields of a new table.
+        table_type: `cow` (default) or `mor`, for a new table.
+        name: Name of a new table; defaults to the name of the folder.
+        schema_mode: Schema evolution that the data may cause, as in `Table.upsert`.
+        once: Application id and version of this write, as in `Table.upsert`.
+        commit_metadata: Entries stored in the commit, as shown by `Table.inspect.commits`.
+        options: Further `hoodie.*` options.
+        storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
+
+    Returns:
+        The instant of the write, and its statistics; no instant if nothing was written.
+
+    Raises:
+        TableExists: The table exists, and the mode is "error".
+        InvalidRequest: The mode is unknown, or the data or an option does not fit the table.
+        WriteConflict: Conflicts with other writers exhausted the retries.
+
+    Example:
+        >>> result = hp.write("/data/trips", frame, record_key="id", ordering="ts")
+        >>> result = hp.write("/data/trips", frame, mode="upsert")
+    """
+    if mode not in _MODES:
+        raise InvalidRequest(f"mode {mode!r} is unknown: choose from {', '.join(_MODES)}")
+    _check_commit_metadata(commit_metadata)
+    table_settings = {
+        NAME: name,
+        RECORD_KEY_FIELDS: joined_names(record_key),
+        PARTITION_FIELDS: joined_names(partition_by),
+        ORDERING: joined_names(ordering),
+        TABLE_TYPE: parse_table_type(table_type) if table_type else None,
+    }
+    parsed = with_table_settings(parse_options(with_once(with_schema_mode(options, schema_mode), once)), table_settings)
+    engine = engine_for(data, parsed)
+    if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
+        data = required_without_nulls(data)
+    rows = data if is_spark_value(data) else arrow_reader(data)
+    operation = _OPERATIONS.get(mode)
+    if parsed.explicit(OPERATION) is None and operation is not None:
+        parsed = parsed.merged({OPERATION.key: operation.value})
+    elif mode == "upsert" and parsed.explicit(OPERATION) != operation:
+        raise InvalidRequest(f"mode upsert contradicts option {OPERATION}={parsed.explicit(OPERATION)}")
+    save = Save.planned(path, "append" if mode == "upsert" else mode, parsed, storage_options, engine.input_schema(rows))
+    entries = (*save.settings.extra_metadata, *(commit_metadata or {}).items())
+    return replace(save, settings=replace(save.settings, extra_metadata=entries)).run(engine, rows, _no_partitions)
+
+
+def _check_commit_metadata(entries: Mapping[str, str] | None) -> None:
+    reserved = next((key for key in entries or () if key in _SCHEMAS or key.startswith(_RESERVED)), None)
+    if reserved is not None:
+        raise InvalidRequest(f"commit_metadata has the key {reserved!r}, which is reserved: use another name")
+
+
+def _no_partitions(_: Any) -> list[str]:
+    raise InvalidRequest("write does not delete partitions: use Table.delete_partitions")

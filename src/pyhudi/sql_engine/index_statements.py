@@ -1,0 +1,96 @@
+"""CREATE INDEX, DROP INDEX and SHOW INDEXES, with Hudi's syntax and names."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pyhudi.api.table import Table
+from pyhudi.errors import InvalidRequest
+from pyhudi.metadata_table.codecs.metadata_partitions import (
+    EXPRESSION_INDEX_PREFIX,
+    FILES,
+    SECONDARY_INDEX_PREFIX,
+    MetadataPartitionType,
+)
+from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
+from pyhudi.operations.services.index_admin import IndexInfo
+from pyhudi.sql_engine.sql_ast import CreateIndex, DropIndex
+from pyhudi.sql_engine.table_statements import resolve_table_column
+
+_RECORD_INDEX = MetadataPartitionType.RECORD_INDEX.value
+_SECONDARY_INDEX = MetadataPartitionType.SECONDARY_INDEX.value
+_EXPRESSION_KINDS = ("column_stats", "bloom_filters")
+_IDENTITY = "identity"
+
+
+def create_index(table: Table, statement: CreateIndex) -> None:
+    """Create an index. Without USING, it is the record index for the record key fields, else a secondary index.
+
+    Raises:
+        InvalidRequest: The columns or options do not define an index, or it exists.
+    """
+    columns = [resolve_table_column(table, name) for name in statement.columns]
+    options = {key.lower(): value for key, value in statement.options}
+    keys = table.config.keys.record_fields
+    kind = statement.kind
+    if kind in (None, _RECORD_INDEX, _SECONDARY_INDEX):
+        covers_key = set(columns) == set(keys)
+        named_record = statement.name == _RECORD_INDEX or kind == _RECORD_INDEX
+        if named_record and not covers_key:
+            raise InvalidRequest(
+                f"CREATE INDEX {statement.name} ON {statement.table}: the record index covers the record key fields "
+                f"({', '.join(keys) or 'none: the table generates its keys'}), not {', '.join(columns)}"
+            )
+        kind = _RECORD_INDEX if named_record or (kind is None and covers_key) else _SECONDARY_INDEX
+    if _find(table, statement.name) is not None or (kind == _RECORD_INDEX and _find(table, _RECORD_INDEX) is not None):
+        if statement.if_not_exists:
+            return
+        raise InvalidRequest(f"CREATE INDEX {statement.name} ON {statement.table}: the index exists already")
+    if kind in _EXPRESSION_KINDS:
+        function = options.pop("expr", _IDENTITY)
+        if len(columns) != 1 or (kind == "column_stats" and function == _IDENTITY):
+            raise InvalidRequest(
+                f"CREATE INDEX {statement.name} ON {statement.table} USING {kind} takes one column and OPTIONS (expr = "
+                "'function'). Statistics of plain columns are kept by hoodie.metadata.index.column.stats.enable=true"
+            )
+        table.index.create(kind, columns[0], name=statement.name, function=function, function_options=options or None)
+        return
+    if options:
+        raise InvalidRequest(f"CREATE INDEX {statement.name}: option {next(iter(options))} has no effect on a {kind}")
+    if kind == _RECORD_INDEX:
+        table.index.create(kind)
+    else:
+        table.index.create(kind, columns, name=statement.name)
+
+
+def drop_index(table: Table, statement: DropIndex) -> None:
+    """Drop an index, named as in CREATE INDEX or as in SHOW INDEXES. Raises InvalidRequest if it does not exist."""
+    info = _find(table, statement.name)
+    if info is not None:
+        table.index.drop(info.name)
+    elif not statement.if_exists:
+        names = ", ".join(info.name for info in _listed(table)) or "none"
+        raise InvalidRequest(f"DROP INDEX {statement.name} ON {statement.table}: no such index; the table has {names}")
+
+
+def shown_indexes(table: Table) -> pa.Table:
+    """Indexes in the columns of Hudi's SHOW INDEXES."""
+    infos = _listed(table)
+    definitions = load_index_definitions(table.context)
+    kinds = [definitions[info.name].kind if info.name in definitions else info.kind for info in infos]
+    return pa.table(
+        {
+            "index_name": pa.array([info.name for info in infos], pa.string()),
+            "index_type": pa.array(kinds, pa.string()),
+            "col_name": pa.array([",".join(info.columns) for info in infos], pa.string()),
+        }
+    )
+
+
+def _listed(table: Table) -> list[IndexInfo]:
+    return [info for info in table.index.list() if info.name != FILES]
+
+
+def _find(table: Table, name: str) -> IndexInfo | None:
+    names = (name, SECONDARY_INDEX_PREFIX + name, EXPRESSION_INDEX_PREFIX + name)
+    return next((info for info in _listed(table) if info.name in names), None)

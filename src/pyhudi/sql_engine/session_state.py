@@ -1,0 +1,141 @@
+"""State of a SQL session: options of SET, views, databases, and resolution of names in the current database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.operations.write.write_settings import OPERATION
+from pyhudi.options.supported import check_known, parse_options
+from pyhudi.sql_engine import sql_ast as S
+from pyhudi.sql_engine.table_references import parse_query_text, splice_query
+
+DEFAULT_DATABASE = "default"
+OVERWRITE_MODE = "hoodie.datasource.overwrite.mode"
+SPARK_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
+_SQL_ONLY = (OVERWRITE_MODE, SPARK_OVERWRITE_MODE, INSERT_OPERATION, OPERATION.key)
+_INSERTS = ("insert", "upsert", "bulk_insert")
+_MODES = ("STATIC", "DYNAMIC")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view: its query, and names of the columns; () for those of the query."""
+
+    text: str
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """State of an embedded session.
+
+    Attributes:
+        settings: Options of SET.
+        views: Views by qualified name in lower case.
+        databases: Names of databases, in lower case, as written.
+        current: The current database, as the single element.
+    """
+
+    settings: dict[str, str] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    databases: dict[str, str] = field(default_factory=lambda: {DEFAULT_DATABASE: DEFAULT_DATABASE})
+    current: list[str] = field(default_factory=lambda: [DEFAULT_DATABASE])
+
+
+@dataclass(frozen=True, slots=True)
+class StatementOptions:
+    """Options of a statement: those of SET, overridden by those of the call.
+
+    Attributes:
+        options: Options of reads and writes; None if there are none.
+        dynamic_overwrite: INSERT OVERWRITE replaces only partitions of its rows (Spark's dynamic mode).
+        insert_operation: Operation of INSERT INTO; None to choose it by the table.
+    """
+
+    options: Mapping[str, object] | None
+    dynamic_overwrite: bool = False
+    insert_operation: str | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], options: Mapping[str, object] | None) -> StatementOptions:
+        """Merge the options of a session and of a call."""
+        named = {**settings, **{key: str(value) for key, value in (options or {}).items() if key in _SQL_ONLY}}
+        mode = named.get(OVERWRITE_MODE, named.get(SPARK_OVERWRITE_MODE, "STATIC"))
+        if mode.upper() not in _MODES:
+            raise InvalidRequest(f"option {OVERWRITE_MODE}={mode} is neither STATIC nor DYNAMIC")
+        operation = named.get(INSERT_OPERATION) or settings.get(OPERATION.key)
+        if operation is not None and operation.lower() not in _INSERTS:
+            raise InvalidRequest(f"option {INSERT_OPERATION}={operation} is none of {', '.join(_INSERTS)}")
+        return cls(merged_options(settings, options), mode.upper() == "DYNAMIC", operation and operation.lower())
+
+
+def merged_options(settings: Mapping[str, str], options: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    """Return the options of a session, overridden by those of a call, without the ones that only SQL knows."""
+    kept = {key: value for key, value in settings.items() if key not in _SQL_ONLY}
+    given = {key: value for key, value in (options or {}).items() if key not in _SQL_ONLY or key == OPERATION.key}
+    if not kept:
+        return given or None
+    parsed = parse_options(kept, given)
+    return {**dict(parsed.values), **dict(parsed.extra)}
+
+
+def check_setting(key: str, value: str) -> None:
+    """Raise InvalidRequest for an option of SET that is unknown, with the nearest name, or has an illegal value."""
+    if key in _SQL_ONLY:
+        StatementOptions.of({key: value}, None)
+        return
+    check_known(key)
+    parse_options({key: value})
+
+
+def qualified(name: S.TableName, current: str) -> S.TableName:
+    """Resolve a name in the current database. Tables of the default database have no qualifier."""
+    parts = name.parts
+    if name.path is None and len(parts) == 1 and current != DEFAULT_DATABASE:
+        return S.TableName((current, *parts))
+    if name.path is None and len(parts) == 2 and parts[0].lower() == DEFAULT_DATABASE:
+        return S.TableName(parts[1:])
+    return name
+
+
+def view_of(statement: S.CreateView, qualify: Callable[[S.TableName], S.TableName]) -> View:
+    """Return the view of a statement, whose query names each table with its database."""
+
+    def named(reference: S.Reference) -> str:
+        written = statement.query.body.text[reference.start : reference.end]
+        if reference.name is None or reference.name.path is not None or (name := qualify(reference.name)) == reference.name:
+            return written
+        as_of = "" if reference.as_of is None else f" TIMESTAMP AS OF '{reference.as_of}'"
+        return ".".join(f"`{part.replace('`', '``')}`" for part in name.parts) + as_of
+
+    return View(splice_query(statement.query, named), statement.columns)
+
+
+def expand_views(
+    query: S.SelectQuery, find: Callable[[S.TableName], View | None], within: tuple[View, ...] = ()
+) -> S.SelectQuery:
+    """Replace the views that a query reads by their queries.
+
+    Raises:
+        InvalidRequest: A view reads itself, or the statement reads it as of a time.
+    """
+    found = {ref.start: find(ref.name) for ref in query.references if ref.name is not None and ref.name.path is None}
+    if not any(found.values()):
+        return query
+
+    def replacement(reference: S.Reference) -> str:
+        view = found.get(reference.start)
+        if view is None:
+            return query.body.text[reference.start : reference.end]
+        if view in within or reference.as_of is not None:
+            problem = "it reads itself" if view in within else "a view cannot be read as of a time. Read its tables AS OF"
+            raise InvalidRequest(f"view {reference.name}: {problem}")
+        inner = expand_views(parse_query_text(view.text, S.Fragment(view.text)), find, (*within, view)).body.text
+        columns = ", ".join(f"`{name}`" for name in view.columns)
+        return f"(SELECT * FROM ({inner}) AS `view_rows` ({columns}))" if columns else f"({inner})"
+
+    text = splice_query(query, replacement)
+    return replace(parse_query_text(text, S.Fragment(text)))

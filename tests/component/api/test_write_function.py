@@ -1,0 +1,150 @@
+"""`hp.write`, overwrites with a predicate, counts, and tables opened as of a time."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound, Unsupported
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def uri() -> str:
+    return f"memory://write-{next(_numbers)}/t"
+
+
+def rows(*keys: int, day: str = "2026-01-01", **more: Any) -> pa.Table:
+    return pa.table({"id": list(keys), "ts": [1] * len(keys), "day": [day] * len(keys), **more})
+
+
+def ids(uri: str) -> list[int]:
+    return sorted(hp.Table(uri).scan(["id"]).to_arrow()["id"].to_pylist())
+
+
+def test_append_creates_the_table_and_inserts(uri: str) -> None:
+    first = hp.write(uri, rows(1, 2), record_key="id", partition_by="day", ordering="ts", table_type="mor", name="trips")
+    assert (first.operation, first.rows_inserted) == ("insert", 2)
+    table = hp.Table(uri)
+    assert (table.name, table.config.is_cow, table.config.keys.record_fields) == ("trips", False, ("id",))
+    hp.write(uri, [{"id": 3, "ts": 1, "day": "2026-01-02"}])
+    assert ids(uri) == [1, 2, 3]
+
+
+def test_upsert_overwrite_ignore_and_error(uri: str) -> None:
+    hp.write(uri, rows(1, 2), "upsert", record_key="id")
+    assert hp.write(uri, rows(2, 3), mode="upsert").rows_updated == 1
+    assert hp.write(uri, rows(9), mode="ignore").instant is None
+    with pytest.raises(TableExists):
+        hp.write(uri, rows(9), mode="error")
+    hp.write(uri, rows(7, extra=["x"]), mode="overwrite")
+    assert hp.Table(uri).scan(["id", "extra"]).to_arrow().to_pylist() == [{"id": 7, "extra": "x"}]
+    with pytest.raises(InvalidRequest, match="mode 'replace' is unknown: choose from append, overwrite"):
+        hp.write(uri, rows(9), mode="replace")
+    with pytest.raises(InvalidRequest, match="contradict"):
+        hp.write(uri, rows(9), record_key="day")
+
+
+def test_a_first_write_that_fails_leaves_no_table(uri: str) -> None:
+    with pytest.raises(InvalidRequest):
+        hp.write(uri, rows(1), record_key="key")
+    with pytest.raises(TableNotFound):
+        hp.Table(uri)
+
+
+def test_commit_metadata_is_shown_newest_first(uri: str) -> None:
+    hp.write(uri, rows(1), record_key="id", commit_metadata={"job": "daily", "owner": "ada"})
+    hp.write(uri, rows(2))
+    hp.Table(uri).insert(rows(3), options={"_job": "hourly"})
+    shown = hp.Table(uri).inspect.commits().to_pylist()
+    assert [dict(row["metadata"]) for row in shown] == [{"_job": "hourly"}, {}, {"job": "daily", "owner": "ada"}]
+    assert [row["request_time"] for row in shown] == sorted((row["request_time"] for row in shown), reverse=True)
+    assert hp.Table(uri).inspect.timeline()["request_time"][0].as_py() == shown[0]["request_time"]
+    with pytest.raises(InvalidRequest, match="reserved"):
+        hp.write(uri, rows(4), commit_metadata={"schema": "x"})
+
+
+def test_once_and_schema_modes(uri: str) -> None:
+    hp.write(uri, rows(1), record_key="id", once=("load", 1))
+    assert hp.write(uri, rows(2), once=("load", 1)).skipped
+    with pytest.raises(InvalidRequest, match="schema mode strict"):
+        hp.write(uri, rows(2, extra=[1]), schema_mode="strict")
+    assert ids(uri) == [1]
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_overwrite_with_a_predicate(uri: str, table_type: str) -> None:
+    table = hp.Table.create(uri, record_key="id", partition_by="day", table_type=table_type)
+    for number, day in enumerate(("2026-01-01", "2026-01-02", "2026-01-03")):
+        table.insert(rows(number, day=day))
+    result = table.insert_overwrite(rows(10, day="2026-01-02"), where="day = '2026-01-02'")
+    assert result.file_groups_replaced == 1
+    assert ids(uri) == [0, 2, 10]
+    with pytest.raises(InvalidRequest, match=r"rows of partition '2026-01-03' lie outside of the overwrite"):
+        table.insert_overwrite(rows(11, day="2026-01-03"), where="day = '2026-01-02'")
+    # Partitions that match and have no new rows become empty.
+    table.insert_overwrite(rows(12, day="2026-01-02"), where="day >= '2026-01-02'")
+    assert ids(uri) == [0, 12]
+    with pytest.raises(InvalidRequest, match=r"id is no partition column\. Use the partition columns \(day\)"):
+        table.insert_overwrite(rows(1), where="id = 1")
+    assert ids(uri) == [0, 12]
+
+
+def test_overwrite_with_an_undecided_predicate(uri: str) -> None:
+    table = hp.Table.create(
+        uri,
+        record_key="id",
+        partition_by="at:TIMESTAMP",
+        options={
+            "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+            "hoodie.keygen.timebased.output.dateformat": "yyyy",
+        },
+    )
+    table.insert({"id": [1], "at": [1_700_000_000_000]})
+    with pytest.raises(Unsupported, match="the path of partition '2023' does not decide it"):
+        table.insert_overwrite({"id": [2], "at": [1_700_000_000_001]}, where="at > 1600000000000")
+
+
+def test_count(uri: str) -> None:
+    table = hp.Table.create(uri, record_key="id")
+    first = table.insert(rows(1, 2))
+    table.insert(rows(3))
+    assert (table.count(), table.count("id > 1"), table.count(as_of=first)) == (3, 2, 2)
+
+
+def test_a_table_as_of_a_time_is_read_only(uri: str) -> None:
+    table = hp.Table.create(uri, record_key="id")
+    first = table.insert(rows(1, 2))
+    table.insert(rows(3, extra=["x"]))
+    past = hp.Table(uri, as_of=first)
+    assert past.count() == 2
+    assert "extra" not in past.schema().names
+    assert "_hoodie_record_key" in past.schema(meta_columns=True).names
+    assert past.lookup([3]).count() == 0
+    assert table.count() == 3
+    for act in (lambda: past.insert(rows(4)), lambda: past.delete([1]), lambda: past.incremental("earliest")):
+        with pytest.raises(HudiError, match=r"as\.of\.instant"):
+            act()
+    with pytest.raises(InvalidRequest, match="contradicts"):
+        past.scan(as_of="2020-01-01")
+
+
+def test_foreign_names_are_answered_with_ours(uri: str) -> None:
+    table = hp.Table.create(uri, record_key="id")
+    table.insert(rows(1))
+    for owner, name, hint in (
+        (table.alter, "add_columns", r"use \.add\(column, type\)"),
+        (table.services, "vacuum", r"use \.clean\(\)"),
+        (table.scan(), "collect", r"use \.to_arrow\(\)"),
+        (hp, "DeltaTable", r"use pyhudi\.Table\(uri\)"),
+        (hp, "write_deltalake", r"use pyhudi\.write"),
+    ):
+        with pytest.raises(AttributeError, match=hint):
+            getattr(owner, name)
+    with pytest.raises(InvalidRequest, match=r"has no argument predicate=: pass where="):
+        table.delete(predicate="id = 1")  # type: ignore[call-arg]
