@@ -119,8 +119,9 @@ def open_base_rows(
                 if keys is not None and _rule_out(footer.key_values, keys):
                     yield None
                     return
-            once = checksums is ChecksumMode.ONCE and footers is not None and stamp is not None
-            checks = footers.checks(stamp) if once else PageChecks(checksums)
+            checks = PageChecks(checksums)
+            if checksums is ChecksumMode.ONCE and footers is not None and stamp is not None:
+                checks = footers.checks(stamp)
             with _opened(source, footer.metadata, columns_to_code, checks) as file:
                 yield file
 
