@@ -6,6 +6,10 @@ _.__dir__
 _.filter_exists
 _.insert_overwrite
 _.plot
+_.unschedule_compaction
+_.log_compact
+_.unschedule_clustering
+_.expired_partitions
 _.record_index
 _.to_dict
 _.amplification

@@ -297,7 +297,7 @@ def test_options_that_contradict_the_table(kept: Kept, option: str, spelling: st
     acts: list[Callable[[], object]] = [
         lambda: Table(kept.uri, options={spelling: value}),
         lambda: kept.table.scan(options={spelling: value}),
-        lambda: kept.table.clean(options={spelling: value}),
+        lambda: kept.table.clean(dry_run=True, options={spelling: value}),
         lambda: kept.table.upsert(rows(), options={spelling: value}),
         lambda: kept.table.delete(rows(), options={spelling: value}),
     ]

@@ -21,7 +21,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from pyhudi.api.alter import Alter
-from pyhudi.api.table import Indexes, Services, Table
+from pyhudi.api.table import Indexes, Table
 from pyhudi.cli.app import app
 from pyhudi.errors import CorruptData, HudiError, TableExists, Unsupported
 from pyhudi.features import procedures
@@ -158,7 +158,7 @@ LOOKS: dict[str, Verb] = {
     "index": lambda table, at: table.index.list(),
     "alter": lambda table, at: table.alter,
     "tags": lambda table, at: table.tags(),
-    "services": lambda table, at: table.services.expired_partitions(),
+    "with_options": lambda table, at: table.with_options({}),
     "inspect": lambda table, at: table.inspect.timeline(),
     "plot": lambda table, at: table.plot,
 }
@@ -166,6 +166,7 @@ READS: dict[str, Verb] = {
     "schema": lambda table, at: table.schema(),
     "partitions": lambda table, at: table.partitions(),
     "scan": lambda table, at: table.scan().to_arrow(),
+    "count": lambda table, at: table.count(),
     "read_optimized": lambda table, at: table.read_optimized().to_arrow(),
     "lookup": lambda table, at: table.lookup(["a"]).to_arrow(),
     "filter_exists": lambda table, at: table.filter_exists({"id": ["a"]}),
@@ -192,9 +193,6 @@ INDEX_CHANGES: dict[str, Callable[[Indexes], object]] = {
     "rebuild": lambda index: index.rebuild(),
 }
 INDEX_LOOKS = {"list"}
-
-SERVICE_NAMES = {"run": "run_services", "background": "background_services", "expire_partitions": "run_ttl"}
-"""The methods of `Table.services` that have another name as verbs of the table."""
 
 PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
     "run_bootstrap": {
@@ -224,21 +222,22 @@ PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
 COMMAND_CHANGES: dict[str, tuple[str, ...]] = {
     "create": ("TABLE", "--record-key", "id"),
     "load": ("TABLE", "ROWS"),
-    "delete": ("TABLE", "--where", "_hoodie_record_key = 'a'", "--no-dry-run"),
+    "delete": ("TABLE", "--where", "_hoodie_record_key = 'a'", "--yes"),
     "compact": ("TABLE",),
     "cluster": ("TABLE",),
-    "clean": ("TABLE", "--no-dry-run"),
+    "clean": ("TABLE", "--yes"),
     "archive": ("TABLE",),
     "serve": ("TABLE", "--once"),
-    "rollback": ("TABLE", "LAST", "--no-dry-run"),
+    "rollback": ("TABLE", "LAST", "--yes"),
     "savepoint": ("TABLE",),
-    "restore": ("TABLE", "LAST", "--no-dry-run"),
-    "upgrade": ("TABLE",),
-    "downgrade": ("TABLE", "--no-dry-run"),
-    "repair": ("TABLE", "--no-dry-run"),
+    "restore": ("TABLE", "LAST", "--yes"),
+    "upgrade": ("TABLE", "--yes"),
+    "drop": ("TABLE", "--yes"),
+    "downgrade": ("TABLE", "--yes"),
+    "repair": ("TABLE", "--yes"),
     "call": ("delete_metadata_table", "TABLE"),
     "index create": ("TABLE", "bloom_filters"),
-    "index drop": ("TABLE", "record_index", "--no-dry-run"),
+    "index drop": ("TABLE", "record_index", "--yes"),
     "index rebuild": ("TABLE",),
     "sql": ("TRUNCATE TABLE t", "--table", "NAMED"),
 }
@@ -288,9 +287,6 @@ def test_every_verb_stands_here() -> None:
     assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
     assert _public(Alter) == {*ALTER_CHANGES}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
-    for name in _public(Services):
-        # What the table's verb does is tried below; the method of the services is the same function.
-        assert inspect.unwrap(getattr(Table, SERVICE_NAMES.get(name, name))) is getattr(Services, name)
     # What is told to a catalog is no change of the table.
     shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync"))}
     assert set(procedures.NAMES) - shown == set(PROCEDURE_CHANGES)
@@ -387,7 +383,7 @@ def test_rows_of_a_table_that_stays_closed_are_not_read(kind: str, tmp_path: Pat
             read(table, last(table))
         assert "neither read nor written" in str(caught.value), name
     with pytest.raises(Unsupported, match="neither read nor written"):
-        table.clean()
+        table.clean(dry_run=True)
     found = CliRunner().invoke(app, ["doctor", str(path)])
     assert "neither read nor written" in found.output
 

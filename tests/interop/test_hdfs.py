@@ -59,12 +59,12 @@ def test_a_table_in_turn(hudi: ApacheHudi, hdfs: Hdfs, kind: str) -> None:
     expected |= dict.fromkeys(range(2, 10), 3)
     check()
     if kind == "MERGE_ON_READ":
-        ours.services.compact()
+        ours.compact()
         check()
         hudi.write(batch(range(3), 4), uri, **options)
         expected |= dict.fromkeys(range(3), 4)
         hudi.call("run_compaction", op="scheduleAndExecute", path=uri)
         check()
-    ours.services.clean(dry_run=False)
+    ours.clean(dry_run=False)
     check()
     assert ours.validate().ok

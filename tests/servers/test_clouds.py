@@ -153,9 +153,9 @@ def test_a_table_is_written_killed_recovered_and_serviced(place: Place, kind: st
     found = rows_of(after)
     assert {found[key] for key in range(20, 40)} == {20} and 0 not in found and len(found) == 39
     if kind == "mor":
-        after.services.compact()
-    after.services.cluster()
-    after.services.clean(dry_run=False)
+        after.compact()
+    after.cluster()
+    after.clean(dry_run=False)
     assert rows_of(hp.Table(uri, options)) == found
     assert hp.Table(uri, options).validate().ok
 

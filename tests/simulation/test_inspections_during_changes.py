@@ -81,11 +81,11 @@ def _paused(world: World, before: str) -> PausedWrite:
 
 
 def compacts(world: World) -> Callable[[], object]:
-    return lambda: (world.table.compact(), world.table.clean())
+    return lambda: (world.table.compact(), world.table.clean(dry_run=True))
 
 
 def clusters(world: World) -> Callable[[], object]:
-    return lambda: (world.table.cluster(), world.table.clean())
+    return lambda: (world.table.cluster(), world.table.clean(dry_run=True))
 
 
 def goes_back(world: World) -> Callable[[], object]:

@@ -193,7 +193,7 @@ def test_writers_that_choose_other_columns_for_statistics(chosen: tuple[str, ...
 
 
 SERVICES: dict[str, Callable[[World], object]] = {
-    "clean": lambda world: world.table.clean(),
+    "clean": lambda world: world.table.clean(dry_run=True),
     "cluster": lambda world: world.table.cluster(),
     "schedule clustering": lambda world: world.table.schedule_clustering(),
     "compact": lambda world: world.table.compact(),

@@ -439,7 +439,7 @@ def test_who_was_rolled_back_while_standing_still_meets_a_conflict(kind: str) ->
             world.upsert({"k0": turn, "k2": turn})
             if kind == "mor":
                 world.table.compact()
-                world.table.clean()
+                world.table.clean(dry_run=True)
 
     context = meeting(world, take_over)
     data = rows(world, LATE, k0=100, k4=104)

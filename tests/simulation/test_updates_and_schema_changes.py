@@ -254,7 +254,7 @@ class Run:
             self.table.log_compact()
 
     def clean(self) -> None:
-        self.table.clean()
+        self.table.clean(dry_run=True)
 
     def archive(self) -> None:
         self.table.archive()

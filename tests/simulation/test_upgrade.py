@@ -235,7 +235,7 @@ def test_versions_change_in_the_middle_of_services(kind: str, what: str, version
         world.table.cluster(pending.request_time)
         assert world.scanned() == world.rows
     world.upsert({"k1": -1})
-    world.table.services.run()
+    world.table.run_services()
     assert world.scanned() == world.rows
     report = world.table.validate()
     assert report.ok, str(report)

@@ -51,7 +51,7 @@ def test_a_table_in_s3(spark: SparkSession, in_s3: dict[str, str]) -> None:
     assert rows_of(hs.sql(spark, f"SELECT id, ts FROM `{path}`", storage_options=in_s3).toArrow()) == expected
     assert rows_of(hp.sql(f"SELECT id, ts FROM `{path}`", storage_options=in_s3)) == expected
     table = hp.Table(path, in_s3)
-    table.services.compact(spark=spark)
+    table.compact(spark=spark)
     assert rows_of(table.scan().to_arrow()) == expected
     # Base files alone are for Spark's own scan, and this session has no file system for S3; the data source asks for none.
     with pytest.raises(InvalidRequest, match=r"no file system for s3a://.*format\(.pyhudi.\)"):
@@ -75,8 +75,8 @@ def test_a_table_in_hdfs(spark: SparkSession, hdfs: Hdfs, kind: str) -> None:
     del expected[7]
     table = hp.Table(path, reach)
     if kind == "MERGE_ON_READ":
-        table.services.compact(spark=spark)
-    table.services.cluster(spark=spark)
+        table.compact(spark=spark)
+    table.cluster(spark=spark)
     assert rows_of(hs.read(spark, path, storage_options=reach).toArrow()) == expected
     assert rows_of(hp.sql(f"SELECT id, ts FROM `{path}`", storage_options=reach)) == expected
     assert table.validate().ok

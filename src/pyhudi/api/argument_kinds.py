@@ -69,7 +69,7 @@ def checked_class(cls: _Class) -> _Class:
 def _name(function: Callable[..., Any]) -> str:
     """Name of a function in messages: `Table.restore` for a method of any part of Table."""
     owner, _, name = function.__qualname__.rpartition(".")
-    owner = "Table" if owner in ("TableReads", "TableWrites", "TableServices", "OpenedTable") else owner
+    owner = "Table" if owner in ("TableReads", "TableWrites", "TableServices", "TableAdmin", "OpenedTable") else owner
     return owner if name == "__init__" else f"{owner}.{name}" if owner else name
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 _TABLE = {
-    "vacuum": "services.clean()",
-    "optimize": "services.cluster() or .services.compact()",
+    "vacuum": "clean()",
+    "optimize": "cluster() or .compact()",
     "history": "inspect.commits() or .timeline()",
     "version": "timeline()",
     "load_as_version": "scan(as_of=...)",
@@ -24,11 +24,14 @@ _TABLE = {
     "filter": "scan(filter=...)",
     "select": "scan(columns=...)",
     "snapshots": "inspect.commits()",
-    "expire_snapshots": "services.clean()",
+    "expire_snapshots": "clean()",
     "metadata": "inspect",
-    "create_checkpoint": "services.run()",
-    "cleanup_metadata": "services.archive()",
+    "create_checkpoint": "run_services()",
+    "cleanup_metadata": "archive()",
     "update_schema": "alter",
+    "services": "compact(), .cluster(), .clean(), .archive() or .run_services()",
+    "expire_partitions": "run_ttl()",
+    "maintenance": "clean(), .compact() or .cluster()",
     "add_constraint": "alter.add_constraint(...)",
 }
 _ALTER = {
@@ -46,18 +49,6 @@ _ALTER = {
     "set_column_comment": "comment(column, text)",
     "add_constraints": "add_constraint(name, condition)",
 }
-_SERVICES = {
-    "vacuum": "clean()",
-    "optimize": "cluster() or .compact()",
-    "z_order": 'cluster(order_by=..., layout="zorder")',
-    "expire_snapshots": "clean()",
-    "rewrite_data_files": "cluster()",
-    "compaction": "compact()",
-    "clustering": "cluster()",
-    "run_services": "run()",
-    "run_ttl": "expire_partitions()",
-    "background_services": "background()",
-}
 _SCAN = {
     "collect": "to_arrow()",
     "to_table": "to_arrow()",
@@ -70,7 +61,7 @@ _SCAN = {
     "num_rows": "count()",
     "show": "head()",
 }
-_HINTS = {"Table": _TABLE, "Alter": _ALTER, "Services": _SERVICES, "Scan": _SCAN}
+_HINTS = {"Table": _TABLE, "Alter": _ALTER, "Scan": _SCAN}
 _MODULE = {
     "DeltaTable": "pyhudi.Table(uri)",
     "HudiTable": "pyhudi.Table(uri)",

@@ -376,7 +376,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
         cleaned = preview_clean(context, CleanSettings.of(options))
         if cleaned.file_count:
             finding = f"a clean is due: {cleaned.file_count:,} files, {cleaned.size_bytes:,} bytes that no query needs"
-            yield overdue(finding, f"pyhudi clean {table.uri} --no-dry-run")
+            yield overdue(finding, f"pyhudi clean {table.uri} --yes")
         if reason_not_to_archive(timeline, ArchiveSettings.of(options).archival) is None:
             finding = f"an archival is due: the timeline has {len(timeline.completed_writes()):,} writes"
             yield overdue(finding, f"pyhudi archive {table.uri}")
@@ -410,9 +410,7 @@ def _state(table: Table, options: Options) -> Iterator[Finding]:
     try:
         for step in run_repair(table.context.reloaded(), LocalEngine(1), RepairSettings.of(options, kinds)).steps:
             where = f"{step.path}: " if step.path else ""
-            yield Finding(
-                Severity.ERROR, "state", f"{where}{step.finding}", f"pyhudi repair {table.uri} --no-dry-run: {step.remedy}"
-            )
+            yield Finding(Severity.ERROR, "state", f"{where}{step.finding}", f"pyhudi repair {table.uri} --yes: {step.remedy}")
     except HudiError as error:
         yield Finding(Severity.ERROR, "state", str(error), f"pyhudi validate {table.uri}")
     now_ms = table.context.env.now_ms()

@@ -1,8 +1,8 @@
 """Table services: `Table.services`.
 
-    t.services.compact()                      # schedule and execute
-    plan = t.services.schedule_clustering()   # schedule only, to be executed here or elsewhere
-    t.services.run()                          # one pass: pending plans, then services that are due
+    t.compact()                      # schedule and execute
+    plan = t.schedule_clustering()   # schedule only, to be executed here or elsewhere
+    t.run_services()                 # one pass: pending plans, then services that are due
 
 Each method is also a method of `Table`, under the name given there.
 """
@@ -16,8 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyhudi.api.argument_kinds import checked_class
-from pyhudi.api.attribute_hints import ForeignNames
-from pyhudi.api.table_handle import TableHandle
+from pyhudi.api.opened_table import OpenedTable
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings, with_names
@@ -63,19 +62,16 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Services(ForeignNames):
+class TableServices(OpenedTable):
     """The table services of a table, as returned by `Table.services`."""
 
-    def __init__(self, table: TableHandle) -> None:
-        self._open = table
-
     def clean(
-        self, *, dry_run: bool = True, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+        self, *, dry_run: bool = False, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> CleanResult:
         """Clean: delete file slices that no query within the retention (`hoodie.clean...` options) needs.
 
         Args:
-            dry_run: Only report what would be deleted. False deletes it, after completing cleans of dead writers.
+            dry_run: Only report what would be deleted. Otherwise cleans of dead writers are completed first.
             spark: Session that deletes the files on the cluster.
             options: `hoodie.*` options of this call.
 
@@ -285,7 +281,7 @@ class Services(ForeignNames):
         return run_sync(self._open.load_context(parsed), SyncSettings.of(parsed))
 
     def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
-        """Return the partitions that `expire_partitions` would delete.
+        """Return the partitions that `run_ttl` would delete.
 
         Args:
             options: `hoodie.*` options of this call.
@@ -293,7 +289,7 @@ class Services(ForeignNames):
         parsed = self._open.parse(VERBS["expired_partitions"], options)
         return find_expired_partitions(self._open.load_context(parsed), TtlSettings.of(parsed))
 
-    def expire_partitions(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
+    def run_ttl(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Partition TTL: delete partitions without writes for `hoodie.partition.ttl.strategy.days.retain` days.
 
         Args:
@@ -305,7 +301,7 @@ class Services(ForeignNames):
         context, engine = self._open.writable(parsed), self._open.engine(spark, parsed)
         return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
 
-    def run(
+    def run_services(
         self,
         services: Sequence[str] | None = None,
         *,
@@ -348,9 +344,9 @@ class Services(ForeignNames):
 
         Args:
             stop: Event that ends the loop.
-            services: As in `run`.
+            services: As in `run_services`.
             pause_seconds: Pause between two passes.
-            plan: As in `run`.
+            plan: As in `run_services`.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
             on_run: Called with the outcomes of each pass.
@@ -366,7 +362,7 @@ class Services(ForeignNames):
 
         run_loop(once, stop, pause_seconds)
 
-    def background(
+    def background_services(
         self,
         services: Sequence[str] | None = None,
         *,
@@ -381,9 +377,9 @@ class Services(ForeignNames):
         raised by the next write. The end of the block waits until all pending plans are executed.
 
         Args:
-            services: As in `run`.
+            services: As in `run_services`.
             pause_seconds: Maximum pause between passes; each commit also starts one.
-            plan: As in `run`.
+            plan: As in `run_services`.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 

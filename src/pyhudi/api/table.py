@@ -17,7 +17,6 @@ from pyhudi.api.inspect import Inspection
 from pyhudi.api.key_arguments import joined_names
 from pyhudi.api.merge import Merge
 from pyhudi.api.scan import Scan
-from pyhudi.api.services import Services
 from pyhudi.errors import TableExists, TableNotFound
 from pyhudi.operations.admin.create_table import new_table_properties, stored_columns
 from pyhudi.operations.admin.open_table import make_table, settings_with_name
@@ -41,15 +40,15 @@ from pyhudi.table.table_config import load_table_config, new_table_config
 if TYPE_CHECKING:
     from pyhudi.features.report.plot import Plots
 
+from pyhudi.api.table_admin import TableAdmin
 from pyhudi.api.table_reads import TableReads
-from pyhudi.api.table_services import TableServices
 from pyhudi.api.table_writes import TableWrites
 
-__all__ = ["Filter", "Indexes", "Merge", "Scan", "Services", "Table"]
+__all__ = ["Filter", "Indexes", "Merge", "Scan", "Table"]
 
 
 @checked_class
-class Table(TableWrites, TableReads, TableServices, ForeignNames):
+class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
     """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
 
     Opening reads `hoodie.properties` only. Every method works on the latest state of the table, so one object can be

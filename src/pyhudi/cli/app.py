@@ -1,11 +1,12 @@
 """The Typer application: commands, common options, exit codes.
 
 Exit codes: 0 success; 1 the table does not allow the operation or is damaged; 2 invalid arguments; 3 conflict with another writer
-or storage unavailable, retry; 4 findings (validate, doctor, and a dry run of repair).
+or storage unavailable, retry; 4 findings (validate, doctor, and repair without --yes).
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -18,7 +19,7 @@ from pyhudi.options.plugins import load_plugin
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 the table does not allow the operation or is damaged; 2 invalid arguments; 3 conflict with another "
-    "writer or storage unavailable: retry; 4 findings (validate, doctor, repair without --no-dry-run)."
+    "writer or storage unavailable: retry; 4 findings (validate, doctor, repair without --yes)."
 )
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Inspect and maintain Apache Hudi tables. TABLE is a path or an object store URI.",
     epilog=EXIT_CODES,
 )
@@ -62,6 +64,8 @@ def common(
 
 def run() -> None:
     """Run the command line; a HudiError is printed as one message and sets the exit code."""
+    # Clients log errors that the command reports itself; without a handler Python prints them to standard error.
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())
     try:
         app()
     except HudiError as error:

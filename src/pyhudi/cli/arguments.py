@@ -22,7 +22,7 @@ StorageOption = Annotated[
     list[str] | None,
     typer.Option("--storage", "-S", metavar="KEY=VALUE", help="A storage option (credentials, endpoint); may be repeated."),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run/--no-dry-run", help="Only report what would change (default).")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Execute. Without it the command only reports what it would do.")]
 
 
 def open_table(uri: str, storage: list[str] | None = None) -> Table:

@@ -14,12 +14,13 @@ import typer
 
 from pyhudi.api.table import Table
 from pyhudi.cli.arguments import (
-    DryRunOption,
     OptionsOption,
     OutputOption,
     StorageOption,
     TableArgument,
+    YesOption,
     open_for_call,
+    open_table,
     parse_pairs,
 )
 from pyhudi.cli.inspect_commands import AsOfOption, ColumnsOption, FilterOption
@@ -49,7 +50,7 @@ _LOADS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwri
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (create, load, delete, count, changes, export, sql):
+    for command in (create, load, delete, drop, count, changes, export, sql):
         app.command()(command)
 
 
@@ -105,19 +106,48 @@ def load(
 
 def delete(
     table: TableArgument,
-    where: Annotated[str, typer.Option("--where", help="Predicate, such as \"fare > 10 and city = 'sf'\".")],
-    dry_run: DryRunOption = True,
+    where: Annotated[str | None, typer.Option("--where", help="Predicate, such as \"fare > 10 and city = 'sf'\".")] = None,
+    keys: Annotated[
+        list[str] | None, typer.Option("--keys", metavar="KEY,...", help="Values of the record key field; may be repeated.")
+    ] = None,
+    yes: YesOption = False,
     once: OnceOption = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Delete the rows that match a predicate."""
+    """Delete rows by record key, or those that match a predicate."""
     opened, given = open_for_call(table, storage, options)
-    if dry_run:
-        print_text(f"would delete {opened.scan(filter=where).count():,} rows of {opened.uri}; pass --no-dry-run to delete them")
+    if (where is None) == (keys is None):
+        raise InvalidRequest("delete takes either --where or --keys: pass exactly one of them")
+    rows = None if keys is None else _key_rows(opened, [key for part in keys for key in part.split(",")])
+    if not yes:
+        found = opened.scan(filter=where) if rows is None else opened.lookup(rows)
+        print_text(f"would delete {found.count():,} rows of {opened.uri}; pass --yes to delete them")
         return
-    print_value(opened.delete(where=where, options=_with_once(given, once)), output)
+    print_value(opened.delete(rows, where=where, options=_with_once(given, once)), output)
+
+
+def _key_rows(table: Table, keys: list[str]) -> pa.Table:
+    """Rows to delete by key. Raises InvalidRequest if the record key has several fields, or cannot have a value."""
+    fields = table.config.keys.record_fields
+    if len(fields) != 1 or "." in fields[0]:
+        raise InvalidRequest(f"--keys takes values of one record key field, and {table.uri} has {len(fields)}: use --where")
+    kind = table.schema().field(fields[0]).type
+    try:
+        return pa.table({fields[0]: pa.array(keys, pa.string()).cast(kind)})
+    except pa.ArrowException as error:
+        raise InvalidRequest(f"--keys: record key field {fields[0]} is {kind}: {error}") from error
+
+
+def drop(table: TableArgument, yes: YesOption = False, storage: StorageOption = None) -> None:
+    """Delete a table with all of its files."""
+    opened = open_table(table, storage)
+    if not yes:
+        print_text(f"would delete {opened.uri} with its {opened.count():,} rows and all files; pass --yes to do it")
+        return
+    opened.drop()
+    print_text(f"{opened.uri} deleted")
 
 
 def _with_once(options: dict[str, str], once: str | None) -> dict[str, str]:

@@ -8,11 +8,11 @@ import pyarrow as pa
 import typer
 
 from pyhudi.cli.arguments import (
-    DryRunOption,
     OptionsOption,
     OutputOption,
     StorageOption,
     TableArgument,
+    YesOption,
     open_for_call,
     open_table,
     parse_pairs,
@@ -66,13 +66,13 @@ def create(
 def drop(
     table: TableArgument,
     name: NameArgument,
-    dry_run: DryRunOption = True,
+    yes: YesOption = False,
     storage: StorageOption = None,
 ) -> None:
     """Drop an index."""
     opened = open_table(table, storage)
-    if dry_run:
-        print_text(f"would drop the index {name} of {opened.uri}; pass --no-dry-run to drop it")
+    if not yes:
+        print_text(f"would drop the index {name} of {opened.uri}; pass --yes to drop it")
         return
     opened.index.drop(name)
     print_text(f"index {name} dropped")

@@ -17,7 +17,18 @@ from rich.table import Table as RichTable
 
 from pyhudi.errors import visible
 
-_VERB = re.compile(r"`?Table\.(create|repair|validate|compact|cluster|clean|rollback|restore|savepoint)(?:\(\))?`?(?![\w(])")
+_VERB = re.compile(
+    r"`?Table\.(create|repair|validate|compact|cluster|clean|archive|rollback|restore|savepoint|upgrade|downgrade|drop)"
+    r"(?:\(\))?`?(?![\w(])"
+)
+_COMMANDS = (
+    (re.compile(r"dry_run=False"), "--yes"),
+    (re.compile(r"`?Table\.(upgrade|downgrade)\(to=([0-9]+)\)`?"), r"`pyhudi \1 --to \2`"),
+    (re.compile(r"\bset pyhudi\.schema\.mode=(\w+)"), r"pass --schema-mode \1"),
+    (re.compile(r"\bstorage_options=(?!\w)"), "--storage"),
+    (re.compile(r"\boptions=(?!\w)"), "--option"),
+)
+"""Arguments of the Python API in messages, and the command line's words for them."""
 
 
 class Format(StrEnum):
@@ -73,7 +84,9 @@ def _print_vertically(console: Console, records: list[dict[str, Any]]) -> None:
 
 def in_commands(text: str) -> str:
     """Translate API calls in the advice of a result or an error to commands."""
-    return _VERB.sub(r"`pyhudi \1`", text.replace("dry_run=False", "--no-dry-run"))
+    for pattern, command in _COMMANDS:
+        text = pattern.sub(command, text)
+    return _VERB.sub(r"`pyhudi \1`", text)
 
 
 def print_value(value: Any, output: Format) -> None:

@@ -11,11 +11,11 @@ from pyhudi import features
 from pyhudi.api.doctor import diagnose
 from pyhudi.cli.arguments import (
     FINDINGS,
-    DryRunOption,
     OptionsOption,
     OutputOption,
     StorageOption,
     TableArgument,
+    YesOption,
     open_for_call,
     open_table,
     parse_pairs,
@@ -41,28 +41,28 @@ def repair(
             "--property", metavar="KEY=VALUE", help="A lost property that cannot be inferred from files; may be repeated."
         ),
     ] = None,
-    dry_run: DryRunOption = True,
+    yes: YesOption = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
     """Repair the timeline, properties, dead writes, partition metadata, orphan files and the metadata table.
 
-    Only reports what it would do, unless --no-dry-run is passed. A dry run with findings has exit code 4. With --property, a
+    Only reports what it would do, unless --yes is passed. A dry run with findings has exit code 4. With --property, a
     missing hoodie.properties (and backup) is restored from the data files; then run the command again without it.
     """
     if properties:
         restored = features.load("recovery", "pyhudi repair --properties").restore_properties(
-            table, parse_pairs(properties), dry_run=dry_run, storage_options=parse_pairs(storage), options=parse_pairs(options)
+            table, parse_pairs(properties), dry_run=not yes, storage_options=parse_pairs(storage), options=parse_pairs(options)
         )
         print_value(restored, output)
-        if dry_run:
+        if not yes:
             raise typer.Exit(FINDINGS)
         return
     opened, given = open_for_call(table, storage, options)
-    result = opened.repair(only or None, dry_run=dry_run, options=given)
+    result = opened.repair(only or None, dry_run=not yes, options=given)
     print_value(result, output)
-    if dry_run and result.steps:
+    if not yes and result.steps:
         raise typer.Exit(FINDINGS)
 
 

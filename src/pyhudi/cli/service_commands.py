@@ -1,4 +1,4 @@
-"""Commands for table services and administration. Destructive commands are dry runs unless `--no-dry-run` is passed."""
+"""Commands for table services and administration. Destructive commands only report unless `--yes` is passed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import typer
 
 from pyhudi.cli.arguments import (
     FINDINGS,
-    DryRunOption,
     OptionsOption,
     OutputOption,
     StorageOption,
     TableArgument,
+    YesOption,
     open_for_call,
     open_table,
 )
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.errors import InstantNotFound
-from pyhudi.format.table_versions import parse_table_version
+from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.operations.admin.upgrade import lower_version
 from pyhudi.operations.admin.validate import ValidationSeverity
 from pyhudi.operations.commit.rollback import find_rollback_target
@@ -68,14 +68,14 @@ def cluster(
 
 def clean(
     table: TableArgument,
-    dry_run: DryRunOption = True,
+    yes: YesOption = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
     """Clean: delete file slices that no query within the retention needs."""
     opened, given = open_for_call(table, storage, options)
-    print_value(opened.clean(dry_run=dry_run, options=given), output)
+    print_value(opened.clean(dry_run=not yes, options=given), output)
 
 
 def archive(
@@ -141,15 +141,15 @@ def serve(
 def rollback(
     table: TableArgument,
     instant: InstantArgument,
-    dry_run: DryRunOption = True,
+    yes: YesOption = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
     """Roll back a write."""
     opened = open_table(table, storage)
-    if dry_run:
+    if not yes:
         found = find_rollback_target(opened.context, opened.timeline(), instant)
-        print_text(f"would roll back the {found.action} {instant} of {opened.uri}; pass --no-dry-run to do it")
+        print_text(f"would roll back the {found.action} {instant} of {opened.uri}; pass --yes to do it")
         return
     print_value(opened.rollback(instant), output)
 
@@ -177,19 +177,19 @@ def savepoint(
 def restore(
     table: TableArgument,
     instant: InstantArgument,
-    dry_run: DryRunOption = True,
+    yes: YesOption = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
     """Restore the table to a savepoint or a completed write; later writes are deleted."""
     opened = open_table(table, storage)
     instant = resolve_tag(opened.context, instant)
-    if dry_run:
+    if not yes:
         writes = opened.timeline().completed_writes()
         if all(write.request_time != instant for write in writes):
             raise InstantNotFound(f"the active timeline of {opened.uri} has no completed write requested at {instant}")
         later = [write for write in writes if write.request_time > instant]
-        print_text(f"would undo {len(later)} writes after {instant} of {opened.uri}; pass --no-dry-run to do it")
+        print_text(f"would undo {len(later)} writes after {instant} of {opened.uri}; pass --yes to do it")
         return
     print_value(opened.restore(instant), output)
 
@@ -197,29 +197,36 @@ def restore(
 def upgrade(
     table: TableArgument,
     to: Annotated[int | None, typer.Option(help="8 or 9; 8 by default.")] = None,
+    yes: YesOption = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
     """Upgrade the table version: 8, or 9 for Hudi 1.1 and later. Stop its writers first."""
-    print_value(open_table(table, storage).upgrade(to), output)
+    opened = open_table(table, storage)
+    version = opened.config.version
+    target = max(version, TableVersion.current()) if to is None else parse_table_version(str(to))
+    if not yes and target > version:
+        steps = "" if opened.config.is_cow else ", after a compaction of all log files"
+        print_text(f"would upgrade {opened.uri} from version {int(version)} to {int(target)}{steps}; pass --yes to do it")
+        return
+    print_value(opened.upgrade(to), output)
 
 
 def downgrade(
     table: TableArgument,
     to: Annotated[int | None, typer.Option(help="8 or 6; by default the version below the table's.")] = None,
-    dry_run: DryRunOption = True,
+    yes: YesOption = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
     """Downgrade the table version: 8 for Hudi 1.0, 6 for earlier releases. Stop its writers first."""
     opened = open_table(table, storage)
-    if dry_run:
+    if not yes:
         target = "the version below" if to is None else f"version {to}"
         end = lower_version(opened.config.version) if to is None else parse_table_version(str(to))
         read_only = "" if end.is_writable else ", which PyHudi only reads"
         print_text(
-            f"would downgrade {opened.uri}, of version {int(opened.config.version)}, to {target}{read_only}; "
-            "pass --no-dry-run to do it"
+            f"would downgrade {opened.uri}, of version {int(opened.config.version)}, to {target}{read_only}; pass --yes to do it"
         )
         return
     print_value(opened.downgrade(to), output)

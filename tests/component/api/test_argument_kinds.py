@@ -95,7 +95,6 @@ def owners() -> dict[str, Callable[[], Any]]:
         "scan": lambda: fresh().scan(),
         "split": lambda: fresh().scan().splits()[0],
         "merge": lambda: fresh().merge(ROWS, on="id"),
-        "services": lambda: fresh().services,
         "index": lambda: fresh().index,
         "alter": lambda: fresh().alter,
         "inspect": lambda: fresh().inspect,

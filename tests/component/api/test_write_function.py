@@ -139,7 +139,8 @@ def test_foreign_names_are_answered_with_ours(uri: str) -> None:
     table.insert(rows(1))
     for owner, name, hint in (
         (table.alter, "add_columns", r"use \.add\(column, type\)"),
-        (table.services, "vacuum", r"use \.clean\(\)"),
+        (table, "vacuum", r"use \.clean\(\)"),
+        (table, "services", r"use \.compact\(\)"),
         (table.scan(), "collect", r"use \.to_arrow\(\)"),
         (hp, "DeltaTable", r"use pyhudi\.Table\(uri\)"),
         (hp, "write_deltalake", r"use pyhudi\.write"),

@@ -48,9 +48,11 @@ def test_commits_count_what_changed_newest_first(table: hp.Table) -> None:
 
 def test_advice_is_spelled_as_commands() -> None:
     assert in_commands("create one with Table.create or check the path") == "create one with `pyhudi create` or check the path"
-    assert in_commands("run `Table.repair()`; dry_run=False") == "run `pyhudi repair`; --no-dry-run"
+    assert in_commands("run `Table.repair()`; dry_run=False") == "run `pyhudi repair`; --yes"
     # What commands take in another way stays as it is.
-    assert in_commands("Table.upgrade(to=9), Table.create(exist_ok=True)") == "Table.upgrade(to=9), Table.create(exist_ok=True)"
+    assert in_commands("Table.update(...), Table.create(exist_ok=True)") == "Table.update(...), Table.create(exist_ok=True)"
+    assert in_commands("run Table.upgrade(to=9)") == "run `pyhudi upgrade --to 9`"
+    assert in_commands("or set pyhudi.schema.mode=widen") == "or pass --schema-mode widen"
 
 
 def test_csv_has_a_header_and_a_line_for_each_row(table: hp.Table) -> None:
@@ -82,7 +84,7 @@ def test_what_removes_something_only_says_so_at_first(table: hp.Table) -> None:
     last = table.timeline().completed_writes()[-1].request_time
     assert "would roll back" in call("rollback", table.uri, last)
     assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [2]
-    call("rollback", table.uri, last, "--no-dry-run")
+    call("rollback", table.uri, last, "--yes")
     assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [1]
 
 
@@ -151,7 +153,7 @@ def test_repair_says_what_it_would_do_and_then_does_it(table: hp.Table) -> None:
     assert result.exit_code == 4
     assert [step["path"] for step in json.loads(result.output)["steps"]] == ["sf/.hoodie_partition_metadata"]
     assert table.scan().count() == 1
-    assert "it is written" in call("repair", table.uri, "--no-dry-run")
+    assert "it is written" in call("repair", table.uri, "--yes")
     assert table.scan().count() == 3
     assert call("repair", table.uri)
 
@@ -163,7 +165,7 @@ def test_repair_restores_properties_from_what_files_and_the_caller_say(table: hp
         RUNNER.invoke(app, ["repair", table.uri, *told], catch_exceptions=False)
     told += ["--property", "hoodie.datasource.write.partitionpath.urlencode=false"]
     assert RUNNER.invoke(app, ["repair", table.uri, *told]).exit_code == 4
-    assert "hoodie.table.recordkey.fields=id" in call("repair", table.uri, *told, "--no-dry-run")
+    assert "hoodie.table.recordkey.fields=id" in call("repair", table.uri, *told, "--yes")
     assert hp.Table(table.uri).scan().count() == 3
 
 
@@ -222,7 +224,7 @@ def test_indexes_are_listed_created_rebuilt_and_dropped(table: hp.Table) -> None
     assert made[0]["name"] in gained
     assert made[0]["name"] in call("index", "rebuild", table.uri, made[0]["name"])
     assert "would drop" in call("index", "drop", table.uri, made[0]["name"]) and made[0]["name"] in names()
-    call("index", "drop", table.uri, made[0]["name"], "--no-dry-run")
+    call("index", "drop", table.uri, made[0]["name"], "--yes")
     assert made[0]["name"] not in names()
 
 

@@ -72,7 +72,7 @@ def test_a_deletion_says_first_what_it_would_do(uri: str) -> None:
     assert "would delete 2 rows" in call("delete", uri, "--where", "city = 'sf'")
     assert call("count", uri) == "3\n"
     before = hp.Table(uri).timeline().last_completed_write()
-    call("delete", uri, "--where", "city = 'sf'", "--no-dry-run")
+    call("delete", uri, "--where", "city = 'sf'", "--yes")
     assert call("count", uri) == "1\n"
     assert before is not None
     rows = json.loads(call("changes", uri, "--after", str(before.completion_time), "-o", "json"))
@@ -91,7 +91,7 @@ def test_advice_is_in_the_spelling_of_commands(capsys: pytest.CaptureFixture[str
     planned = CleanResult(True, None, None, "KEEP_LATEST_COMMITS", files={"p": ("p/f.parquet",)})
     assert "dry_run=False" in str(planned)
     print_value(planned, Format.TABLE)
-    assert "run it with   --no-dry-run" in capsys.readouterr().out
+    assert "run it with   --yes" in capsys.readouterr().out
 
 
 def test_sql(uri: str) -> None:

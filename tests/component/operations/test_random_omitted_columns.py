@@ -104,7 +104,7 @@ class Run:
         assert self.rows == before
 
     def clean(self) -> None:
-        self.table.clean()
+        self.table.clean(dry_run=True)
         # What was cleaned is no state to travel to.
         self.past = self.past[-1:]
 

@@ -54,13 +54,13 @@ def check_repaired(table: hp.Table, before: list[dict[str, object]]) -> hp.Table
     """A dry run tells and changes nothing; the repair does what it told; then nothing is found, and the table goes on."""
     storage = table.context.storage
     listed = sorted(info.path for info in storage.walk(""))
-    told = hp.Table(table.uri).repair()
+    told = hp.Table(table.uri).repair(dry_run=True)
     assert told.dry_run and {step.kind.value for step in told.steps} == {"timeline"}
     assert sorted(info.path for info in storage.walk("")) == listed
     done = hp.Table(table.uri).repair(dry_run=False)
     assert [step for step in done.steps if step.kind.value == "timeline"] == list(told.steps)
     again = hp.Table(table.uri, options=QUIET)
-    assert again.repair().steps == ()
+    assert again.repair(dry_run=True).steps == ()
     assert found(again) == before
     verdict = again.validate(keys=True)
     assert verdict.ok and not verdict.found, verdict
@@ -173,9 +173,9 @@ def test_an_instant_with_markers_counts_and_can_be_taken_back(uri: str) -> None:
 
 def test_a_table_without_files_or_with_a_timeline_is_left_alone(uri: str) -> None:
     table = create(uri)
-    assert table.repair().steps == ()
+    assert table.repair(dry_run=True).steps == ()
     table.upsert(rows(1))
-    assert table.repair().steps == ()
+    assert table.repair(dry_run=True).steps == ()
 
 
 def test_orphans_wait_for_the_timeline(uri: str) -> None:
@@ -188,7 +188,7 @@ def test_orphans_wait_for_the_timeline(uri: str) -> None:
     last = table.timeline().completed_writes()[-1]
     store.remove_pending(last.request_time, Action.COMMIT)
     store.remove_completed(last)
-    assert table.repair(["orphans"]).steps == ()
+    assert table.repair(["orphans"], dry_run=True).steps == ()
 
 
 def test_changes_are_told_as_before(uri: str) -> None:

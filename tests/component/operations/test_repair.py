@@ -28,17 +28,17 @@ def rows(table: Table) -> list[dict[str, object]]:
 def repair(table: Table, kind: str) -> None:
     """The damage shows in a dry run that changes nothing, is repaired, and then is gone."""
     before = sorted(info.path for info in table.context.storage.walk(""))
-    found = table.repair()
+    found = table.repair(dry_run=True)
     assert [step.kind.value for step in found.steps] == [kind], found
     assert found.dry_run and "dry run" in str(found)
     assert sorted(info.path for info in table.context.storage.walk("")) == before
     assert table.repair(dry_run=False).steps == found.steps
-    assert table.repair().steps == ()
+    assert table.repair(dry_run=True).steps == ()
     assert Table(table.uri).validate().ok
 
 
 def test_a_table_in_order_needs_nothing(table: Table) -> None:
-    found = table.repair()
+    found = table.repair(dry_run=True)
     assert found.steps == () and "nothing to repair" in str(found)
     assert found.to_dict()["dry_run"] is True
 
@@ -88,7 +88,7 @@ def test_files_of_a_writer_at_work_are_no_orphans(table: Table) -> None:
     base = next(info for info in storage.walk("x") if info.name.endswith(".parquet"))
     store.start(store.request("20991231000000000", Action.COMMIT))
     storage.put(f"x/{base.name.rsplit('_', 1)[0]}_20991231000000000.parquet", b"")
-    assert [step.kind.value for step in table.repair(["orphans"]).steps] == []
+    assert [step.kind.value for step in table.repair(["orphans"], dry_run=True).steps] == []
 
 
 def test_a_write_that_died(table: Table) -> None:
@@ -112,14 +112,14 @@ def test_a_metadata_table_that_is_wrong(table: Table, damage: str) -> None:
     else:
         old = min((i for i in storage.walk("x") if i.name.endswith(".parquet")), key=lambda i: i.name.rsplit("_", 1)[1])
         storage.delete([old.path])
-    found = table.repair()
+    found = table.repair(dry_run=True)
     assert [step.kind.value for step in found.steps] == ["metadata-table"]
     table.repair(dry_run=False)
-    assert table.repair().steps == ()
+    assert table.repair(dry_run=True).steps == ()
     assert rows(table) == before
     assert set(Table(table.uri).config.metadata_partitions) == set(indexes)
 
 
 def test_another_kind_is_refused(table: Table) -> None:
     with pytest.raises(InvalidRequest, match="partition-metadata"):
-        table.repair(["everything"])
+        table.repair(["everything"], dry_run=True)

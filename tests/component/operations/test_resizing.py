@@ -279,7 +279,7 @@ def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata
     assert len(at) == len(found)
     assert {key: (part, ts) for (key, part), ts in at.items() if key != "k1"} == expected
     in_order(table)
-    assert table.clean().instant is None
+    assert table.clean(dry_run=True).instant is None
     assert len(logs_of(table, instant)) >= 4
     meta = table.scan(["*"]).to_arrow().sort_by([("id", "ascending"), ("part", "ascending")])
     assert table.cluster(instant).rows == 21
@@ -568,7 +568,7 @@ def test_a_metadata_table_lists_no_copies_of_a_write_that_is_under_way(uri: str)
         (copy, f"written by {write.instant_time}, which has not completed")
     ]
     assert report.ok
-    assert not listed.repair(["orphans", "metadata-table"]).steps
+    assert not listed.repair(["orphans", "metadata-table"], dry_run=True).steps
     write.stop_heartbeat()
     rollback_own_attempt(write)
     assert table.context.storage.read(copy) is None
@@ -657,7 +657,7 @@ def test_archived_resizes_still_count(uri: str) -> None:
     table.cluster(instant)
     for number in range(6):
         table.upsert(rows(100 + number, part="q"))
-    table.clean()
+    table.clean(dry_run=True)
     table.archive()
     assert not any(i.request_time == instant for i in table.timeline().instants)
     assert ring_of(table).instant == instant

@@ -82,14 +82,14 @@ def check_restored(table: hp.Table, given: Mapping[str, str]) -> hp.Table:
     """A dry run changes nothing; then all that was told or given is as it was, and the table goes on."""
     before = sorted(map(str, table.scan().to_arrow().to_pylist()))
     was = lose(table)
-    told = hp.restore_properties(table.uri, given)
+    told = hp.restore_properties(table.uri, given, dry_run=True)
     assert told.dry_run and open_storage(table.uri).stat(PROPERTIES_FILE) is None
     assert hp.restore_properties(table.uri, given, dry_run=False).steps == told.steps
     now = properties(table.uri)
     for key in {*was, *now} - {"hoodie.table.checksum"}:
         assert now.get(key, WRITTEN_AT_DEFAULT.get(key, "")) in (was.get(key, ""), None), key
     again = hp.Table(table.uri, options=QUIET)
-    assert again.repair().steps == () and again.validate(keys=True).ok
+    assert again.repair(dry_run=True).steps == () and again.validate(keys=True).ok
     assert sorted(map(str, again.scan().to_arrow().to_pylist())) == before
     again.upsert(rows(0, 1, 30, ts=9))
     assert again.validate(keys=True).ok
@@ -159,7 +159,7 @@ def test_without_meta_columns_the_keys_are_asked_for(uri: str) -> None:
     table.bulk_insert(rows(*range(4)))
     was = lose(table)
     with pytest.raises(InvalidRequest, match=r"recordkey\.fields: no column is the key"):
-        hp.restore_properties(uri, GIVEN)
+        hp.restore_properties(uri, GIVEN, dry_run=True)
     hp.restore_properties(uri, {**GIVEN, "hoodie.table.recordkey.fields": "id"}, dry_run=False)
     now = properties(uri)
     assert all(now[key] == was[key] for key in ("hoodie.populate.meta.fields", "hoodie.table.partition.fields"))
@@ -172,7 +172,7 @@ def test_without_a_metadata_table_version_and_type_and_name_may_have_to_be_given
     lose(table)
     open_storage(uri).delete_folder(".hoodie/timeline")
     with pytest.raises(InvalidRequest) as refused:
-        hp.restore_properties(uri)
+        hp.restore_properties(uri, dry_run=True)
     asked = {line.split(":")[0].strip() for line in str(refused.value).splitlines()[1:]}
     assert asked == {"hoodie.table.version", "hoodie.table.type", MODE, ENCODE, ORDERING}
     more = {**GIVEN, "hoodie.table.version": "8", "hoodie.table.type": "COPY_ON_WRITE"}
@@ -208,7 +208,7 @@ def test_where_several_columns_fit_it_is_asked(uri: str) -> None:
     table.bulk_insert(data.append_column("twin", data["id"]).append_column("side", data["part"]))
     lose(table)
     with pytest.raises(InvalidRequest, match=r"id, twin are all the key(.|\n)*partition\.fields: several columns"):
-        hp.restore_properties(uri, GIVEN)
+        hp.restore_properties(uri, GIVEN, dry_run=True)
     more = {
         **GIVEN,
         "hoodie.table.recordkey.fields": "id",
@@ -216,30 +216,30 @@ def test_where_several_columns_fit_it_is_asked(uri: str) -> None:
         "hoodie.datasource.write.hive_style_partitioning": "false",
     }
     with pytest.raises(InvalidRequest, match="has no column nosuch"):
-        hp.restore_properties(uri, {**more, "hoodie.table.recordkey.fields": "nosuch"})
+        hp.restore_properties(uri, {**more, "hoodie.table.recordkey.fields": "nosuch"}, dry_run=True)
     with pytest.raises(InvalidRequest, match="the folder of a row"):
-        hp.restore_properties(uri, {**more, "hoodie.table.partition.fields": "n"})
+        hp.restore_properties(uri, {**more, "hoodie.table.partition.fields": "n"}, dry_run=True)
     hp.restore_properties(uri, more, dry_run=False)
     assert hp.Table(uri).validate(keys=True).ok
 
 
 def test_a_table_that_can_be_read_is_left_alone(uri: str) -> None:
     with pytest.raises(TableNotFound, match="no data files"):
-        hp.restore_properties(uri)
+        hp.restore_properties(uri, dry_run=True)
     table = create(uri)
     table.bulk_insert(rows(1))
     with pytest.raises(TableExists):
-        hp.restore_properties(uri, GIVEN)
+        hp.restore_properties(uri, GIVEN, dry_run=True)
     storage = open_storage(uri)
     storage.put(PROPERTIES_BACKUP, storage.read(PROPERTIES_FILE) or b"")
     storage.put(PROPERTIES_FILE, b"hoodie.table.na")
     with pytest.raises(TableExists, match="backup"):
-        hp.restore_properties(uri, GIVEN)
+        hp.restore_properties(uri, GIVEN, dry_run=True)
     storage.delete([PROPERTIES_BACKUP])
     # The metadata table's own are damaged, too: they tell nothing.
     storage.put(f"{METADATA_FOLDER}/{PROPERTIES_FILE}", b"hoodie.table.na")
     with pytest.raises(InvalidRequest, match=r"hoodie\.table\.version"):
-        hp.restore_properties(uri, GIVEN)
+        hp.restore_properties(uri, GIVEN, dry_run=True)
     hp.restore_properties(uri, {**GIVEN, "hoodie.table.version": "8"}, dry_run=False)
     hp.Table(uri).repair(dry_run=False)
     assert hp.Table(uri).validate(keys=True).ok

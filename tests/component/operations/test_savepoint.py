@@ -29,7 +29,7 @@ VERBS: dict[str, Callable[[hp.Table], object]] = {
     "delete_partitions": lambda table: table.delete_partitions(["p1"]),
     "compact": lambda table: table.compact() if table.config.table_type is TableType.MERGE_ON_READ else None,
     "cluster": lambda table: table.cluster(),
-    "clean": lambda table: table.clean(),
+    "clean": lambda table: table.clean(dry_run=True),
     "archive": lambda table: table.archive(),
 }
 

@@ -74,7 +74,9 @@ def check(reader: Table, uri: str) -> None:
 
 def _cleaned(table: Table) -> None:
     table.upsert(rows(range(10), 3))
-    table.clean(options={"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1"})
+    table.clean(
+        dry_run=True, options={"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1"}
+    )
 
 
 def _archived(table: Table) -> None:

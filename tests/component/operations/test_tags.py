@@ -42,7 +42,7 @@ def test_a_state_is_read_by_its_name_whatever_was_cleaned_and_archived(table: hp
     assert kept.comments == "tag:2026 Q3\nclosed\nby hand" and table.tags() == {"2026 Q3": kept.instant}
     for number in range(2, 9):
         table.upsert(rows(number), options=OPTIONS)
-        table.services.run(options=OPTIONS)
+        table.run_services(options=OPTIONS)
     table.savepoint()
     table.archive(options=OPTIONS)
     assert ids_of(table.scan()) == {8}

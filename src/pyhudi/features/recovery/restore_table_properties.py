@@ -19,7 +19,7 @@ def restore_properties(
     uri: str | os.PathLike[str],
     properties: Mapping[str, str] | None = None,
     *,
-    dry_run: bool = True,
+    dry_run: bool = False,
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
     environment: Environment | None = None,

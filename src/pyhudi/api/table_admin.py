@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
-from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from pyhudi.api.argument_kinds import checked_class
-from pyhudi.api.services import Services
+from pyhudi.api.services import TableServices
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest
 from pyhudi.format.table_versions import parse_table_version
@@ -41,26 +40,9 @@ from pyhudi.table.tags import load_tags
 if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import SparkSession
 
-from pyhudi.api.opened_table import OpenedTable
-
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-
-
-def _service(
-    method: Callable[Concatenate[Services, _Arguments], _Result],
-) -> Callable[Concatenate[TableServices, _Arguments], _Result]:
-    """A method of `Table` that delegates to its services, with the same arguments and documentation."""
-
-    @wraps(method)
-    def verb(self: TableServices, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        return method(self.services, *args, **kwargs)
-
-    return verb
-
 
 @checked_class
-class TableServices(OpenedTable):
+class TableAdmin(TableServices):
     """The administration methods of `Table`."""
 
     def rollback(self, instant: str | CommittedInstant, *, options: Mapping[str, object] | None = None) -> RollbackResult:
@@ -81,28 +63,6 @@ class TableServices(OpenedTable):
         context = self._open.writable(parsed, retains_indexes=False)
         target = find_rollback_target(context, self.timeline(), request_time_text(instant))
         return rollback_instant(context, target, CommitSettings.of(parsed))
-
-    @property
-    def services(self) -> Services:
-        """Table services: compaction, clustering, cleaning, archival, and passes of all of them."""
-        return Services(self._open)
-
-    clean = _service(Services.clean)
-    archive = _service(Services.archive)
-    cluster = _service(Services.cluster)
-    schedule_clustering = _service(Services.schedule_clustering)
-    unschedule_clustering = _service(Services.unschedule_clustering)
-    compact = _service(Services.compact)
-    schedule_compaction = _service(Services.schedule_compaction)
-    log_compact = _service(Services.log_compact)
-    schedule_log_compaction = _service(Services.schedule_log_compaction)
-    unschedule_compaction = _service(Services.unschedule_compaction)
-    run_services = _service(Services.run)
-    serve = _service(Services.serve)
-    background_services = _service(Services.background)
-    expired_partitions = _service(Services.expired_partitions)
-    run_ttl = _service(Services.expire_partitions)
-    sync = _service(Services.sync)
 
     def savepoint(
         self,
@@ -308,7 +268,7 @@ class TableServices(OpenedTable):
         self,
         kinds: Iterable[str] | None = None,
         *,
-        dry_run: bool = True,
+        dry_run: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> RepairResult:
         """Repair damaged or incomplete files around the data, or report what a repair would do.
