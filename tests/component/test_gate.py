@@ -158,7 +158,6 @@ LOOKS: dict[str, Verb] = {
     "index": lambda table, at: table.index.list(),
     "alter": lambda table, at: table.alter,
     "tags": lambda table, at: table.tags(),
-    "with_options": lambda table, at: table.with_options({}),
     "inspect": lambda table, at: table.inspect.timeline(),
     "plot": lambda table, at: table.plot,
 }

@@ -175,9 +175,11 @@ class LocalStorage(UriMixin):
                         if not _is_staging_folder(entry.name):
                             folders.append(prefix + entry.name)
                     elif not _is_hidden(entry.name):
-                        # A file that was deleted after the folder was read is not listed.
-                        with contextlib.suppress(FileNotFoundError):
+                        try:
                             files.append(_file_info(prefix + entry.name, entry.stat()))
+                        except FileNotFoundError:
+                            # A file that was deleted after the folder was read is not listed.
+                            continue
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
@@ -474,6 +476,8 @@ def _temporary_path(folder: str) -> str:
 
 def _is_text(name: str) -> bool:
     """Return True if a file name is valid UTF-8; Python represents other bytes as lone surrogates."""
+    if name.isascii():
+        return True
     try:
         name.encode()
     except UnicodeEncodeError:
