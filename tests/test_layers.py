@@ -26,7 +26,8 @@ LAYERS = {
     "pyhudi.table.cached_property": 0,
     "pyhudi.records.html_repr": 0,
     "pyhudi.options.plugins": 0,
-    "pyhudi.options.declaration": 1,
+    "pyhudi.options": 1,
+    "pyhudi.options.scope": 6,
     "pyhudi.format": 1,
     "pyhudi.records": 1,
     "pyhudi.storage": 2,
@@ -34,7 +35,6 @@ LAYERS = {
     "pyhudi.planning": 4,
     "pyhudi.tasks": 5,
     "pyhudi.operations": 6,
-    "pyhudi.options": 6,
     "pyhudi.engines": 7,
     "pyhudi.api": 8,
     "pyhudi.cli": 8,
@@ -84,8 +84,8 @@ CROSSING = ("pyhudi.format.log.data_blocks", "pyhudi.records.schema_cast")
 SEPARATED = (
     ("pyhudi.format", "pyhudi.records", "bytes know no rows"),
     ("pyhudi.metadata_table.codecs", "pyhudi.records", "bytes know no rows"),
-    ("pyhudi.format", "pyhudi.options.declaration", "bytes and rows know no option names"),
-    ("pyhudi.records", "pyhudi.options.declaration", "bytes and rows know no option names"),
+    ("pyhudi.format", "pyhudi.options.supported", "bytes and rows parse no options"),
+    ("pyhudi.records", "pyhudi.options.supported", "bytes and rows parse no options"),
     ("pyhudi.table.timeline", "pyhudi.table", "the table is read with the help of its timeline, not the other way round"),
     ("pyhudi.planning", "pyhudi.storage", "a plan is a function of frozen state"),
 )

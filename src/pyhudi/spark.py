@@ -46,14 +46,14 @@ from pyhudi.engines.spark.type_conversion import (
 )
 from pyhudi.engines.spark.update_delete import SparkDelete, run_spark_delete
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.read.query import COLUMNS, FILTER
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.options.read_options import COLUMNS, FILTER
 from pyhudi.options.scope import VERBS, check_table_options
 from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import NAME
 from pyhudi.sql_engine import spark_table_names
 from pyhudi.sql_engine.read_statement import read_statement
 from pyhudi.sql_engine.session_state import qualified

@@ -16,8 +16,8 @@ from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, T
 from pyhudi.format.paths import PROPERTIES_BACKUP, PROPERTIES_FILE
 from pyhudi.operations.admin.create_table import new_table_properties
 from pyhudi.operations.admin.option_consistency import COMPARED
-from pyhudi.operations.admin.table_settings import FIXED
 from pyhudi.options.supported import SUPPORTED, parse_options
+from pyhudi.options.table_options import FIXED
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage
@@ -261,6 +261,10 @@ CONTRADICTIONS: dict[str, tuple[str, ...]] = {
     "hoodie.table.multiple.base.file.formats.enable": ("true",),
     "hoodie.partition.metafile.use.base.format": ("true",),
     "hoodie.table.create.schema": ('{"type":"record","name":"t","fields":[]}',),
+    "hoodie.table.legacy.payload.class": ("com.example.Payload",),
+    "hoodie.table.partial.update.mode": ("IGNORE_DEFAULTS",),
+    "hoodie.table.partition_extractor_class": ("com.example.Extractor",),
+    "hoodie.datasource.write.slash.separated.date.partitioning": ("true",),
     "hoodie.table.checksum": ("1",),
     "hoodie.timeline.layout.version": ("1",),
     "hoodie.timeline.path": ("elsewhere",),
@@ -344,7 +348,7 @@ def test_a_rule_for_times_that_contradicts_the_table(kept: Kept, prefix: str, ch
     kept.refuses(lambda: kept.table.upsert(rows(), options=options), InvalidRequest, prefix, "no timestamp rule")
 
 
-@pytest.mark.parametrize("option", sorted(FIXED))
+@pytest.mark.parametrize("option", sorted(option.key for option in FIXED))
 def test_properties_that_no_new_table_has(option: str) -> None:
     for value in CONTRADICTIONS[option]:
         uri = f"memory://bad-input-{next(_names)}/t"

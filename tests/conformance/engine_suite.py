@@ -20,13 +20,14 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, format_file_id, parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name
-from pyhudi.options.supported import FileSettings, parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.planning.record_placement import InsertTarget
 from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, PartitionField
 from pyhudi.records.record_merge import EventTimeRule
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
+from pyhudi.tasks.base_file_writer import FileSettings
 from pyhudi.tasks.engine_protocol import BulkPlan, Engine, Incoming, PrepareRequest, TagRequest, WritePlan
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.incoming_rows import incoming_rows

@@ -19,7 +19,8 @@ from pyhudi.operations.services.cluster import ClusterSettings, run_clusterings
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.supported import Options, parse_options
+from pyhudi.options.declaration import Options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage, StorageCall

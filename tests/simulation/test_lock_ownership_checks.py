@@ -24,7 +24,8 @@ from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, run_clusterings
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction
-from pyhudi.options.supported import Options, parse_options
+from pyhudi.options.declaration import Options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import delete_heartbeat
 from pyhudi.storage.locks import StorageLock

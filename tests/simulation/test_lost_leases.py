@@ -29,7 +29,8 @@ from pyhudi.operations.services.compact import CompactSettings, schedule_compact
 from pyhudi.operations.services.index_admin import drop_index, index_request, rebuild_index, schedule_index
 from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.supported import Options, parse_options
+from pyhudi.options.declaration import Options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.locks import StorageLock

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
-from pyhudi.options.supported import FileSettings, parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec
 from pyhudi.records.record_merge import EventTimeRule, RecordMergeRule
 from pyhudi.storage import Storage, open_storage
+from pyhudi.tasks.base_file_writer import FileSettings
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 from pyhudi.tasks.write_base_files import run_create
 from pyhudi.tasks.write_tasks import CreateTask, WriterSpec, WriteStatus

@@ -15,12 +15,13 @@ from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.options.supported import FileSettings, parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.record_merge import CommitTimeRule, EventTimeRule, RecordMergeRule
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
+from pyhudi.tasks.base_file_writer import FileSettings
 from pyhudi.tasks.compaction_tasks import CompactionSpec, CompactionTask, run_compact
 from pyhudi.tasks.log_compaction_tasks import run_log_compact
 from pyhudi.tasks.log_scan import InstantValidity, read_headers

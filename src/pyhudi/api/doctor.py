@@ -36,21 +36,21 @@ from pyhudi.errors import HudiError
 from pyhudi.features.consistent_hashing.resize_service import changes_ring
 from pyhudi.format.instants import Action, State, format_instant_time, timestamp_from_instant
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, RECORD_INDEX
-from pyhudi.metadata_table.writer.metadata_settings import METADATA_TABLE
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
 from pyhudi.operations.admin.stable_check import repeat_until_stable
-from pyhudi.operations.admin.table_settings import ORDERING
 from pyhudi.operations.commit.check_writable import check_no_schema_on_read
-from pyhudi.operations.commit.commit_settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings, preview_clean
 from pyhudi.operations.services.compact import CompactSettings
-from pyhudi.operations.services.service_settings import COMPACT_INLINE
-from pyhudi.options.supported import Options, parse_options
-from pyhudi.planning.archival import MAX_COMMITS, MIN_COMMITS, reason_not_to_archive
-from pyhudi.planning.cleaning import COMMITS_RETAINED
+from pyhudi.options.declaration import Options
+from pyhudi.options.index_options import METADATA_TABLE
+from pyhudi.options.service_options import CLEAN_COMMITS_RETAINED, COMPACT_INLINE, KEEP_MAX_COMMITS, KEEP_MIN_COMMITS
+from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import ORDERING
+from pyhudi.options.write_options import CONCURRENCY, FAILED_WRITES, MAX_FILE_SIZE, METADATA_PREFIX, SMALL_FILE_LIMIT
+from pyhudi.planning.archival import reason_not_to_archive
 from pyhudi.planning.compaction import compaction_due
-from pyhudi.planning.record_placement import MAX_FILE_SIZE, SMALL_FILE_LIMIT
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.merge_mode import MergeMode
 from pyhudi.storage.liveness import is_alive
@@ -325,14 +325,14 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
     if config.merge.mode is MergeMode.EVENT_TIME_ORDERING and not config.ordering_fields:
         finding = "the table merges by event time but has no ordering field, so the latest write always wins"
         yield warn(finding, f"set {ORDERING} when the table is re-created")
-    keep_min, keep_max = options.integer(MIN_COMMITS), options.integer(MAX_COMMITS)
-    retained = options.integer(COMMITS_RETAINED)
+    keep_min, keep_max = options.integer(KEEP_MIN_COMMITS), options.integer(KEEP_MAX_COMMITS)
+    retained = options.integer(CLEAN_COMMITS_RETAINED)
     if keep_max <= keep_min:
-        finding = f"{MAX_COMMITS}={keep_max} is not above {MIN_COMMITS}={keep_min}: archival refuses to run"
-        yield Finding(Severity.ERROR, "settings", finding, f"{MAX_COMMITS}={keep_min + 10}")
+        finding = f"{KEEP_MAX_COMMITS}={keep_max} is not above {KEEP_MIN_COMMITS}={keep_min}: archival refuses to run"
+        yield Finding(Severity.ERROR, "settings", finding, f"{KEEP_MAX_COMMITS}={keep_min + 10}")
     if keep_min <= retained:
-        finding = f"{MIN_COMMITS}={keep_min} archives instants that {COMMITS_RETAINED}={retained} retains for queries"
-        yield warn(finding, f"{MIN_COMMITS}={retained + 10} and {MAX_COMMITS}={retained + 20}")
+        finding = f"{KEEP_MIN_COMMITS}={keep_min} archives instants that {CLEAN_COMMITS_RETAINED}={retained} retains for queries"
+        yield warn(finding, f"{KEEP_MIN_COMMITS}={retained + 10} and {KEEP_MAX_COMMITS}={retained + 20}")
     if config.is_cow and options.explicit(COMPACT_INLINE) == "true":
         yield warn(f"{COMPACT_INLINE}=true on a copy-on-write table, which has nothing to compact", "leave it out")
     small, largest = options.integer(SMALL_FILE_LIMIT), options.integer(MAX_FILE_SIZE)

@@ -10,11 +10,11 @@ from pyhudi.api.table_handle import TableHandle, is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.update_merge import Clause, ClauseAction, ClauseRows, run_merge_statement
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.supported import Options
+from pyhudi.options.declaration import Options
+from pyhudi.options.write_options import THREADS
 from pyhudi.records.filters.filter_parser import Filter
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.operations.read.query import AS_OF, plan_snapshot_query, table_schema
-from pyhudi.operations.write.write_once import ONCE
-from pyhudi.options.supported import Options
+from pyhudi.operations.read.query import plan_snapshot_query, table_schema
+from pyhudi.options.declaration import Options
+from pyhudi.options.read_options import AS_OF
+from pyhudi.options.write_options import ONCE
 from pyhudi.planning.instant_arguments import InstantArgument, format_as_of
 from pyhudi.storage.environment import Environment
 from pyhudi.table.table_config import TableConfig

@@ -1,7 +1,8 @@
 """A table as a Polars LazyFrame: `pyhudi.scan_polars`.
 
 Polars pushes the required columns, the predicate and the row limit down to its source. The translatable part of the
-predicate prunes file slices and row groups; Polars then evaluates the whole predicate on every row.
+predicate prunes file slices. Polars itself scans the plain ones (`polars_scan`), and evaluates the predicate while it
+reads them; PyHudi's reader supplies the others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported_polars
+from pyhudi.api.polars_scan import frame_schema, native_frames, native_rows
 from pyhudi.api.scan import Scan
 from pyhudi.api.splits import first_rows, read_batches
 from pyhudi.api.table import Table
@@ -76,8 +78,7 @@ def lazy_frame(scan: Scan) -> polars.LazyFrame:
         raise Unsupported(
             f"lazy frames need Polars 1.24 or later, and this is {polars.__version__}: pip install --upgrade polars"
         ) from None
-    empty = polars.from_arrow(scan.schema.empty_table())
-    frame = register_io_source(_Source(scan.query), schema=empty.schema)
+    frame = register_io_source(_Source(scan.query), schema=frame_schema(scan.schema))
     return frame if scan.limit is None else frame.head(scan.limit)
 
 
@@ -98,10 +99,22 @@ class _Source:
         needed = [name for name in schema.names if name in names or name in tested]
         pushed_predicate = None if predicate is None or n_rows is not None else pushed_down(predicate, schema)
         query = self._query.narrowed(needed, pushed_predicate)
-        batches = read_batches(query.reader, query.tasks)
         # Some Polars releases panic if a source yields no frame.
         yield polars.from_arrow(query.schema.empty_table()).select(names)
-        for batch in batches if n_rows is None else first_rows(batches, n_rows):
+        tasks: Sequence[Any] = query.tasks
+        remaining = n_rows
+        # PyHudi's reader counts the rows of a limit before the predicate.
+        if isinstance(query, SnapshotQuery) and (predicate is None or n_rows is None):
+            # The predicate is evaluated by Polars, so that only the condition of the scan is left.
+            native = native_rows(query, self._query.spec.condition)
+            if native is not None:
+                rows = native.rows if predicate is None else native.rows.filter(predicate)
+                height = yield from native_frames(query, native, rows if n_rows is None else rows.head(n_rows), names)
+                if height is not None:
+                    tasks = native.rest
+                    remaining = None if n_rows is None else n_rows - height
+        batches = read_batches(query.reader, tasks)
+        for batch in batches if remaining is None else first_rows(batches, remaining):
             for start in range(0, batch.num_rows, batch_size or max(1, batch.num_rows)):
                 part = batch.slice(start, batch_size)
                 if not needed:

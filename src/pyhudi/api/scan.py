@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.optional_imports import imported, imported_polars
+from pyhudi.api.polars_scan import native_rows, suppress_polars_errors, to_frame
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
@@ -17,6 +19,7 @@ from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.partition_pruning import ReadPlan
 from pyhudi.records.html_repr import escaped, facts_as_html
+from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.incoming_layout import rows_without_columns
 
 if TYPE_CHECKING:
@@ -155,8 +158,24 @@ class Scan(ForeignNames):
 
     def to_polars(self) -> polars.DataFrame:
         """Read all rows into a Polars DataFrame; `pyhudi.scan_polars` returns a LazyFrame."""
-        frame: polars.DataFrame = imported_polars().from_arrow(self.to_arrow())
-        return frame
+        query = self._query
+        if self._limit is None and isinstance(query, SnapshotQuery) and query.schema.names:
+            native = native_rows(query, query.spec.condition)
+            frames: list[polars.DataFrame] = []
+            if native is not None:
+                with suppress_polars_errors():
+                    frames.append(native.rows.collect())
+            if native is not None and frames:
+                if native.rest:
+                    frames.append(to_frame(self.of_slices(native.rest).to_arrow()))
+                whole: polars.DataFrame = imported_polars().concat(frames)
+                return whole
+        return to_frame(self.to_arrow())
+
+    def of_slices(self, slices: Sequence[FileSlice]) -> Scan:
+        """Return the scan of some of its file slices."""
+        assert isinstance(self._query, SnapshotQuery), "change data has no file slices"
+        return Scan(replace(self._query, plan=replace(self._query.plan, slices=tuple(slices))), self._threads, self._limit)
 
     def to_dataset(self) -> HudiDataset:
         """Return the rows as a pyarrow dataset, for DuckDB, DataFusion, Polars and others.

@@ -51,8 +51,8 @@ from pyhudi.operations.services.partition_ttl import TtlSettings, find_expired_p
 from pyhudi.operations.services.run_services import ServiceRunSettings, printed, run_services_once
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import VERBS
-from pyhudi.options.supported import Options
 from pyhudi.planning.instant_arguments import CommittedInstant, request_time_text
 from pyhudi.table.feature_support import check_open
 from pyhudi.tasks.engine_protocol import Engine

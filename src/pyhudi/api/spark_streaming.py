@@ -25,12 +25,13 @@ from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.type_conversion import DataFrame, StreamingQuery
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.operations.services.background_services import BackgroundServices
-from pyhudi.operations.services.service_settings import COMPACT_ASYNC, COMPACT_INLINE
-from pyhudi.operations.write.micro_batches import IDENTIFIER, SinkSettings, StreamBatch, retried
+from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch, retried
 from pyhudi.operations.write.save_modes import stream_operation
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_first_write
 from pyhudi.options.scope import check_table_options, spark_write_verb
+from pyhudi.options.service_options import COMPACT_ASYNC, COMPACT_INLINE
 from pyhudi.options.supported import parse_options
+from pyhudi.options.write_options import STREAMING_CHECKPOINT_IDENTIFIER
 from pyhudi.storage.environment import Environment, SystemEnvironment
 
 _LOG = logging.getLogger("pyhudi.api.spark_streaming")
@@ -138,7 +139,8 @@ class StreamSink:
             query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         if not query_id:
             raise InvalidRequest(
-                f"the session does not provide the id of its query (Spark Connect does not): set {IDENTIFIER} to a name "
+                "the session does not provide the id of its query (Spark Connect does not): set "
+                f"{STREAMING_CHECKPOINT_IDENTIFIER} to a name "
                 "that is unique to the stream"
             )
         return query_id

@@ -21,16 +21,9 @@ from pyhudi.errors import TableExists, TableNotFound
 from pyhudi.operations.admin.create_table import new_table_properties, stored_columns
 from pyhudi.operations.admin.open_table import make_table, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_same_columns, check_same_table
-from pyhudi.operations.admin.table_settings import (
-    NAME,
-    ORDERING,
-    PARTITION_FIELDS,
-    RECORD_KEY_FIELDS,
-    TABLE_TYPE,
-    parse_table_type,
-    with_table_settings,
-)
+from pyhudi.operations.admin.table_settings import parse_table_type, with_table_settings
 from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.html_repr import facts_as_html
 from pyhudi.storage import open_storage

@@ -19,7 +19,7 @@ from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoin
 from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
 from pyhudi.operations.admin.versions.version_step import VersionChange
-from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import (
     RestoreResult,
     SavepointResult,
@@ -33,6 +33,7 @@ from pyhudi.operations.services.index_admin import (
     drop_metadata_table,
 )
 from pyhudi.options.scope import VERBS
+from pyhudi.options.write_options import THREADS
 from pyhudi.planning.instant_arguments import CommittedInstant, InstantArgument, format_as_of, request_time_text
 from pyhudi.storage.locks import LockSettings
 from pyhudi.table.tags import load_tags

@@ -14,15 +14,16 @@ from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.check_writable import check_writable
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import (
     WriteResult,
 )
 from pyhudi.operations.services.background_services import BackgroundServices
 from pyhudi.operations.write.write_once import skip_if_committed
 from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import TableOperation, check_call_options, check_table_options
-from pyhudi.options.supported import Options, parse_options
+from pyhudi.options.supported import parse_options
+from pyhudi.options.write_options import THREADS
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.snapshot import Snapshot

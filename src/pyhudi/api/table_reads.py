@@ -12,22 +12,14 @@ from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.read.change_queries import plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.key_lookup import plan_read_lookup
-from pyhudi.operations.read.query import (
-    AS_OF,
-    FALL_BACK,
-    INCREMENTAL_FORMAT,
-    VALUES_FROM_PATH,
-    completion_range,
-    incremental_range,
-    plan_incremental_query,
-    plan_snapshot_query,
-)
+from pyhudi.operations.read.query import completion_range, incremental_range, plan_incremental_query, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, anti_join, key_columns, semi_join_filter
+from pyhudi.options.read_options import AS_OF, INCREMENTAL_FORMAT, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH
 from pyhudi.options.scope import VERBS
+from pyhudi.options.write_options import THREADS
 from pyhudi.planning.incremental_query import EARLIEST, CompletionRange, RequestRange
 from pyhudi.planning.instant_arguments import InstantArgument, check_not_request_time, range_text
 from pyhudi.records.filters.filter_parser import Filter
@@ -249,7 +241,7 @@ class TableReads(OpenedTable):
             range_,
             columns,
             filter,
-            fall_back=parsed.flag(FALL_BACK),
+            fall_back=parsed.flag(READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )

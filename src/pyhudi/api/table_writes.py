@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import pyarrow as pa
 
 from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.grouped_writes import write_small_batch
 from pyhudi.api.key_arguments import keys_to_delete
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.scan import Scan
@@ -18,7 +19,7 @@ from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import is_empty, required_without_nulls
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import (
     WriteResult,
 )
@@ -32,9 +33,10 @@ from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import PARTIAL_UPDATE, SCHEMA_MODE, WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import VERBS, operation_for
-from pyhudi.options.supported import Options
+from pyhudi.options.write_options import PARTIAL_UPDATE, SCHEMA_MODE, THREADS
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.storage.locks import MAX_HOLD_MS
@@ -458,10 +460,14 @@ class TableWrites(OpenedTable):
         if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
             data = required_without_nulls(data)
         chosen = engine or engine_for(data, parsed)
-        return self._open.write(
-            lambda settings: run_write(self._open.load_context(parsed), chosen, data, settings, base_snapshot=base_snapshot),
-            replace(WriteSettings.of(parsed, operation), overwrite_where=overwrite_where),
-        )
+
+        def write(settings: WriteSettings) -> WriteResult:
+            context = self._open.load_context(parsed)
+            if settings.group != "never" and base_snapshot is None and not context.holds_lock and chosen.name == LocalEngine.name:
+                return write_small_batch(context, parsed, data, settings)
+            return run_write(context, chosen, data, settings, base_snapshot=base_snapshot)
+
+        return self._open.write(write, replace(WriteSettings.of(parsed, operation), overwrite_where=overwrite_where))
 
     def _file_columns(self) -> pa.Schema | None:
         """Table schema; None before the first commit."""

@@ -13,20 +13,14 @@ from pyhudi.api.table_writes import engine_for
 from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY
-from pyhudi.operations.admin.table_settings import (
-    NAME,
-    ORDERING,
-    PARTITION_FIELDS,
-    RECORD_KEY_FIELDS,
-    TABLE_TYPE,
-    parse_table_type,
-    with_table_settings,
-)
+from pyhudi.operations.admin.table_settings import parse_table_type, with_table_settings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_once import with_once
-from pyhudi.operations.write.write_settings import OPERATION, SCHEMA_MODE, WriteOperation, with_schema_mode
+from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
 from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
+from pyhudi.options.write_options import OPERATION, SCHEMA_MODE
 from pyhudi.records.schema_evolution import SchemaMode
 
 _MODES = ("append", "overwrite", "upsert", "ignore", "error")

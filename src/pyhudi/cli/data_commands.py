@@ -26,7 +26,7 @@ from pyhudi.cli.arguments import (
 from pyhudi.cli.inspect_commands import AsOfOption, ColumnsOption, FilterOption
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.write.write_once import ONCE
+from pyhudi.options.write_options import ONCE
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import Catalog
 from pyhudi.sql_engine import sql as run_sql

@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.options.table_options import LAYOUT, VERSION
 
 
 class TimelineLayout(IntEnum):
@@ -173,7 +174,7 @@ def parse_table_version(text: str | None) -> TableVersion:
     """
     if text is None:
         return TableVersion.current()
-    number = _number("hoodie.table.version", text)
+    number = _number(VERSION.stored_as, text)
     try:
         return TableVersion(number)
     except ValueError:
@@ -184,7 +185,7 @@ def parse_table_version(text: str | None) -> TableVersion:
 
 def parse_timeline_layout(text: str) -> TimelineLayout:
     """Return the value of `hoodie.timeline.layout.version`. Raises as `parse_table_version`."""
-    number = _number("hoodie.timeline.layout.version", text)
+    number = _number(LAYOUT.stored_as, text)
     try:
         return TimelineLayout(number)
     except ValueError:

@@ -1,14 +1,14 @@
 """Declaration of options, the options of a call, and reading of settings from them.
 
-An option is declared once, on the field of the settings that use it:
+An option is declared once, in the module of its subject (`service_options`, `write_options` and others), and the fields of
+settings refer to it:
 
     @dataclass(frozen=True, slots=True)
     class TtlSettings:
-        days: Annotated[int, Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days until a partition
-            expires")]
+        days: Annotated[int, service_options.PARTITION_TTL_STRATEGY_DAYS_RETAIN]
 
-A field that depends on several options lists them all, and the `of` method of its class computes it. An option that
-several settings use is a constant in the module of the first of them. `read_settings` reads the fields with one option.
+A field that depends on several options lists them all, and the `of` method of its class computes it. `read_settings`
+reads the fields with one option.
 `settings_options` returns the options that settings read, which determines the options of an operation.
 `pyhudi.options.supported` collects them all.
 """
@@ -42,8 +42,9 @@ class Option:
         chooses: The option decides which rows a read returns, or what a write does. A call that ignored it would return
             something else than requested. Empty for options that control how or when work is done.
         verbs: The operations that use it, among those whose settings read it; () for all of them.
-        stored_as: The table property that stores it at creation; later values are compared with it.
+        stored_as: The table property that stores it at creation, "" if none does; later values are compared with it.
         fixed: Callers cannot choose the property; a value must equal that of a new table.
+        since: The first table version that has the property.
     """
 
     key: str
@@ -54,8 +55,9 @@ class Option:
     at_least: int | None = None
     chooses: Literal["", "read", "write"] = ""
     verbs: tuple[str, ...] = ()
-    stored_as: str | None = None
+    stored_as: str = ""
     fixed: bool = False
+    since: int = 6
 
     def __post_init__(self) -> None:
         known = REGISTRY.setdefault(self.key, self)

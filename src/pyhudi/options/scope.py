@@ -27,18 +27,9 @@ from pyhudi.operations.admin.alter_columns import AlterSettings
 from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.admin.table_settings import TableSettings
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
-from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.read.file_pruning import ReadSettings
-from pyhudi.operations.read.query import (
-    AS_OF,
-    FALL_BACK,
-    INCREMENTAL_FORMAT,
-    QUERY_OPTIONS,
-    QUERY_TYPE,
-    RANGE_VERSION,
-    VALUES_FROM_PATH,
-)
-from pyhudi.operations.read.stream_queries import START_OFFSET
+from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.async_indexing import IndexSettings
 from pyhudi.operations.services.clean import CleanSettings
@@ -47,20 +38,22 @@ from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.partition_ttl import TtlSettings
 from pyhudi.operations.services.run_services import ServiceRunSettings
 from pyhudi.operations.write.micro_batches import SinkSettings
-from pyhudi.operations.write.write_once import ONCE
-from pyhudi.operations.write.write_settings import (
-    OPERATION,
-    OPERATIONS_ON_INPUT_ROWS,
-    PARTITIONS_TO_DELETE,
-    SAVE_MODE,
-    WriteOperation,
-    WriteSettings,
-)
+from pyhudi.operations.write.write_settings import OPERATIONS_ON_INPUT_ROWS, WriteOperation, WriteSettings
 from pyhudi.options.declaration import Option, Options, settings_options
+from pyhudi.options.file_options import PARQUET_COMPRESSION_CODEC
+from pyhudi.options.read_options import (
+    AS_OF,
+    INCREMENTAL_FORMAT,
+    QUERY_TYPE,
+    RANGE_VERSION,
+    READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE,
+    START_OFFSET,
+    VALUES_FROM_PATH,
+)
 from pyhudi.options.supported import SUPPORTED
+from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, THREADS
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage.locks import LockSettings
-from pyhudi.tasks.base_file_writer import CODEC
 
 TABLE_OPTIONS = settings_options(TableSettings)
 """Options that are table properties: every operation compares them with the table."""
@@ -238,7 +231,7 @@ VERBS: Mapping[str, TableOperation] = {
         TableOperation("expired_partitions", OperationFamily.SERVICE, settings_options(TtlSettings)),
         TableOperation("sync", OperationFamily.SERVICE, settings_options(SyncSettings)),
         _service("drop_metadata_table", CommitSettings, single=()),
-        _service("upgrade", CompactSettings, single=(THREADS, CODEC)),
+        _service("upgrade", CompactSettings, single=(THREADS, PARQUET_COMPRESSION_CODEC)),
         _service("downgrade", CompactSettings),
         _service("repair", RepairSettings),
         *(
@@ -257,7 +250,7 @@ VERBS: Mapping[str, TableOperation] = {
         _read("filter_exists", implied={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
         _read(
             "incremental",
-            single=(INCREMENTAL_FORMAT, RANGE_VERSION, FALL_BACK, VALUES_FROM_PATH),
+            single=(INCREMENTAL_FORMAT, RANGE_VERSION, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH),
             implied={QUERY_TYPE: "incremental"},
         ),
         _read("changes", implied={QUERY_TYPE: "incremental", INCREMENTAL_FORMAT: "cdc"}),

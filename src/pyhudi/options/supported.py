@@ -1,7 +1,7 @@
 """Registry and validation of the `hoodie.*` options.
 
-A caller's mapping is parsed once into an `Options` value; lower layers use typed settings. Options are declared on the
-fields of those settings (see `pyhudi.options.declaration`); importing their modules here registers them all.
+A caller's mapping is parsed once into an `Options` value; lower layers use typed settings. The modules `*_options` of this
+package declare the options, by subject; settings refer to them.
 
 Every key belongs to one of these classes:
 
@@ -28,56 +28,30 @@ from collections.abc import Mapping
 from pyhudi import features
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.stored_settings import OPTION_PREFIX, STORED_PREFIXES, check_storable_option
-from pyhudi.operations.admin.table_settings import TableSettings
-from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
-from pyhudi.operations.commit.commit_settings import METADATA_PREFIX, THREADS
-from pyhudi.operations.read.file_pruning import ReadSettings
-from pyhudi.operations.read.query import QUERY_OPTIONS
-from pyhudi.operations.read.stream_queries import START_OFFSET
-from pyhudi.operations.services.async_indexing import IndexSettings
-from pyhudi.operations.services.run_services import ServiceRunSettings
-from pyhudi.operations.write.micro_batches import SinkSettings
-from pyhudi.operations.write.write_settings import OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, WriteSettings
-from pyhudi.options.declaration import Option, Options, settings_options
-from pyhudi.planning.record_placement import SizingSettings
-from pyhudi.planning.stream_batches import BatchLimits
-from pyhudi.records.mergers import is_merger_class
-from pyhudi.storage.locks import LockSettings
-from pyhudi.tasks.base_file_writer import FileSettings
-
-__all__ = [
-    "FLINK",
-    "SUPPORTED",
-    "NO_OP",
-    "FORWARDED",
-    "REFUSED",
-    "FileSettings",
-    "Option",
-    "Options",
-    "SizingSettings",
-    "parse_options",
-    "canonical_name",
-]
-
-_BOOTSTRAP = features.find("bootstrap")
-
-_SETTINGS = (
-    TableSettings,
-    LockSettings,
-    WriteSettings,
-    ServiceRunSettings,
-    IndexSettings,
-    ReadSettings,
-    BatchLimits,
-    SinkSettings,
-    *(() if _BOOTSTRAP is None else (_BOOTSTRAP.BootstrapSettings,)),
-    SyncSettings,
+from pyhudi.options import (
+    bootstrap_options,
+    file_options,
+    index_options,
+    lock_options,
+    read_options,
+    service_options,
+    sync_options,
+    table_options,
+    write_options,
 )
-_SINGLE = (THREADS, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, *QUERY_OPTIONS, START_OFFSET)
+from pyhudi.options.declaration import Option, Options
+from pyhudi.records.mergers import is_merger_class
+
+_MODULES = (
+    *(table_options, write_options, file_options, read_options, service_options, index_options, lock_options, sync_options),
+    *((bootstrap_options,) if "bootstrap" in features.CAPABILITIES else ()),
+)
 
 SUPPORTED: Mapping[str, Option] = {
-    option.key: option for option in sorted({*_SINGLE, *(o for s in _SETTINGS for o in settings_options(s))}, key=str)
+    key: option
+    for key, option in sorted(
+        (option.key, option) for module in _MODULES for option in vars(module).values() if isinstance(option, Option)
+    )
 }
 """Supported options by canonical key."""
 
@@ -144,7 +118,7 @@ NO_OP: dict[str, str] = {
     "hoodie.write.lock.zookeeper.port": "the port is part of hoodie.write.lock.zookeeper.url, where Hudi reads it too",
     "hoodie.datasource.read.incr.skip_compact": "compaction keeps commit times, so it adds nothing to an incremental query",
     "hoodie.datasource.read.incr.skip_cluster": "clustering keeps commit times, so it adds nothing to an incremental query",
-    "hoodie.schema.on.read.enable": "columns are resolved by id wherever the table has a schema history",
+    table_options.SCHEMA_ON_READ: "columns are resolved by id wherever the table has a schema history",
     "hoodie.metrics.on": "results contain their own metrics",
     "hoodie.datasource.hive_sync.username": "used only by HiveServer2, which is refused",
     "hoodie.datasource.hive_sync.password": "used only by HiveServer2, which is refused",
@@ -213,7 +187,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "user-defined partitioner classes are Java classes; sort the data instead",
         ("",),
     ),
-    "hoodie.datasource.overwrite.mode": (
+    write_options.OVERWRITE_MODE: (
         "it selects between two SQL operations; use insert_overwrite or insert_overwrite_table",
         ("DYNAMIC",),
     ),
@@ -243,115 +217,108 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Valid keys that PyHudi does not implement: the reason, and the neutral values that are accepted."""
 
-FORWARDED = (
-    *STORED_PREFIXES,
-    "hoodie.keygen.timebased.",
-    "hoodie.deltastreamer.keygen.timebased.",
-    "spark.",
-)
+FORWARDED = (*table_options.STORED_PREFIXES, *table_options.TIME_PREFIXES, "spark.")
 """Prefixes of keys that other code reads by name (key generators), or that belong to Spark's session."""
 
 _NONE = Options(())
 
-FLINK: dict[str, str | None] = {
-    "archive.max_commits": "hoodie.keep.max.commits",
-    "archive.min_commits": "hoodie.keep.min.commits",
-    "cdc.enabled": "hoodie.table.cdc.enabled",
-    "cdc.supplemental.logging.mode": "hoodie.table.cdc.supplemental.logging.mode",
+FLINK: dict[str, Option | None] = {
+    "archive.max_commits": service_options.KEEP_MAX_COMMITS,
+    "archive.min_commits": service_options.KEEP_MIN_COMMITS,
+    "cdc.enabled": table_options.CHANGES,
+    "cdc.supplemental.logging.mode": table_options.CHANGES_MODE,
     "changelog.enabled": None,
-    "clean.async.enabled": "hoodie.clean.automatic",
-    "clean.policy": "hoodie.clean.policy",
-    "clean.retain_commits": "hoodie.clean.commits.retained",
-    "clean.retain_file_versions": "hoodie.clean.fileversions.retained",
-    "clean.retain_hours": "hoodie.clean.hours.retained",
-    "clustering.async.enabled": "hoodie.clustering.async.enabled",
-    "clustering.delta_commits": "hoodie.clustering.async.max.commits",
-    "clustering.plan.partition.filter.mode": "hoodie.clustering.plan.partition.filter.mode",
-    "clustering.plan.strategy.class": "hoodie.clustering.plan.strategy.class",
-    "clustering.plan.strategy.cluster.begin.partition": "hoodie.clustering.plan.strategy.cluster.begin.partition",
-    "clustering.plan.strategy.cluster.end.partition": "hoodie.clustering.plan.strategy.cluster.end.partition",
-    "clustering.plan.strategy.daybased.lookback.partitions": "hoodie.clustering.plan.strategy.daybased.lookback.partitions",
-    "clustering.plan.strategy.daybased.skipfromlatest.partitions": (
-        "hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions"
-    ),
-    "clustering.plan.strategy.max.num.groups": "hoodie.clustering.plan.strategy.max.num.groups",
-    "clustering.plan.strategy.partition.regex.pattern": "hoodie.clustering.plan.strategy.partition.regex.pattern",
-    "clustering.plan.strategy.partition.selected": "hoodie.clustering.plan.strategy.partition.selected",
-    "clustering.plan.strategy.small.file.limit": "hoodie.clustering.plan.strategy.small.file.limit",
-    "clustering.plan.strategy.sort.columns": "hoodie.clustering.plan.strategy.sort.columns",
-    "clustering.plan.strategy.target.file.max.bytes": "hoodie.clustering.plan.strategy.target.file.max.bytes",
-    "clustering.schedule.enabled": "hoodie.clustering.schedule.inline",
+    "clean.async.enabled": service_options.CLEAN_SWITCH,
+    "clean.policy": service_options.CLEAN_POLICY,
+    "clean.retain_commits": service_options.CLEAN_COMMITS_RETAINED,
+    "clean.retain_file_versions": service_options.CLEAN_FILEVERSIONS_RETAINED,
+    "clean.retain_hours": service_options.CLEAN_HOURS_RETAINED,
+    "clustering.async.enabled": service_options.CLUSTER_ASYNC,
+    "clustering.delta_commits": service_options.CLUSTERING_ASYNC_MAX_COMMITS,
+    "clustering.plan.partition.filter.mode": service_options.CLUSTERING_PLAN_PARTITION_FILTER_MODE,
+    "clustering.plan.strategy.class": service_options.CLUSTERING_PLAN_CLASS,
+    "clustering.plan.strategy.cluster.begin.partition": service_options.CLUSTERING_CLUSTER_BEGIN_PARTITION,
+    "clustering.plan.strategy.cluster.end.partition": service_options.CLUSTERING_CLUSTER_END_PARTITION,
+    "clustering.plan.strategy.daybased.lookback.partitions": service_options.CLUSTERING_DAYBASED_LOOKBACK_PARTITIONS,
+    "clustering.plan.strategy.daybased.skipfromlatest.partitions": service_options.CLUSTERING_DAYBASED_SKIPFROMLATEST_PARTITIONS,
+    "clustering.plan.strategy.max.num.groups": service_options.CLUSTERING_MAX_NUM_GROUPS,
+    "clustering.plan.strategy.partition.regex.pattern": service_options.CLUSTERING_PARTITION_REGEX_PATTERN,
+    "clustering.plan.strategy.partition.selected": service_options.CLUSTERING_PARTITION_SELECTED,
+    "clustering.plan.strategy.small.file.limit": service_options.CLUSTERING_SMALL_FILE_LIMIT,
+    "clustering.plan.strategy.sort.columns": service_options.CLUSTERING_SORT_COLUMNS,
+    "clustering.plan.strategy.target.file.max.bytes": service_options.CLUSTERING_TARGET_FILE_MAX_BYTES,
+    "clustering.schedule.enabled": service_options.CLUSTER_SCHEDULE,
     "clustering.tasks": None,
-    "compaction.async.enabled": "hoodie.datasource.compaction.async.enable",
-    "compaction.delta_commits": "hoodie.compact.inline.max.delta.commits",
-    "compaction.delta_seconds": "hoodie.compact.inline.max.delta.seconds",
-    "compaction.max_memory": "pyhudi.memory.budget.bytes",
-    "compaction.operation.execute.async.enabled": "hoodie.datasource.compaction.async.enable",
-    "compaction.schedule.enabled": "hoodie.compact.schedule.inline",
-    "compaction.target_io": "hoodie.compaction.target.io",
+    "compaction.async.enabled": service_options.COMPACT_ASYNC,
+    "compaction.delta_commits": service_options.MAX_DELTA_COMMITS,
+    "compaction.delta_seconds": service_options.COMPACT_INLINE_MAX_DELTA_SECONDS,
+    "compaction.max_memory": write_options.MEMORY_BUDGET,
+    "compaction.operation.execute.async.enabled": service_options.COMPACT_ASYNC,
+    "compaction.schedule.enabled": service_options.COMPACT_SCHEDULE,
+    "compaction.target_io": service_options.COMPACTION_TARGET_IO,
     "compaction.tasks": None,
     "compaction.timeout.seconds": None,
-    "compaction.trigger.strategy": "hoodie.compact.inline.trigger.strategy",
+    "compaction.trigger.strategy": service_options.COMPACTION_TRIGGER,
     "eventtime.field": None,
     "hive_sync.enable": None,
     "hive_sync.enabled": None,
     "index.bootstrap.enabled": None,
-    "index.global.enabled": "hoodie.index.type",
+    "index.global.enabled": write_options.INDEX_TYPE,
     "index.partition.regex": None,
     "index.state.ttl": None,
-    "index.type": "hoodie.index.type",
-    "metadata.compaction.delta_commits": "hoodie.metadata.compact.max.delta.commits",
-    "metadata.enabled": "hoodie.metadata.enable",
+    "index.type": write_options.INDEX_TYPE,
+    "metadata.compaction.delta_commits": index_options.METADATA_COMPACT_MAX_DELTA_COMMITS,
+    "metadata.enabled": index_options.METADATA_TABLE,
     "partition.default_name": None,
-    "payload.class": "hoodie.datasource.write.payload.class",
-    "precombine.field": "hoodie.datasource.write.precombine.field",
+    "payload.class": table_options.PAYLOAD,
+    "precombine.field": table_options.ORDERING,
     "read.cdc.from.changelog": None,
-    "read.commits.limit": "pyhudi.stream.max.instants",
-    "read.data.skipping.enabled": "hoodie.enable.data.skipping",
-    "read.end-commit": "hoodie.datasource.read.end.instanttime",
-    "read.start-commit": "hoodie.datasource.read.begin.instanttime",
+    "read.commits.limit": read_options.STREAM_MAX_INSTANTS,
+    "read.data.skipping.enabled": read_options.ENABLE_DATA_SKIPPING,
+    "read.end-commit": read_options.READ_END_INSTANTTIME,
+    "read.start-commit": read_options.READ_BEGIN_INSTANTTIME,
     "read.streaming.check-interval": None,
     "read.streaming.enabled": None,
     "read.streaming.skip_clustering": None,
     "read.streaming.skip_compaction": None,
     "read.streaming.skip_insertoverwrite": None,
-    "read.streaming.start-commit": "hoodie.datasource.streaming.startOffset",
+    "read.streaming.start-commit": read_options.START_OFFSET,
     "read.tasks": None,
     "read.utc-timezone": None,
-    "record.merge.mode": "hoodie.write.record.merge.mode",
+    "record.merge.mode": table_options.MERGE_MODE,
     "record.merger.impls": None,
-    "record.merger.strategy": "hoodie.write.record.merge.strategy.id",
+    "record.merger.strategy": table_options.STRATEGY_ID,
     "source.avro-schema": None,
     "source.avro-schema.path": None,
-    "table.type": "hoodie.datasource.write.table.type",
+    "table.type": table_options.TABLE_TYPE,
     "write.batch.size": None,
     "write.bucket_assign.tasks": None,
     "write.bulk_insert.shuffle_input": None,
-    "write.bulk_insert.sort_input": "hoodie.bulkinsert.sort.mode",
-    "write.bulk_insert.sort_input.by_record_key": "hoodie.bulkinsert.sort.mode",
+    "write.bulk_insert.sort_input": write_options.BULKINSERT_SORT_MODE,
+    "write.bulk_insert.sort_input.by_record_key": write_options.BULKINSERT_SORT_MODE,
     "write.client.id": None,
     "write.commit.ack.timeout": None,
     "write.datetime.partitioning": None,
     "write.ignore.failed": None,
     "write.index_bootstrap.tasks": None,
     "write.insert.cluster": None,
-    "write.log.max.size": "hoodie.logfile.max.size",
-    "write.log_block.size": "hoodie.logfile.data.block.max.size",
-    "write.merge.max_memory": "pyhudi.memory.budget.bytes",
-    "write.operation": "hoodie.datasource.write.operation",
-    "write.parquet.block.size": "hoodie.parquet.block.size",
-    "write.parquet.max.file.size": "hoodie.parquet.max.file.size",
-    "write.parquet.page.size": "hoodie.parquet.page.size",
+    "write.log.max.size": file_options.LOGFILE_MAX_SIZE,
+    "write.log_block.size": file_options.LOGFILE_DATA_BLOCK_MAX_SIZE,
+    "write.merge.max_memory": write_options.MEMORY_BUDGET,
+    "write.operation": write_options.OPERATION,
+    "write.parquet.block.size": file_options.PARQUET_BLOCK_SIZE,
+    "write.parquet.max.file.size": write_options.MAX_FILE_SIZE,
+    "write.parquet.page.size": file_options.PARQUET_PAGE_SIZE,
     "write.partition.format": None,
-    "write.partition.overwrite.mode": "hoodie.datasource.write.operation",
-    "write.payload.class": "hoodie.datasource.write.payload.class",
-    "write.precombine": "hoodie.combine.before.upsert",
-    "write.precombine.field": "hoodie.datasource.write.precombine.field",
+    "write.partition.overwrite.mode": write_options.OPERATION,
+    "write.payload.class": table_options.PAYLOAD,
+    "write.precombine": write_options.COMBINE_BEFORE_UPSERT,
+    "write.precombine.field": table_options.ORDERING,
     "write.rate.limit": None,
     "write.retry.interval.ms": None,
-    "write.retry.times": "hoodie.write.num.retries.on.conflict.failures",
-    "write.sort.memory": "pyhudi.memory.budget.bytes",
-    "write.task.max.size": "pyhudi.memory.budget.bytes",
+    "write.retry.times": write_options.NUM_RETRIES_ON_CONFLICT_FAILURES,
+    "write.sort.memory": write_options.MEMORY_BUDGET,
+    "write.task.max.size": write_options.MEMORY_BUDGET,
     "write.tasks": None,
     "write.utc-timezone": None,
 }
@@ -393,9 +360,9 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
                     )
                 spellings[option.key] = (key, checked)
                 values[option.key] = checked
-            elif key.startswith(OPTION_PREFIX):
-                name, checked = storable_option(key.removeprefix(OPTION_PREFIX), text)
-                extra[OPTION_PREFIX + name] = checked
+            elif key.startswith(table_options.OPTION_PREFIX):
+                name, checked = storable_option(key.removeprefix(table_options.OPTION_PREFIX), text)
+                extra[table_options.OPTION_PREFIX + name] = checked
             elif key in REFUSED:
                 reason, neutral = REFUSED[key]
                 if text not in neutral and not (reason is _REGISTERED_MERGERS and _are_mergers(text)):
@@ -406,7 +373,7 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
                 raise InvalidRequest(f"option {key}={redact_secret(key, text)} belongs to Hudi's Flink connector: {hint}")
             elif key not in NO_OP:
                 extra[key] = text
-    prefix = values.get(METADATA_PREFIX.key, base_options.value_or_default(METADATA_PREFIX))
+    prefix = values.get(write_options.METADATA_PREFIX.key, base_options.value_or_default(write_options.METADATA_PREFIX))
     for key in extra:
         if not key.startswith(FORWARDED) and not (prefix and key.startswith(prefix)):
             _warn_unknown(key)
@@ -420,12 +387,22 @@ def storable_option(key: str, value: str) -> tuple[str, str]:
         InvalidRequest: It is no option, defines the table, has an illegal value, or must be passed with each call.
     """
     option = _BY_SPELLING.get(key)
-    if option is None or option.stored_as is not None:
+    if option is None or option.stored_as:
         raise InvalidRequest(
             f"property {key} is no option of reads, writes or services{nearest_name(key)}. See docs/reference/options.md"
         )
     check_storable_option(option)
     return option.key, _check_value(key, option, value)
+
+
+def check_storable_option(option: Option) -> None:
+    """Raise InvalidRequest for an option that a table must not store."""
+    if option.chooses:
+        raise InvalidRequest(
+            f"option {option} selects what one call reads or writes, and is not stored in tables; pass it with options="
+        )
+    if redact_secret(option.key, "x") != "x":
+        raise InvalidRequest(f"option {option} holds a secret, and is not stored in tables; pass it with options=")
 
 
 def check_known(key: str) -> None:

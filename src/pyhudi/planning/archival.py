@@ -30,18 +30,15 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action, Instant, State, parse_instant_time
 from pyhudi.format.lsm_timeline import MAX_LEVEL, HistoryFileName, Manifest, ManifestEntry, parse_history_file
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import service_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.service_options import COMPACTION_TRIGGER, MAX_DELTA_COMMITS
 from pyhudi.planning.cleaning import CleaningRules, LastClean, earliest_instant_to_retain
-from pyhudi.planning.compaction import COMPACTION_TRIGGER, MAX_DELTA_COMMITS, CompactionTrigger
+from pyhudi.planning.compaction import CompactionTrigger
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, Timeline
 
 MERGE_LIMIT_BYTES = 1 << 30
 """Maximum input size of one history merge."""
-
-
-MIN_COMMITS = Option("hoodie.keep.min.commits", int, "20", "commits that an archival leaves on the active timeline")
-MERGE_BATCH = Option("hoodie.timeline.compaction.batch.size", int, "10", "files of one level of the history that are merged")
-MAX_COMMITS = Option("hoodie.keep.max.commits", int, "30", "commits on the active timeline above which an archival is due")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +51,22 @@ class ArchivalRules:
         merge_batch: Files of one history level that are merged.
     """
 
-    min_commits: Annotated[int, MIN_COMMITS]
-    max_commits: Annotated[int, MAX_COMMITS]
-    archives_past_savepoint: Annotated[
-        bool,
-        Option(
-            "hoodie.archive.beyond.savepoint",
-            bool,
-            "false",
-            "an archival skips savepointed commits instead of stopping before the first",
-        ),
-    ]
+    min_commits: Annotated[int, service_options.KEEP_MIN_COMMITS]
+    max_commits: Annotated[int, service_options.KEEP_MAX_COMMITS]
+    archives_past_savepoint: Annotated[bool, service_options.ARCHIVE_BEYOND_SAVEPOINT]
     delta_commits_counted: Annotated[int | None, COMPACTION_TRIGGER, MAX_DELTA_COMMITS]
-    merge_batch: Annotated[
-        int,
-        MERGE_BATCH,
-    ]
+    merge_batch: Annotated[int, service_options.TIMELINE_COMPACTION_BATCH_SIZE]
     cleaning: CleaningRules
 
     def __post_init__(self) -> None:
         if self.min_commits < 1 or self.max_commits <= self.min_commits:
             raise InvalidRequest(
-                f"{MAX_COMMITS} ({self.max_commits}) has to be larger than {MIN_COMMITS} "
+                f"{service_options.KEEP_MAX_COMMITS} ({self.max_commits}) has to be larger than "
+                f"{service_options.KEEP_MIN_COMMITS} "
                 f"({self.min_commits}), and that at least 1"
             )
         if self.merge_batch < 2:
-            raise InvalidRequest(f"{MERGE_BATCH} has to be at least 2, not {self.merge_batch}")
+            raise InvalidRequest(f"{service_options.TIMELINE_COMPACTION_BATCH_SIZE} has to be at least 2, not {self.merge_batch}")
 
     @classmethod
     def of(cls, options: Options) -> ArchivalRules:

@@ -28,7 +28,9 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.names import format_shared_file_id, parse_bucket
 from pyhudi.format.partition_bucket_config import BucketCounts
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import index_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.index_options import BUCKET_COUNT
 from pyhudi.records.hashing import bucket_hashes, bucket_ids
 from pyhudi.records.java_patterns import is_found
 from pyhudi.records.keys.key_spec import KeySpec
@@ -43,23 +45,6 @@ _FEW_BUCKETS = 100_000
 so
 few.
 """
-
-
-BUCKET_ENGINE = Option(
-    "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
-)
-BUCKET_COUNT = Option("hoodie.bucket.index.num.buckets", int, "256", "buckets of each partition, for index BUCKET")
-COUNT_RULES = Option(
-    "hoodie.bucket.index.partition.expressions",
-    str,
-    None,
-    "`<regular expression>,<count>`, joined by ';': buckets of the partitions in whose path one is found, the first that is; "
-    "kept by the table from its first write on",
-)
-_RULE_TYPE = Option(
-    "hoodie.bucket.index.partition.rule.type", ("regex",), "regex", "what hoodie.bucket.index.partition.expressions are"
-)
-HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields that choose a bucket; unset: all of them")
 
 
 class Placement(Protocol):
@@ -99,8 +84,10 @@ class BucketLayout:
     """
 
     count: Annotated[int, BUCKET_COUNT]
-    hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
-    rules: Annotated[str | None, COUNT_RULES, _RULE_TYPE] = None
+    hash_fields: Annotated[tuple[str, ...], index_options.BUCKET_INDEX_HASH_FIELD] = ()
+    rules: Annotated[
+        str | None, index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS, index_options.BUCKET_INDEX_PARTITION_RULE_TYPE
+    ] = None
     is_explicit: Annotated[bool, BUCKET_COUNT] = True
 
     def __post_init__(self) -> None:
@@ -113,7 +100,9 @@ class BucketLayout:
     def of(cls, options: Options) -> BucketLayout:
         """Build from checked options."""
         given = options.explicit(BUCKET_COUNT) is not None
-        return read_settings(cls, options, rules=options.text(COUNT_RULES), is_explicit=given)
+        return read_settings(
+            cls, options, rules=options.text(index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS), is_explicit=given
+        )
 
     def from_table_counts(self, stored: BucketCounts) -> BucketLayout:
         """Return the layout by the counts that the table stores. Raises InvalidRequest if the caller's options
@@ -121,7 +110,8 @@ class BucketLayout:
         """
         if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
             raise InvalidRequest(
-                f"option {COUNT_RULES}={self.rules}: the table stores {stored.expressions!r}; set the same rules, or "
+                f"option {index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={self.rules}: the table stores "
+                f"{stored.expressions!r}; set the same rules, or "
                 "omit the option"
             )
         if self.is_explicit and self.count != stored.default:
@@ -183,12 +173,13 @@ def _parsed(rules: str) -> tuple[tuple[str, int], ...]:
         pattern, *counts = rule.strip().rstrip(",").split(",")
         if len(counts) != 1 or not counts[0].strip().isdecimal() or not 1 <= int(counts[0]) <= MAX_BUCKETS:
             raise InvalidRequest(
-                f"{COUNT_RULES}={rules}: {rule.strip()!r} is no regular expression, a comma and a count from 1 to {MAX_BUCKETS}"
+                f"{index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={rules}: {rule.strip()!r} is no regular "
+                f"expression, a comma and a count from 1 to {MAX_BUCKETS}"
             )
         try:
             is_found(pattern.strip(), "")
         except Unsupported as error:
-            raise Unsupported(f"{COUNT_RULES}={rules}: {error}") from error
+            raise Unsupported(f"{index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={rules}: {error}") from error
         found.append((pattern.strip(), int(counts[0])))
     return tuple(found)
 
@@ -228,7 +219,11 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
             )
         count = layout.bucket_count(slice_.partition)
         if bucket >= count:
-            said = f"{BUCKET_COUNT}={count}" if layout.rules is None else f"{COUNT_RULES}={layout.rules}"
+            said = (
+                f"{BUCKET_COUNT}={count}"
+                if layout.rules is None
+                else f"{index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={layout.rules}"
+            )
             raise TableState(
                 f"file group {slice_.file_id} in {place} is bucket {bucket}, and {said} has no such bucket; use the bucket "
                 "count that the table was created with"

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.paths import split_path
+from pyhudi.options import sync_options
 
 Values = tuple[str, ...]
 Extractor = Callable[[str], Values]
@@ -47,7 +48,7 @@ def find_extractor(name: str) -> Extractor:
     found = _EXTRACTORS.get(name.removeprefix(_PACKAGE))
     if found is None:
         known = ", ".join(f"{_PACKAGE}{each}" for each in _EXTRACTORS)
-        raise InvalidRequest(f"hoodie.datasource.hive_sync.partition_extractor_class={name} is none of {known}")
+        raise InvalidRequest(f"{sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}={name} is none of {known}")
     return found
 
 
@@ -55,8 +56,7 @@ def _hive_style(path: str) -> Values:
     matched = _HIVE_STYLE.fullmatch(path)
     if matched is None:
         raise InvalidRequest(
-            f"the partition {path} is not of the form name=value; name another "
-            "hoodie.datasource.hive_sync.partition_extractor_class"
+            f"the partition {path} is not of the form name=value; name another {sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}"
         )
     return (matched[1],)
 
@@ -71,8 +71,7 @@ def _slash_encoded(form: re.Pattern[str], parts: str) -> Extractor:
         matched = form.fullmatch(numbers)
         if matched is None:
             raise InvalidRequest(
-                f"the partition {path} is not of the form {parts}; name another "
-                "hoodie.datasource.hive_sync.partition_extractor_class"
+                f"the partition {path} is not of the form {parts}; name another {sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}"
             )
         year, *rest = matched.groups()
         return ("-".join([year, *(number.zfill(2) for number in rest)]),)
@@ -138,5 +137,5 @@ def check_width(columns: Sequence[str], path: str, values: Values) -> None:
     if len(values) != len(columns):
         raise InvalidRequest(
             f"the partition {path} gives {len(values)} values for the columns {', '.join(columns)}; name another "
-            "hoodie.datasource.hive_sync.partition_extractor_class, or other hoodie.datasource.hive_sync.partition_fields"
+            f"{sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}, or other {sync_options.HIVE_PARTITION_FIELDS}"
         )

@@ -41,7 +41,7 @@ from pyhudi.format.instants import Instant
 from pyhudi.format.log.cdc_blocks import CdcMode
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name, join_path
-from pyhudi.planning.cleaning import COMMITS_RETAINED
+from pyhudi.options.service_options import CLEAN_COMMITS_RETAINED
 from pyhudi.planning.partition_pruning import PruningStep, ReadPlan
 from pyhudi.table.file_slices import BaseFile, FileGroup, FileSlice, LogFile, SlicingState, visible_slice
 from pyhudi.table.timeline.double_writes import copies_among
@@ -387,5 +387,5 @@ def _in(partition: str, name: str) -> str:
 def _gone(instant_time: str, path: str) -> TableState:
     return TableState(
         f"the changes of instant {instant_time} are unavailable: {path} was cleaned or is missing; begin after that "
-        f"instant, or retain more ({COMMITS_RETAINED})"
+        f"instant, or retain more ({CLEAN_COMMITS_RETAINED})"
     )

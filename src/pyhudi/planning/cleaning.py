@@ -32,7 +32,8 @@ from pyhudi.format.actions.clean_metadata import SAVEPOINTED_TIMESTAMPS_KEY, Cle
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from pyhudi.format.instants import Action, Instant, format_instant_time
 from pyhudi.format.paths import file_name
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import service_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.table.file_slices import FileGroup, FileSlice, SlicingState
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -52,48 +53,10 @@ class CleaningPolicy(StrEnum):
         return self is not CleaningPolicy.KEEP_LATEST_FILE_VERSIONS
 
 
-POLICY = Option(
-    "hoodie.clean.policy",
-    ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"),
-    None,
-    "what a clean keeps; unset: what the one option of retention that is given means, else commits",
-    aliases=("hoodie.cleaner.policy",),
-)
-COMMITS_RETAINED = Option(
-    "hoodie.clean.commits.retained",
-    int,
-    "10",
-    "commits whose file slices a clean keeps, for the policy of commits",
-    aliases=("hoodie.cleaner.commits.retained",),
-)
-VERSIONS_RETAINED = Option(
-    "hoodie.clean.fileversions.retained",
-    int,
-    "3",
-    "file slices that a clean keeps of each file group, for the policy of file versions",
-    aliases=("hoodie.cleaner.fileversions.retained",),
-)
-HOURS_RETAINED = Option(
-    "hoodie.clean.hours.retained",
-    int,
-    "24",
-    "hours whose file slices a clean keeps, for the policy of hours",
-    aliases=("hoodie.cleaner.hours.retained",),
-)
-
-TRIGGER_COMMITS = Option(
-    "hoodie.clean.trigger.max.commits",
-    int,
-    "1",
-    "commits since the last clean that make the next one due",
-    aliases=("hoodie.clean.max.commits",),
-)
-TRIGGER_STRATEGY = Option("hoodie.clean.trigger.strategy", ("NUM_COMMITS",), "NUM_COMMITS", "what makes a clean due")
-
 _RETAINED = {
-    COMMITS_RETAINED: CleaningPolicy.KEEP_LATEST_COMMITS,
-    VERSIONS_RETAINED: CleaningPolicy.KEEP_LATEST_FILE_VERSIONS,
-    HOURS_RETAINED: CleaningPolicy.KEEP_LATEST_BY_HOURS,
+    service_options.CLEAN_COMMITS_RETAINED: CleaningPolicy.KEEP_LATEST_COMMITS,
+    service_options.CLEAN_FILEVERSIONS_RETAINED: CleaningPolicy.KEEP_LATEST_FILE_VERSIONS,
+    service_options.CLEAN_HOURS_RETAINED: CleaningPolicy.KEEP_LATEST_BY_HOURS,
 }
 
 
@@ -107,45 +70,35 @@ class CleaningRules:
         several_pending: A clean may be planned while another one is pending.
     """
 
-    policy: Annotated[CleaningPolicy, POLICY, COMMITS_RETAINED, VERSIONS_RETAINED, HOURS_RETAINED]
-    commits_retained: Annotated[int, COMMITS_RETAINED]
-    hours_retained: Annotated[int, HOURS_RETAINED]
-    versions_retained: Annotated[int, VERSIONS_RETAINED]
-    trigger_commits: Annotated[int, TRIGGER_COMMITS, TRIGGER_STRATEGY]
-    incremental: Annotated[
-        bool,
-        Option(
-            "hoodie.clean.incremental.enabled",
-            bool,
-            "true",
-            "a clean looks only at partitions that changed since the last one",
-            aliases=("hoodie.cleaner.incremental.mode",),
-        ),
+    policy: Annotated[
+        CleaningPolicy,
+        service_options.CLEAN_POLICY,
+        service_options.CLEAN_COMMITS_RETAINED,
+        service_options.CLEAN_FILEVERSIONS_RETAINED,
+        service_options.CLEAN_HOURS_RETAINED,
     ]
-    several_pending: Annotated[
-        bool,
-        Option(
-            "hoodie.clean.multiple.enabled",
-            bool,
-            "false",
-            "a clean may be planned while another one is pending",
-            aliases=("hoodie.clean.allow.multiple",),
-        ),
-    ]
+    commits_retained: Annotated[int, service_options.CLEAN_COMMITS_RETAINED]
+    hours_retained: Annotated[int, service_options.CLEAN_HOURS_RETAINED]
+    versions_retained: Annotated[int, service_options.CLEAN_FILEVERSIONS_RETAINED]
+    trigger_commits: Annotated[int, service_options.CLEAN_TRIGGER_MAX_COMMITS, service_options.CLEAN_TRIGGER_STRATEGY]
+    incremental: Annotated[bool, service_options.CLEAN_INCREMENTAL_ENABLED]
+    several_pending: Annotated[bool, service_options.CLEAN_MULTIPLE_ENABLED]
 
     def __post_init__(self) -> None:
         for name, value in (("commits", self.commits_retained), ("versions", self.versions_retained)):
             if value < 1:
                 raise InvalidRequest(f"a clean has to retain at least one of its file {name}, not {value}")
         if self.hours_retained < 0 or self.trigger_commits < 0:
-            raise InvalidRequest(f"{HOURS_RETAINED} and {TRIGGER_COMMITS} cannot be negative")
+            raise InvalidRequest(
+                f"{service_options.CLEAN_HOURS_RETAINED} and {service_options.CLEAN_TRIGGER_MAX_COMMITS} cannot be negative"
+            )
 
     @classmethod
     def of(cls, options: Options) -> CleaningRules:
         """Build from checked options.  Without a policy option, the `...retained` option that is set decides the
         policy.
         """
-        named = options.text(POLICY)
+        named = options.text(service_options.CLEAN_POLICY)
         given = [policy for option, policy in _RETAINED.items() if options.explicit(option) is not None]
         if named is not None:
             policy = CleaningPolicy(named)

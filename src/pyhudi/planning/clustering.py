@@ -27,7 +27,7 @@ from typing import Annotated, Any, Protocol
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.features.consistent_hashing.plan_resizes import NodeChange
 from pyhudi.format.names import parse_bucket
-from pyhudi.options.declaration import Option
+from pyhudi.options import service_options
 from pyhudi.options.plugins import Registry
 from pyhudi.planning.bucket_routing import are_buckets
 from pyhudi.table.file_slices import FileSlice
@@ -62,33 +62,6 @@ def is_registered_strategy(class_name: str) -> bool:
     return _registered.find(class_name) is not None
 
 
-SORT_COLUMNS = Option(
-    "hoodie.clustering.plan.strategy.sort.columns", str, None, "columns by which a clustering sorts; unset: it only sizes files"
-)
-SELECTED_PARTITIONS = Option(
-    "hoodie.clustering.plan.strategy.partition.selected", str, None, "partitions that are clustered, by name"
-)
-LAYOUT = Option(
-    "hoodie.layout.optimize.strategy", LAYOUTS, "LINEAR", "order of several sort columns: one after the other, or a curve"
-)
-TARGET_FILE_BYTES = Option(
-    "hoodie.clustering.plan.strategy.target.file.max.bytes", int, "1073741824", "bytes of a file that a clustering writes"
-)
-PLAN_STRATEGY = Option(
-    "hoodie.clustering.plan.strategy.class",
-    str,
-    "SparkSizeBasedClusteringPlanStrategy",
-    "class that groups files, and may name the filter of partitions",
-)
-FILTER_MODE = Option("hoodie.clustering.plan.partition.filter.mode", FILTER_MODES, "NONE", "which partitions are clustered")
-GROUPING = Option(
-    "pyhudi.clustering.grouping",
-    ("size", "prefer_overlap", "overlap", "record_key", "commit_time", "random"),
-    None,
-    "which files are clustered together; unset: those whose ranges of the sort columns overlap, or by size",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class ClusteringRules:
     """How to choose and group slices.  Sizes in bytes.
@@ -96,61 +69,21 @@ class ClusteringRules:
     sort_columns: the order of rows in the output, () for none.  seed: for the random grouping.
     """
 
-    small_file_limit_bytes: Annotated[
-        int,
-        Option(
-            "hoodie.clustering.plan.strategy.small.file.limit", int, "314572800", "bytes below which a base file is clustered"
-        ),
-    ]
-    target_file_bytes: Annotated[int, TARGET_FILE_BYTES]
-    max_group_bytes: Annotated[
-        int,
-        Option("hoodie.clustering.plan.strategy.max.bytes.per.group", int, "2147483648", "bytes that are clustered together"),
-    ]
-    max_group_count: Annotated[
-        int, Option("hoodie.clustering.plan.strategy.max.num.groups", int, "30", "groups of files of one clustering, at most")
-    ]
-    sort_columns: Annotated[tuple[str, ...], SORT_COLUMNS]
-    layout: Annotated[str, LAYOUT]
-    grouping: Annotated[str, GROUPING, PLAN_STRATEGY]
-    single_groups: Annotated[
-        bool,
-        Option(
-            "hoodie.clustering.plan.strategy.single.group.clustering.enabled",
-            bool,
-            "true",
-            "a group of one file is clustered too, where there are sort columns",
-        ),
-    ]
-    filter_mode: Annotated[str, FILTER_MODE, PLAN_STRATEGY]
-    partition_pattern: Annotated[
-        str | None,
-        Option("hoodie.clustering.plan.strategy.partition.regex.pattern", str, None, "partitions that may be clustered"),
-    ]
-    selected_partitions: Annotated[tuple[str, ...], SELECTED_PARTITIONS]
-    begin_partition: Annotated[
-        str | None,
-        Option(
-            "hoodie.clustering.plan.strategy.cluster.begin.partition", str, None, "the first partition of SELECTED_PARTITIONS"
-        ),
-    ]
-    end_partition: Annotated[
-        str | None,
-        Option("hoodie.clustering.plan.strategy.cluster.end.partition", str, None, "the last partition of SELECTED_PARTITIONS"),
-    ]
-    recent_partitions: Annotated[
-        int,
-        Option("hoodie.clustering.plan.strategy.daybased.lookback.partitions", int, "2", "partitions of RECENT_DAYS"),
-    ]
-    skipped_partitions: Annotated[
-        int,
-        Option(
-            "hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions",
-            int,
-            "0",
-            "newest partitions that RECENT_DAYS skips",
-        ),
-    ]
+    small_file_limit_bytes: Annotated[int, service_options.CLUSTERING_SMALL_FILE_LIMIT]
+    target_file_bytes: Annotated[int, service_options.CLUSTERING_TARGET_FILE_MAX_BYTES]
+    max_group_bytes: Annotated[int, service_options.CLUSTERING_MAX_BYTES_PER_GROUP]
+    max_group_count: Annotated[int, service_options.CLUSTERING_MAX_NUM_GROUPS]
+    sort_columns: Annotated[tuple[str, ...], service_options.CLUSTERING_SORT_COLUMNS]
+    layout: Annotated[str, service_options.LAYOUT_OPTIMIZE_STRATEGY]
+    grouping: Annotated[str, service_options.CLUSTERING_GROUPING, service_options.CLUSTERING_PLAN_CLASS]
+    single_groups: Annotated[bool, service_options.CLUSTERING_SINGLE_GROUP_CLUSTERING_ENABLED]
+    filter_mode: Annotated[str, service_options.CLUSTERING_PLAN_PARTITION_FILTER_MODE, service_options.CLUSTERING_PLAN_CLASS]
+    partition_pattern: Annotated[str | None, service_options.CLUSTERING_PARTITION_REGEX_PATTERN]
+    selected_partitions: Annotated[tuple[str, ...], service_options.CLUSTERING_PARTITION_SELECTED]
+    begin_partition: Annotated[str | None, service_options.CLUSTERING_CLUSTER_BEGIN_PARTITION]
+    end_partition: Annotated[str | None, service_options.CLUSTERING_CLUSTER_END_PARTITION]
+    recent_partitions: Annotated[int, service_options.CLUSTERING_DAYBASED_LOOKBACK_PARTITIONS]
+    skipped_partitions: Annotated[int, service_options.CLUSTERING_DAYBASED_SKIPFROMLATEST_PARTITIONS]
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -167,7 +100,8 @@ class ClusteringRules:
             raise InvalidRequest("clustering by overlap needs sort columns: their ranges are what overlaps")
         if self.target_file_bytes <= 0 or self.max_group_bytes <= 0:
             raise InvalidRequest(
-                "hoodie.clustering.plan.strategy.target.file.max.bytes and hoodie.clustering.plan.strategy.max.bytes.per.group "
+                f"{service_options.CLUSTERING_TARGET_FILE_MAX_BYTES} and "
+                f"{service_options.CLUSTERING_MAX_BYTES_PER_GROUP} "
                 "have to be positive"
             )
 

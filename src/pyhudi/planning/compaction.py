@@ -28,9 +28,11 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan, CompactionStrategy
 from pyhudi.format.instants import Action, Instant, timestamp_from_instant
 from pyhudi.format.paths import split_path
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import service_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.plugins import Registry
-from pyhudi.planning.record_placement import MAX_FILE_SIZE
+from pyhudi.options.service_options import COMPACTION_TRIGGER, MAX_DELTA_COMMITS
+from pyhudi.options.write_options import MAX_FILE_SIZE
 from pyhudi.table.file_slices import FileGroup, FileSlice, LogFile, SlicingState, visible_slice
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -81,7 +83,7 @@ class Strategy(StrEnum):
                 return name.strip()
             known = ", ".join(cls)
             raise InvalidRequest(
-                f"{STRATEGIES}={name} is not a strategy of Hudi ({known}), and none was registered by "
+                f"{service_options.COMPACTION_STRATEGY}={name} is not a strategy of Hudi ({known}), and none was registered by "
                 "pyhudi.register_compaction_strategy under that name"
             ) from None
 
@@ -115,26 +117,6 @@ def _by_registered(name: str, operations: Operations) -> Operations:
     return taken
 
 
-COMPACTION_TRIGGER = Option(
-    "hoodie.compact.inline.trigger.strategy",
-    tuple(CompactionTrigger),
-    CompactionTrigger.NUM_COMMITS.value,
-    "what makes a compaction due: delta commits, time, or both",
-)
-MAX_DELTA_COMMITS = Option(
-    "hoodie.compact.inline.max.delta.commits", int, "5", "delta commits since the last compaction that make the next one due"
-)
-STRATEGIES = Option(
-    "hoodie.compaction.strategy",
-    str,
-    Strategy.LOG_FILE_SIZE.value,
-    "classes that say what a compaction takes, and what first; applied one after the other",
-)
-PARTITION_REGEX = Option(
-    "hoodie.compaction.partition.path.regex", str, None, "partitions that the strategy of that name compacts"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
     """When to compact, and in which order.
@@ -152,69 +134,43 @@ class CompactionRules:
 
     trigger: Annotated[CompactionTrigger, COMPACTION_TRIGGER] = CompactionTrigger.NUM_COMMITS
     max_delta_commits: Annotated[int, MAX_DELTA_COMMITS] = 5
-    max_delta_seconds: Annotated[
-        int,
-        Option("hoodie.compact.inline.max.delta.seconds", int, "3600", "seconds since the last compaction, for its trigger"),
-    ] = 3600
-    strategies: Annotated[
-        tuple[Strategy | str, ...],
-        STRATEGIES,
-    ] = (Strategy.LOG_FILE_SIZE,)
-    target_io_mb: Annotated[
-        int,
-        Option("hoodie.compaction.target.io", int, "512000", "megabytes that one compaction reads and writes at most"),
-    ] = 512_000
-    log_size_threshold_bytes: Annotated[
-        int,
-        Option("hoodie.compaction.logfile.size.threshold", int, "0", "bytes of log files from which a file slice is compacted"),
-    ] = 0
-    log_count_threshold: Annotated[
-        int, Option("hoodie.compaction.logfile.num.threshold", int, "0", "log files from which a file slice is compacted")
-    ] = 0
-    day_partitions: Annotated[
-        int,
-        Option(
-            "hoodie.compaction.daybased.target.partitions",
-            int,
-            "10",
-            "partitions that a day-based strategy compacts",
-            aliases=("hoodie.compaction.daybased.target",),
-        ),
-    ] = 10
-    partition_regex: Annotated[str, PARTITION_REGEX] = ""
-    incremental: Annotated[
-        bool,
-        Option(
-            "hoodie.table.services.incremental.enabled",
-            bool,
-            "true",
-            "a compaction looks only at partitions that changed since the last one",
-        ),
-    ] = True
-    log_block_threshold: Annotated[
-        int,
-        Option("hoodie.log.compaction.blocks.threshold", int, "5", "log blocks that make a file slice worth a log compaction"),
-    ] = 5
+    max_delta_seconds: Annotated[int, service_options.COMPACT_INLINE_MAX_DELTA_SECONDS] = 3600
+    strategies: Annotated[tuple[Strategy | str, ...], service_options.COMPACTION_STRATEGY] = (Strategy.LOG_FILE_SIZE,)
+    target_io_mb: Annotated[int, service_options.COMPACTION_TARGET_IO] = 512_000
+    log_size_threshold_bytes: Annotated[int, service_options.COMPACTION_LOGFILE_SIZE_THRESHOLD] = 0
+    log_count_threshold: Annotated[int, service_options.COMPACTION_LOGFILE_NUM_THRESHOLD] = 0
+    day_partitions: Annotated[int, service_options.COMPACTION_DAYBASED_TARGET_PARTITIONS] = 10
+    partition_regex: Annotated[str, service_options.COMPACTION_PARTITION_PATH_REGEX] = ""
+    incremental: Annotated[bool, service_options.TABLE_SERVICES_INCREMENTAL_ENABLED] = True
+    log_block_threshold: Annotated[int, service_options.LOG_COMPACTION_BLOCKS_THRESHOLD] = 5
     max_file_size_bytes: Annotated[int, MAX_FILE_SIZE] = 125_829_120
 
     def __post_init__(self) -> None:
         if self.max_delta_commits < 1 or self.target_io_mb < 1 or self.day_partitions < 1 or self.log_block_threshold < 1:
             raise InvalidRequest(
-                "hoodie.compact.inline.max.delta.commits, hoodie.compaction.target.io, "
-                "hoodie.compaction.daybased.target.partitions and hoodie.log.compaction.blocks.threshold have to be positive"
+                f"{service_options.MAX_DELTA_COMMITS}, {service_options.COMPACTION_TARGET_IO}, "
+                f"{service_options.COMPACTION_DAYBASED_TARGET_PARTITIONS} and "
+                f"{service_options.LOG_COMPACTION_BLOCKS_THRESHOLD} have to be positive"
             )
         if Strategy.PARTITION_REGEX in self.strategies and not self.partition_regex:
-            raise InvalidRequest(f"{Strategy.PARTITION_REGEX} needs {PARTITION_REGEX}")
+            raise InvalidRequest(f"{Strategy.PARTITION_REGEX} needs {service_options.COMPACTION_PARTITION_PATH_REGEX}")
         try:
             re.compile(self.partition_regex)
         except re.error as error:
-            raise InvalidRequest(f"{PARTITION_REGEX}={self.partition_regex!r} is not a pattern: {error}") from None
+            raise InvalidRequest(
+                f"{service_options.COMPACTION_PARTITION_PATH_REGEX}={self.partition_regex!r} is not a pattern: {error}"
+            ) from None
 
     @classmethod
     def of(cls, options: Options) -> CompactionRules:
         """Build from checked options."""
-        strategies = tuple(Strategy.parse(name) for name in options.names(STRATEGIES))
-        return read_settings(cls, options, strategies=strategies, partition_regex=options.text(PARTITION_REGEX) or "")
+        strategies = tuple(Strategy.parse(name) for name in options.names(service_options.COMPACTION_STRATEGY))
+        return read_settings(
+            cls,
+            options,
+            strategies=strategies,
+            partition_regex=options.text(service_options.COMPACTION_PARTITION_PATH_REGEX) or "",
+        )
 
 
 @dataclass(frozen=True, slots=True)

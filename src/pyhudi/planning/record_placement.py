@@ -20,21 +20,13 @@ import numpy.typing as npt
 
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import write_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.write_options import MAX_FILE_SIZE, SMALL_FILE_LIMIT
 from pyhudi.table.file_slices import FileSlice
 
 ESTIMATION_COMMITS = 5
 """How many recent commits are used to estimate the size of a record."""
-
-MAX_FILE_SIZE = Option(
-    "hoodie.parquet.max.file.size", int, "125829120", "the size in bytes at which a base file is closed", at_least=1
-)
-SMALL_FILE_LIMIT = Option(
-    "hoodie.parquet.small.file.limit",
-    int,
-    "104857600",
-    "base files below this size in bytes take inserts before new files are begun; 0 or less: none does",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,80 +35,14 @@ class SizingSettings:
 
     max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
     small_file_limit_bytes: Annotated[int, SMALL_FILE_LIMIT]
-    record_size_estimate_bytes: Annotated[
-        int,
-        Option(
-            "hoodie.copyonwrite.record.size.estimate",
-            int,
-            "1024",
-            "assumed bytes of a record while no commit records them",
-            at_least=1,
-        ),
-    ]
-    estimation_threshold: Annotated[
-        float,
-        Option(
-            "hoodie.record.size.estimation.threshold",
-            float,
-            "1.0",
-            "commits of more bytes than this part of the small file limit are used to estimate the size of a record",
-        ),
-    ]
-    average_metadata_size_bytes: Annotated[
-        int,
-        Option(
-            "hoodie.record.size.estimator.average.metadata.size",
-            int,
-            "0",
-            "bytes of a base file that are not records, for the estimate of a record's size",
-        ),
-    ]
-    auto_split: Annotated[
-        bool,
-        Option(
-            "hoodie.copyonwrite.insert.auto.split", bool, "true", "new files take as many inserts as fit by the estimated size"
-        ),
-    ]
-    split_row_count: Annotated[
-        int,
-        Option(
-            "hoodie.copyonwrite.insert.split.size",
-            int,
-            "500000",
-            "inserts of a new file when hoodie.copyonwrite.insert.auto.split is off",
-            at_least=1,
-        ),
-    ]
-    merge_candidates_limit: Annotated[
-        int,
-        Option(
-            "hoodie.merge.small.file.group.candidates.limit",
-            int,
-            "1",
-            "file slices of a merge-on-read partition that take inserts as small files",
-        ),
-    ]
-    growth: Annotated[
-        float,
-        Option(
-            "pyhudi.small.file.growth",
-            float,
-            "0.1",
-            "a base file of a merge-on-read table takes inserts that are at least this part of it; fewer inserts start a "
-            "small file; 0: always take them, as in Hudi",
-            at_least=0,
-        ),
-    ]
-    always_rewritten_bytes: Annotated[
-        int,
-        Option(
-            "pyhudi.small.file.always.rewritten",
-            int,
-            "262144",
-            "base files of a merge-on-read table up to this size in bytes take inserts however few",
-            at_least=0,
-        ),
-    ]
+    record_size_estimate_bytes: Annotated[int, write_options.COPYONWRITE_RECORD_SIZE_ESTIMATE]
+    estimation_threshold: Annotated[float, write_options.RECORD_SIZE_ESTIMATION_THRESHOLD]
+    average_metadata_size_bytes: Annotated[int, write_options.RECORD_SIZE_ESTIMATOR_AVERAGE_METADATA_SIZE]
+    auto_split: Annotated[bool, write_options.COPYONWRITE_INSERT_AUTO_SPLIT]
+    split_row_count: Annotated[int, write_options.COPYONWRITE_INSERT_SPLIT_SIZE]
+    merge_candidates_limit: Annotated[int, write_options.MERGE_SMALL_FILE_GROUP_CANDIDATES_LIMIT]
+    growth: Annotated[float, write_options.SMALL_FILE_GROWTH]
+    always_rewritten_bytes: Annotated[int, write_options.SMALL_FILE_ALWAYS_REWRITTEN]
 
     @classmethod
     def of(cls, options: Options) -> SizingSettings:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import read_options
+from pyhudi.options.declaration import Options, read_settings
 
 BEGINNING = "00000000000000"
 """The offset before everything, in the form of Hudi's source."""
@@ -37,15 +38,9 @@ class StreamStep:
 class BatchLimits:
     """Maximum size of one batch; None means no limit."""
 
-    instants: Annotated[
-        int | None, Option("pyhudi.stream.max.instants", int, None, "instants that a batch of a stream reads at most", at_least=1)
-    ] = None
-    files: Annotated[
-        int | None, Option("pyhudi.stream.max.files", int, None, "files that a batch of a stream reads at most", at_least=1)
-    ] = None
-    size_bytes: Annotated[
-        int | None, Option("pyhudi.stream.max.bytes", int, None, "bytes that a batch of a stream reads at most", at_least=1)
-    ] = None
+    instants: Annotated[int | None, read_options.STREAM_MAX_INSTANTS] = None
+    files: Annotated[int | None, read_options.STREAM_MAX_FILES] = None
+    size_bytes: Annotated[int | None, read_options.STREAM_MAX_BYTES] = None
 
     @classmethod
     def of(cls, options: Options) -> BatchLimits:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.options import write_options
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.ordering import ordering_values
 
@@ -54,12 +55,12 @@ def check_event_time(field: str, schema: pa.Schema) -> None:
     """
     if field.split(".")[0] not in schema.names:
         raise InvalidRequest(
-            f"hoodie.payload.event.time.field={field} is not a column of the files; columns: {', '.join(schema.names)}"
+            f"{write_options.PAYLOAD_EVENT_TIME_FIELD}={field} is not a column of the files; columns: {', '.join(schema.names)}"
         )
     type_ = field_at(schema, field).type
     if not (pa.types.is_timestamp(type_) or pa.types.is_integer(type_) or pa.types.is_string(type_)):
         raise Unsupported(
-            f"hoodie.payload.event.time.field={field} is a column of type {type_}; event times must be timestamps, or "
+            f"{write_options.PAYLOAD_EVENT_TIME_FIELD}={field} is a column of type {type_}; event times must be timestamps, or "
             "whole numbers or strings of 10 digits (seconds since 1970) or 13 digits (milliseconds)"
         )
 

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.options import index_options
 from pyhudi.records.keys.record_keys import split_record_keys
 
 _SLICE_ROWS = 1 << 16
@@ -173,7 +174,8 @@ def _hash_parts(keys: pa.StringArray, record_fields: Sequence[str], hash_fields:
     unknown = [field for field in hash_fields if field not in record_fields]
     if unknown:
         raise InvalidRequest(
-            f"hoodie.bucket.index.hash.field must name record key fields ({', '.join(record_fields)}), not {', '.join(unknown)}"
+            f"{index_options.BUCKET_INDEX_HASH_FIELD} must name record key fields ({', '.join(record_fields)}), not "
+            f"{', '.join(unknown)}"
         )
     fields = hash_fields or record_fields
     parts = split_record_keys(keys)

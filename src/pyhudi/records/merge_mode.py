@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.table_versions import TableVersion
+from pyhudi.options import table_options, write_options
 from pyhudi.records.ordering import Ordering
 
 MODEL_PACKAGE = "org.apache.hudi.common.model."
@@ -64,9 +65,9 @@ class Translation:
     ordering: tuple[str, ...] = ()
 
 
-MARKER_FIELD = "hoodie.payload.delete.field"
-MARKER_TEXT = "hoodie.payload.delete.marker"
-UNAVAILABLE_TEXT = "hoodie.write.partial.update.unavailable.value"
+MARKER_FIELD = write_options.DELETE_FIELD.key
+MARKER_TEXT = write_options.DELETE_MARKER.key
+UNAVAILABLE_TEXT = write_options.UNAVAILABLE_VALUE
 """Merge properties: the delete marker, and the placeholder for a value that a change did not include."""
 
 _DEBEZIUM_DELETES = ((MARKER_FIELD, "_change_operation_type"), (MARKER_TEXT, "d"))
@@ -168,13 +169,11 @@ def infer_merge_settings(
         return MergeSettings(inferred, STRATEGY_BY_MODE[inferred], PAYLOAD_BY_MODE[inferred], Ordering.by(ordering_field or None))
     if not payload_class and not strategy_id:
         raise InvalidRequest(
-            "record merge mode CUSTOM requires a payload class (hoodie.datasource.write.payload.class) "
-            "or a merge strategy id (hoodie.write.record.merge.strategy.id)"
+            f"record merge mode CUSTOM requires a payload class ({table_options.PAYLOAD}) "
+            f"or a merge strategy id ({table_options.STRATEGY_ID})"
         )
     if strategy_id == PAYLOAD_STRATEGY and not payload_class:
-        raise InvalidRequest(
-            f"record merge strategy id {PAYLOAD_STRATEGY} requires a payload class; set hoodie.datasource.write.payload.class"
-        )
+        raise InvalidRequest(f"record merge strategy id {PAYLOAD_STRATEGY} requires a payload class; set {table_options.PAYLOAD}")
     if payload_class and not version.has_merge_mode:
         strategy_id = PAYLOAD_STRATEGY
     return MergeSettings(

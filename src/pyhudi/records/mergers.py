@@ -61,6 +61,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.options import table_options, write_options
 from pyhudi.options.plugins import Registry
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
@@ -389,9 +390,9 @@ def marked_rule(rule: RecordMergeRule, marker: DeleteMarker | None, schema: pa.S
         return rule
     if table_marker is not None and (table_marker.field, table_marker.text) != (marker.field, marker.text):
         raise InvalidRequest(
-            f"hoodie.payload.delete.marker={marker.text!r} of {marker.field!r} differs from the table's own delete marker, "
-            f"{table_marker.text!r} in {table_marker.field!r} (hoodie.record.merge.property.*); leave "
-            "hoodie.payload.delete.field and hoodie.payload.delete.marker out"
+            f"{write_options.DELETE_MARKER}={marker.text!r} of {marker.field!r} differs from the table's own delete marker, "
+            f"{table_marker.text!r} in {table_marker.field!r} ({table_options.MERGE_PROPERTY}*); leave "
+            f"{write_options.DELETE_FIELD} and {write_options.DELETE_MARKER} out"
         )
     marker.check(schema)
     return rule.with_marker(marker) if table_marker is None else rule

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.options import write_options
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
 from pyhudi.records.row_grouping import run_starts
@@ -62,12 +63,12 @@ class DeleteMarker:
         """
         if self.field not in schema.names:
             raise InvalidRequest(
-                f"hoodie.payload.delete.field={self.field} is not a column of the table; columns: {', '.join(schema.names)}"
+                f"{write_options.DELETE_FIELD}={self.field} is not a column of the table; columns: {', '.join(schema.names)}"
             )
         type_ = schema.field(self.field).type
         if not (pa.types.is_string(type_) or pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
             raise Unsupported(
-                f"hoodie.payload.delete.field={self.field} is a column of type {type_}; a delete marker must be a column of "
+                f"{write_options.DELETE_FIELD}={self.field} is a column of type {type_}; a delete marker must be a column of "
                 "strings, whole numbers or booleans"
             )
 

@@ -33,7 +33,7 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         InvalidRequest: A value cannot be cast without loss, or a target column that is not nullable is missing or
             contains a null.
     """
-    if batch.schema.equals(target) and not any(_has_required_part(field) for field in target):
+    if batch.schema.equals(target) and not any(has_required_part(field) for field in target):
         return batch
     positions = {name: index for index, name in enumerate(batch.schema.names)}
     columns: list[pa.Array] = []
@@ -134,7 +134,7 @@ def relabel(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         Internal: The schemas differ in more than nullability.
         InvalidRequest: A required field is null inside a parent that is not null.
     """
-    if rows.schema.equals(schema) and not any(_has_required_part(field) for field in schema):
+    if rows.schema.equals(schema) and not any(has_required_part(field) for field in schema):
         return rows
     if rows.column_names != schema.names:
         raise Internal(f"columns {', '.join(rows.column_names)} cannot be relabeled as {', '.join(schema.names)}")
@@ -187,16 +187,16 @@ def same_type(left: pa.DataType, right: pa.DataType) -> bool:
     return bool(left == right)
 
 
-def _has_required_part(field: pa.Field) -> bool:
+def has_required_part(field: pa.Field) -> bool:
     """Return True if a part of the field is not nullable, so that data of equal type must still be checked."""
     if not field.nullable:
         return True
     type_ = field.type
     if pa.types.is_struct(type_):
-        return any(_has_required_part(child) for child in type_.fields)
+        return any(has_required_part(child) for child in type_.fields)
     if pa.types.is_list(type_):
-        return _has_required_part(type_.value_field)
-    return pa.types.is_map(type_) and _has_required_part(type_.item_field)
+        return has_required_part(type_.value_field)
+    return pa.types.is_map(type_) and has_required_part(type_.item_field)
 
 
 def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa.Array | None) -> pa.Array:
@@ -225,7 +225,7 @@ def _without_validity(array: pa.Array) -> pa.Array:
 
 
 def _has_required_child(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(type_)) and _has_required_part(pa.field("", type_))
+    return bool(pa.types.is_nested(type_)) and has_required_part(pa.field("", type_))
 
 
 def _cast(array: pa.Array, type_: pa.DataType, path: str, parent_valid: pa.Array | None) -> pa.Array:

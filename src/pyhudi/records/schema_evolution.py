@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.options import write_options
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.type_normalization import is_list_like, normalise
 
@@ -218,8 +219,8 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
                     column_path,
                     str(field.type),
                     "missing",
-                    "set hoodie.write.set.null.for.missing.columns=true to write nulls, or "
-                    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop=true to drop it from the table",
+                    f"set {write_options.SET_NULL_FOR_MISSING_COLUMNS}=true to write nulls, or "
+                    f"{write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP}=true to drop it from the table",
                 )
             )
     for field in incoming:

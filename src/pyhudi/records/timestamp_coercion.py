@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.options.table_options import WITHOUT_ZONE
+from pyhudi.options.write_options import TIMESTAMPS_NANOSECONDS
 from pyhudi.records.type_normalization import is_list_like
-
-ZONE_OPTION = "pyhudi.timestamps.without.zone"
-NANOSECONDS_OPTION = "pyhudi.timestamps.nanoseconds"
 
 
 class ZonelessTimestamps(StrEnum):
@@ -57,8 +56,8 @@ def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: ZonelessTimes
             "timestamps without a time zone are ambiguous and not accepted in these columns:\n  "
             + "\n  ".join(problems)
             + "\nadd a time zone (Arrow: cast to timestamp('us', 'UTC'); pandas: .dt.tz_localize(zone); Polars: "
-            f".dt.replace_time_zone(zone); Spark: a column of type timestamp), or set {ZONE_OPTION}=utc if they are in UTC, "
-            f"or {ZONE_OPTION}=local for new columns without a time zone, which Hudi supports from release 1.1 on"
+            f".dt.replace_time_zone(zone); Spark: a column of type timestamp), or set {WITHOUT_ZONE}=utc if they are in UTC, "
+            f"or {WITHOUT_ZONE}=local for new columns without a time zone, which Hudi supports from release 1.1 on"
         )
     return pa.schema(fields, metadata=incoming.metadata)
 
@@ -142,7 +141,7 @@ def _check_nanoseconds(array: pa.Array, path: str) -> None:
         if position >= 0:
             raise InvalidRequest(
                 f"column {path!r}: {array[position].value} nanoseconds since 1970 is not a whole number of microseconds, which "
-                f"Hudi stores: round the column, or set {NANOSECONDS_OPTION}=cut to truncate to microseconds"
+                f"Hudi stores: round the column, or set {TIMESTAMPS_NANOSECONDS}=cut to truncate to microseconds"
             )
 
 

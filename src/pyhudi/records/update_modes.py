@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Unsupported
+from pyhudi.options import table_options
 from pyhudi.records.merge_mode import MARKER_FIELD, MARKER_TEXT, UNAVAILABLE_TEXT, MergeMode, MergeSettings, UpdateMode
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
 from pyhudi.records.record_merge import DeleteMarker, Merged, choose_column, choose_rows, delete_flags
@@ -212,6 +213,6 @@ def check_merge_properties(settings: MergeSettings) -> None:
     if settings.mode is MergeMode.CUSTOM:
         return
     known = (MARKER_FIELD, MARKER_TEXT, UNAVAILABLE_TEXT)
-    unknown = [f"hoodie.record.merge.property.{name}={value}" for name, value in settings.properties if name not in known]
+    unknown = [f"{table_options.MERGE_PROPERTY}{name}={value}" for name, value in settings.properties if name not in known]
     if unknown:
         raise Unsupported(f"the table merges records by unknown properties: {', '.join(unknown)}")

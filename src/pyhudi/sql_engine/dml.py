@@ -18,12 +18,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.api.duckdb_scan import quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, semi_join_filter
@@ -31,13 +31,14 @@ from pyhudi.operations.write.delete_where import key_names, run_delete_where
 from pyhudi.operations.write.update_merge import check_identity, columns_to_read, load_table_columns, run_merge_changes
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.scope import VERBS
+from pyhudi.options.write_options import THREADS
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.pushdown import compares_identically
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, quote_identifier, read_spark
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_statements import default_text

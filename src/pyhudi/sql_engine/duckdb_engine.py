@@ -2,7 +2,7 @@
 
 sqlglot translates a statement from Spark's dialect to DuckDB's. Expressions with other values in DuckDB are rewritten
 to return Spark's values (casts to integers truncate) or rejected (hashes). The database can read only the rows that are
-registered: no files, no network, no Python variables.
+registered and the base files of these: no other files, no network, no Python variables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
-from pyhudi.errors import HudiError, InvalidRequest, Unsupported
+from pyhudi.api.duckdb_scan import quote_identifier, text_literal
+from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
@@ -77,6 +78,10 @@ _ANSI: Any = type("_Ansi", (Spark,), {"Parser": type("_AnsiParser", (SparkParser
 """Spark's dialect where a failed cast is an error; only TRY_CAST returns null."""
 
 
+_NOT_BY_FILES = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.OutOfMemoryException)
+"""Errors of a statement, or of the machine, whatever its files contain."""
+
+
 class RowSource:
     """Rows that a query can read several times: each time `read` opens a new stream."""
 
@@ -98,14 +103,20 @@ class RowSource:
 
 
 class Database:
-    """In-memory database with the rows of one statement. Close it after reading the result."""
+    """In-memory database with the rows of one statement. Close it after reading the result.
+
+    The first query seals it: base files can be added before, rows at any time.
+    """
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
         self._rows: list[RowSource] = []
         self._named = 0
         self.known_columns: set[str] = set()
-        for statement in (*_MACROS, *_SETTINGS):
+        self._is_sealed = False
+        self._paths: list[str] = []
+        self._by_files: dict[str, RowSource] = {}
+        for statement in _MACROS:
             self._connection.execute(statement)
 
     def close(self) -> None:
@@ -124,27 +135,64 @@ class Database:
         with self._translated_errors():
             self._connection.register(name, rows)
 
+    def add_files(self, name: str, sql: str, paths: Sequence[str], rows: RowSource) -> None:
+        """Define a name as a query of base files. rows: the same rows, which replace it if DuckDB cannot read the files."""
+        if self._is_sealed:
+            raise Internal("base files are added to a database that already executes queries")
+        self._paths += paths
+        self._by_files[name] = rows
+        try:
+            self._connection.execute(f"CREATE TEMP VIEW {quote_identifier(name)} AS {sql}")
+        except duckdb.Error:
+            self._replace_files()
+
+    def _replace_files(self) -> None:
+        """Replace the queries of base files by rows of PyHudi's reader, which reports errors of a file."""
+        replaced, self._by_files = self._by_files, {}
+        for name, rows in replaced.items():
+            self._connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
+            self.add(name, rows)
+
+    def _sealed(self) -> Any:
+        """The connection, which accesses only the base files."""
+        if not self._is_sealed:
+            allowed = ", ".join(map(text_literal, self._paths))
+            for statement in (*([f"SET allowed_paths = [{allowed}]"] if allowed else []), *_SETTINGS):
+                self._connection.execute(statement)
+            self._is_sealed = True
+        return self._connection
+
     def materialize(self, name: str, query: str) -> None:
         """Compute a query in DuckDB's dialect once, and store its rows under a name."""
         with self._translated_errors():
-            self._connection.execute(f'CREATE TEMP TABLE "{name}" AS {query}')
+            self._sealed().execute(f'CREATE TEMP TABLE "{name}" AS {query}')
 
     def table(self, query: str) -> pa.Table:
         """Return the rows of a query in DuckDB's dialect."""
+        connection = self._sealed()
+        rows: pa.Table
+        if self._by_files:
+            try:
+                rows = connection.sql(query).to_arrow_table()
+                return rows
+            except (duckdb.Error, pa.ArrowException, OSError) as error:
+                if isinstance(error, _NOT_BY_FILES):
+                    raise _as_ours(error, self.known_columns) from error
+                self._replace_files()
         with self._translated_errors():
-            rows: pa.Table = self._connection.sql(query).to_arrow_table()
+            rows = connection.sql(query).to_arrow_table()
             return rows
 
     def schema(self, query: str) -> pa.Schema:
         """Return the schema of a query in DuckDB's dialect."""
         with self._translated_errors():
-            schema: pa.Schema = self._connection.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
+            schema: pa.Schema = self._sealed().sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
             return schema
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Stream the rows of a query in DuckDB's dialect."""
         with self._translated_errors():
-            yield from self._connection.sql(query).to_arrow_reader(_BATCH_ROWS)
+            yield from self._sealed().sql(query).to_arrow_reader(_BATCH_ROWS)
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -189,11 +237,6 @@ def to_duck(tree: exp.Expr) -> str:
         return text
     except SqlglotError as error:
         raise Unsupported(f"the embedded engine: {error}") from error
-
-
-def quote_identifier(name: str) -> str:
-    """Quote an identifier for DuckDB."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _as_spark(node: exp.Expr) -> exp.Expr:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
+from pyhudi.api.duckdb_scan import native_rows, quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
@@ -30,8 +31,9 @@ from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.write_settings import SCHEMA_MODE
+from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.options.supported import parse_options
+from pyhudi.options.write_options import SCHEMA_MODE
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY
@@ -40,7 +42,7 @@ from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, quote_identifier, read_spark, to_duck
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
 from pyhudi.sql_engine.session_state import (
     DEFAULT_DATABASE,
     StatementOptions,
@@ -177,17 +179,29 @@ def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
 
 
 @contextmanager
-def opened(session: EmbeddedStatementSession, *queries: S.SelectQuery) -> Iterator[tuple[Database, list[str]]]:
-    """A database with the rows that queries read, and the queries in DuckDB's dialect."""
+def opened(
+    session: EmbeddedStatementSession, *queries: S.SelectQuery, reads_files: bool = False
+) -> Iterator[tuple[Database, list[str]]]:
+    """A database with the rows that queries read, and the queries in DuckDB's dialect. reads_files: as in `_prepared`."""
     database = Database()
     try:
-        yield database, [_prepared(session, database, query) for query in queries]
+        yield database, [_prepared(session, database, query, reads_files=reads_files) for query in queries]
     finally:
         database.close()
 
 
-def _prepared(session: EmbeddedStatementSession, database: Database, query: S.SelectQuery, *, expression: bool = False) -> str:
-    """Translate a query or an expression to DuckDB's dialect, and register the rows that it reads."""
+def _prepared(
+    session: EmbeddedStatementSession,
+    database: Database,
+    query: S.SelectQuery,
+    *,
+    expression: bool = False,
+    reads_files: bool = False,
+) -> str:
+    """Translate a query or an expression to DuckDB's dialect, and register the rows that it reads.
+
+    reads_files: DuckDB reads the base files that it can.
+    """
     query = expand_views(query, session.view)
     names: dict[int, str] = {}
 
@@ -197,18 +211,37 @@ def _prepared(session: EmbeddedStatementSession, database: Database, query: S.Se
     tree = read_spark(splice_query(query, stand_in), expression=expression)
     for reference in query.references:
         name = names[reference.start]
-        database.add(name, _rows_of(session, database, reference, tree, name))
+        rows = _rows_of(session, database, reference, tree, name)
+        if isinstance(rows, pa.Table):
+            database.add(name, rows)
+        else:
+            _add_scan(database, name, *rows, reads_files=reads_files)
     return to_duck(tree)
+
+
+def _add_scan(database: Database, name: str, scan: Scan, condition: Expr | None, *, reads_files: bool) -> None:
+    """Register the rows of a scan. condition: the part of its condition that the query does not have."""
+    query = scan.query
+    native = native_rows(query, condition) if reads_files and scan.limit is None and isinstance(query, SnapshotQuery) else None
+    if native is None:
+        database.add(name, RowSource(scan.to_reader))
+        return
+    sql = native.sql
+    if native.rest:
+        rest = database.new_name()
+        database.add(rest, RowSource(scan.of_slices(native.rest).to_reader))
+        sql += f" UNION ALL SELECT * FROM {rest}"
+    database.add_files(name, sql, native.paths, RowSource(scan.to_reader))
 
 
 def _rows_of(
     session: EmbeddedStatementSession, database: Database, reference: S.Reference, tree: exp.Expr, name: str
-) -> RowSource | pa.Table:
-    """Rows of a table reference. name: its name in the query tree."""
+) -> tuple[Scan, Expr | None] | pa.Table:
+    """Rows of a table reference, of a scan with the condition that the query does not have. name: its name in the tree."""
     if reference.name is None:
         table = session.table(table_argument(reference))
         rows = function_rows(reference, table)
-        return rows if isinstance(rows, pa.Table) else RowSource(rows.to_reader)
+        return rows if isinstance(rows, pa.Table) else (rows, _condition(rows))
     predicate = partial(table_predicate, tree, name, is_plain=is_exact_in_duckdb)
     registered = session.lookup(reference.name)
     if isinstance(registered, (str, Table)):
@@ -216,13 +249,17 @@ def _rows_of(
         names = table.schema(meta_columns=True).names
         database.known_columns.update(names)
         columns = _needed(tree, names)
-        return RowSource(table_statements.requested_rows(table, columns, reference.as_of, predicate).to_reader)
+        return table_statements.requested_rows(table, columns, reference.as_of, predicate), None
     if reference.as_of is not None:
         raise InvalidRequest(f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history")
     if isinstance(registered, Scan):
         database.known_columns.update(registered.schema.names)
-        return RowSource(_pushed_down(registered, _needed(tree, registered.schema.names), predicate).to_reader)
+        return _pushed_down(registered, _needed(tree, registered.schema.names), predicate), _condition(registered)
     return arrow_reader(registered).read_all()
+
+
+def _condition(scan: Scan) -> Expr | None:
+    return scan.query.spec.condition if isinstance(scan.query, SnapshotQuery) else None
 
 
 def _pushed_down(scan: Scan, columns: list[str], build_predicate: Callable[[pa.Schema], Expr | None]) -> Scan:
@@ -247,7 +284,7 @@ def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
 
 
 def _select(session: EmbeddedStatementSession, statement: S.Select) -> pa.Table:
-    with opened(session, statement.query) as (database, (text,)):
+    with opened(session, statement.query, reads_files=True) as (database, (text,)):
         return database.table(text)
 
 

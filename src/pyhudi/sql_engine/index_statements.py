@@ -14,6 +14,7 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
 )
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.operations.services.index_admin import IndexInfo
+from pyhudi.options.index_options import METADATA_INDEX_COLUMN_STATS_ENABLE
 from pyhudi.sql_engine.sql_ast import CreateIndex, DropIndex
 from pyhudi.sql_engine.table_statements import resolve_table_column
 
@@ -51,7 +52,7 @@ def create_index(table: Table, statement: CreateIndex) -> None:
         if len(columns) != 1 or (kind == "column_stats" and function == _IDENTITY):
             raise InvalidRequest(
                 f"CREATE INDEX {statement.name} ON {statement.table} USING {kind} takes one column and OPTIONS (expr = "
-                "'function'). Statistics of plain columns are kept by hoodie.metadata.index.column.stats.enable=true"
+                f"'function'). Statistics of plain columns are kept by {METADATA_INDEX_COLUMN_STATS_ENABLE}=true"
             )
         table.index.create(kind, columns[0], name=statement.name, function=function, function_options=options or None)
         return

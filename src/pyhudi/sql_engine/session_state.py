@@ -6,15 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.write.write_settings import OPERATION
 from pyhudi.options.supported import check_known, parse_options
+from pyhudi.options.write_options import INSERT_OPERATION, OPERATION, OVERWRITE_MODE
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.table_references import parse_query_text, splice_query
 
 DEFAULT_DATABASE = "default"
-OVERWRITE_MODE = "hoodie.datasource.overwrite.mode"
 SPARK_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
-INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
 _SQL_ONLY = (OVERWRITE_MODE, SPARK_OVERWRITE_MODE, INSERT_OPERATION, OPERATION.key)
 _INSERTS = ("insert", "upsert", "bulk_insert")
 _MODES = ("STATIC", "DYNAMIC")

@@ -31,9 +31,9 @@ from pyhudi.engines.spark.type_conversion import (
     without_rows,
 )
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.write_settings import OPERATION
+from pyhudi.options.table_options import NAME
+from pyhudi.options.write_options import OPERATION
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY
 from pyhudi.sql_engine import spark_table_names, table_statements

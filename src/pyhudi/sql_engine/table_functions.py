@@ -20,6 +20,7 @@ from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
+from pyhudi.options import read_options
 from pyhudi.sql_engine.sql_ast import Reference, TableName, Value
 from pyhudi.table.snapshot import read_commit
 
@@ -52,7 +53,7 @@ def _query(table: Table, arguments: tuple[Value, ...]) -> Scan:
 def _changes(table: Table, arguments: tuple[Value, ...]) -> Scan:
     kind = _word("hudi_table_changes", arguments, 0, "", ("latest_state", "cdc"))
     start, end = str(arguments[1]), None if len(arguments) < 3 else str(arguments[2])
-    options = {"hoodie.datasource.query.incremental.format": "cdc"} if kind == "cdc" else None
+    options = {read_options.INCREMENTAL_FORMAT.key: "cdc"} if kind == "cdc" else None
     return table.incremental(start, end, None if kind == "cdc" else ["*"], options=options)
 
 

@@ -15,26 +15,26 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.stored_settings import (
-    COMMENT_PROPERTY,
-    DEFAULT_PREFIX,
-    OPTION_PREFIX,
-    USER_PREFIX,
-    column_defaults,
-    stored_options,
-)
-from pyhudi.operations.admin.table_settings import (
-    ORDERING,
-    PARTITION_FIELDS,
-    RECORD_KEY_FIELDS,
-    TABLE_TYPE,
-    VERSION,
-    parse_table_type,
-)
+from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY, column_defaults, stored_options
+from pyhudi.operations.admin.table_settings import parse_table_type
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.write_settings import STATIC_PARTITIONS
 from pyhudi.options.scope import TABLE_OPTIONS
 from pyhudi.options.supported import SUPPORTED, check_known, parse_options, storable_option
+from pyhudi.options.table_options import (
+    DEFAULT_PREFIX,
+    HIVE_STYLE,
+    MERGE_MODE,
+    OPTION_PREFIX,
+    ORDERING,
+    PARTITION_FIELDS,
+    PAYLOAD,
+    RECORD_KEY_FIELDS,
+    STRATEGY_ID,
+    TABLE_TYPE,
+    USER_PREFIX,
+    VERSION,
+)
+from pyhudi.options.write_options import STATIC_PARTITIONS
 from pyhudi.records.assignments import parse_assignments
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import partition_columns
@@ -66,13 +66,13 @@ _SHORT = {
     "type": TABLE_TYPE.key,
     "precombinefield": ORDERING.key,
     "orderingfields": ORDERING.key,
-    "payloadclass": "hoodie.datasource.write.payload.class",
-    "recordmergemode": "hoodie.write.record.merge.mode",
-    "recordmergestrategyid": "hoodie.write.record.merge.strategy.id",
+    "payloadclass": PAYLOAD.key,
+    "recordmergemode": MERGE_MODE.key,
+    "recordmergestrategyid": STRATEGY_ID.key,
 }
 """Short names of table properties in Hudi's SQL, in lower case: the case does not matter."""
 
-_HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
+_HIVE_STYLE = HIVE_STYLE.stored_as
 
 Alteration = AddColumns | DropColumns | RenameColumn | AlterColumn
 

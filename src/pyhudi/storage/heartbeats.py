@@ -20,7 +20,8 @@ from typing import Annotated
 
 from pyhudi.errors import HudiError, WriteConflict
 from pyhudi.format.paths import HEARTBEAT_FOLDER
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import write_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment, Repetition
 
@@ -36,13 +37,8 @@ class HeartbeatSettings:
         tolerable_misses: Missed heartbeats before the writer counts as dead.
     """
 
-    interval_ms: Annotated[
-        int, Option("hoodie.client.heartbeat.interval_in_ms", int, "60000", "milliseconds between two heartbeats of a writer")
-    ] = 60_000
-    tolerable_misses: Annotated[
-        int,
-        Option("hoodie.client.heartbeat.tolerable.misses", int, "2", "heartbeats that may fail before a writer counts as dead"),
-    ] = 2
+    interval_ms: Annotated[int, write_options.CLIENT_HEARTBEAT_INTERVAL_IN_MS] = 60_000
+    tolerable_misses: Annotated[int, write_options.CLIENT_HEARTBEAT_TOLERABLE_MISSES] = 2
 
     @classmethod
     def of(cls, options: Options) -> HeartbeatSettings:

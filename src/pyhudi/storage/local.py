@@ -134,7 +134,7 @@ class LocalStorage(UriMixin):
         return LocalStorage(self._location.child(check_path(path)), self._sync)
 
     def read(self, path: str) -> bytes | None:
-        with _translated("read", self._full(check_file_path(path))) as full:
+        with _translated("read", self.full_path(check_file_path(path))) as full:
             try:
                 with open(full, "rb") as file:
                     return file.read()
@@ -143,14 +143,14 @@ class LocalStorage(UriMixin):
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
-        with _reading(self._full(check_file_path(path))) as full, open(full, "rb") as file:
+        with _reading(self.full_path(check_file_path(path))) as full, open(full, "rb") as file:
             # The allocation must depend on the file, not on a length decoded from a corrupt file.
             size_bytes = os.fstat(file.fileno()).st_size
             file.seek(min(offset, size_bytes))
             return file.read(max(0, min(length, size_bytes - offset)))
 
     def stat(self, path: str) -> FileInfo | None:
-        with _translated("look at", self._full(check_file_path(path))) as full:
+        with _translated("look at", self.full_path(check_file_path(path))) as full:
             try:
                 status = os.stat(full)
             except (FileNotFoundError, NotADirectoryError):
@@ -161,7 +161,7 @@ class LocalStorage(UriMixin):
         files: list[FileInfo] = []
         folders: list[str] = []
         prefix = f"{folder}/" if folder else ""
-        with _translated("list", self._full(check_path(folder))) as full:
+        with _translated("list", self.full_path(check_path(folder))) as full:
             try:
                 entries = os.scandir(full)
             except (FileNotFoundError, NotADirectoryError):
@@ -190,20 +190,20 @@ class LocalStorage(UriMixin):
             pending.extend(listing.folders)
 
     def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
-        full = self._full(check_path(folder))
+        full = self.full_path(check_path(folder))
         if not os.path.islink(full):
             return False
-        root, real = PurePath(os.path.realpath(self._full(""))), PurePath(os.path.realpath(full))
+        root, real = PurePath(os.path.realpath(self.full_path(""))), PurePath(os.path.realpath(full))
         if real.is_relative_to(root) or root.is_relative_to(real):
             return True
         return any(os.path.lexists(above / marker) for above in (real, *real.parents))
 
     def put(self, path: str, data: bytes) -> None:
-        with _translated("write", self._full(check_file_path(path))) as full:
+        with _translated("write", self.full_path(check_file_path(path))) as full:
             self._put(full, data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        with _translated("write", self._full(check_file_path(path))) as full:
+        with _translated("write", self.full_path(check_file_path(path))) as full:
             if os.path.lexists(full):
                 return False
             _fence(full)
@@ -239,7 +239,7 @@ class LocalStorage(UriMixin):
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         if sys.platform == "win32":
             raise Unsupported("put_if_matches needs flock, which Windows lacks: choose another lock provider")
-        full = self._full(check_file_path(path))
+        full = self.full_path(check_file_path(path))
         with _translated("write", full):
             for attempt in range(_REPLACE_ATTEMPTS):
                 if not self._matches(path, tag):
@@ -254,12 +254,12 @@ class LocalStorage(UriMixin):
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
-            with _translated("delete", self._full(check_file_path(path))) as full:
+            with _translated("delete", self.full_path(check_file_path(path))) as full:
                 _unlink_sidecar(full)
                 _unlink(full)
 
     def delete_folder(self, path: str) -> None:
-        with _translated("delete", self._full(check_path(path))) as full:
+        with _translated("delete", self.full_path(check_path(path))) as full:
             # A writer may add a file while the folder is emptied; two more rounds delete late files.
             for is_last in (False, False, True):
                 try:
@@ -275,27 +275,27 @@ class LocalStorage(UriMixin):
                         raise
 
     def make_folder(self, path: str) -> None:
-        with _translated("make the folder", self._full(check_path(path))) as full:
+        with _translated("make the folder", self.full_path(check_path(path))) as full:
             self._make_folders(full)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        with _reading(self._full(check_file_path(path))) as full:
+        with _reading(self.full_path(check_file_path(path))) as full:
             # For a folder Arrow raises an error without an error number.
             if os.path.isdir(full):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
             return pa.OSFile(full, "rb")
 
     def open_output(self, path: str) -> _LocalOutput:
-        return _LocalOutput(self, self._full(check_file_path(path)))
+        return _LocalOutput(self, self.full_path(check_file_path(path)))
 
     def set_modified(self, path: str, modified_ms: int) -> bool:
-        with _translated("change", self._full(check_file_path(path))) as full:
+        with _translated("change", self.full_path(check_file_path(path))) as full:
             os.utime(full, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
         return True
 
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         removed_count = 0
-        full = self._full(check_path(folder))
+        full = self.full_path(check_path(folder))
         absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
         with _translated("sweep", full), absent, os.scandir(full) as entries:
             for entry in entries:
@@ -307,7 +307,7 @@ class LocalStorage(UriMixin):
                         removed_count += 1
         return removed_count
 
-    def _full(self, path: str) -> str:
+    def full_path(self, path: str) -> str:
         return os.path.join(self._root, path) if path else self._root
 
     def _put(self, full: str, data: bytes) -> None:
@@ -328,7 +328,7 @@ class LocalStorage(UriMixin):
         """One attempt of `put_if_matches`; False if the content differs. Raises FileNotFoundError if another call
         fenced it.
         """
-        full = self._full(path)
+        full = self.full_path(path)
         folder = os.path.dirname(full)
         # Synced before other calls wait for this one.
         temporary = self._write_temporary(folder, data)

@@ -28,21 +28,12 @@ import xxhash
 from pyhudi.errors import CorruptData
 from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, parse_marker
 from pyhudi.format.paths import MARKER_FOLDER, file_name, join_path, parent_folder
-from pyhudi.options.declaration import Option
 from pyhudi.storage.base import Storage
 from pyhudi.storage.thread_pool import in_threads
 
 _TYPE_FILE = "MARKERS.type"
 _LISTS = b"TIMELINE_SERVER_BASED"
 _LIST_FILE = re.compile(r"MARKERS\d+")
-
-
-TYPE = Option(
-    "hoodie.write.markers.type",
-    ("DIRECT", "TIMELINE_SERVER_BASED"),
-    "DIRECT",
-    "how a write marks its data files: by a file each, or by lines of lists, as Hudi's timeline server does",
-)
 
 
 class Markers:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.properties import redact_secret
+from pyhudi.options import lock_options
 
 # Whether the host name contains the bucket (virtual-hosted style) although the endpoint lacks it, as in PyIceberg and
 # Hadoop.
@@ -282,7 +283,7 @@ BY_ACCOUNT = (
 
 _NO_PROFILE = "profile files are not read: set access_key_id and secret_access_key, or export them to the environment"
 _NO_ROLE = "roles are not assumed: pass the temporary credentials of STS, including session_token"
-_LOCKS = "writers lock a table by hoodie.write.lock.provider (options=), see docs/lock-providers.md"
+_LOCKS = f"writers lock a table by {lock_options.PROVIDER} (options=), see docs/lock-providers.md"
 _URI_NAMES = "the URI of the table contains it: leave it out"
 _CLIENT_TIMES = "set timeout or connect_timeout, such as 30s"
 _CREDENTIAL = "set the option of its type: account_key, sas_token or bearer_token"

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pyhudi.errors import Unsupported
+from pyhudi.options import write_options
 from pyhudi.options.plugins import Registry
 
 BUILT_IN = "WAIT_TO_ADJUST_SKEW"
@@ -56,7 +57,7 @@ def find_time_generator(name: str) -> TimeGenerator | None:
     generator = _registered.find(name)
     if generator is None:
         raise Unsupported(
-            f"option hoodie.time.generator.type={name} is refused: it is neither {BUILT_IN} nor a registered time generator. "
+            f"option {write_options.TIME_GENERATOR}={name} is refused: it is neither {BUILT_IN} nor a registered time generator. "
             "Register it with pyhudi.register_time_generator"
         )
     return generator

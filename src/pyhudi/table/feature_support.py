@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, CommitMetadata
-from pyhudi.table.table_config import OMIT_COLUMNS, TableConfig
+from pyhudi.options import table_options
+from pyhudi.options.table_options import OMIT
+from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 
 
@@ -34,7 +36,7 @@ def check_omission(config: TableConfig) -> None:
     _check_whole_columns(config)
     if not config.omitted_columns:
         return
-    setting = f"{OMIT_COLUMNS}=true"
+    setting = f"{OMIT.stored_as}=true"
     if not config.populate_meta_fields:
         raise Unsupported(f"{setting} in a table without meta columns: its files would not identify the record of a row")
     both = sorted({*config.omitted_columns}.intersection(name.split(".")[0] for name in config.ordering_fields))
@@ -48,7 +50,8 @@ def check_commit_open(metadata: CommitMetadata) -> None:
     """
     if metadata.extra_metadata.get(LATEST_SCHEMA_KEY):
         raise Unsupported(
-            f"the table uses schema on read (hoodie.schema.on.read.enable): a commit stores {LATEST_SCHEMA_KEY}, and columns are "
+            f"the table uses schema on read ({table_options.SCHEMA_ON_READ}): a commit stores {LATEST_SCHEMA_KEY}, "
+            "and columns are "
             "resolved by ids, not by names; such a table is readable while its history exists in .hoodie/.schema, and not "
             "writable: rewrite it with Apache Hudi"
         )
@@ -58,6 +61,7 @@ def _check_whole_columns(config: TableConfig) -> None:
     nested = [name for name in config.path_columns if "." in name]
     if nested:
         raise Unsupported(
-            f"the table {config.name} leaves its partition columns out of its files ({OMIT_COLUMNS}), and {nested[0]} is a part "
+            f"the table {config.name} leaves its partition columns out of its files ({OMIT.stored_as}), and "
+            f"{nested[0]} is a part "
             "of another column; such tables are neither read nor written"
         )

@@ -17,8 +17,9 @@ from pyhudi.format.names import is_orc, parse_base_file
 from pyhudi.format.orc.orc_reader import OrcFile
 from pyhudi.format.parquet.parquet_file import open_parquet
 from pyhudi.format.paths import file_name
+from pyhudi.options.table_options import SLASH_DATES
 from pyhudi.records.dotted_columns import column_at
-from pyhudi.records.keys.key_spec import SLASH_DATES, KeySpec
+from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.storage.base import Storage
 from pyhudi.table.listing import table_folders

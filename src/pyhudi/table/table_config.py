@@ -40,7 +40,9 @@ from pyhudi.format.properties import (
 )
 from pyhudi.format.table_versions import TableVersion, parse_table_version, parse_timeline_layout
 from pyhudi.metadata_table.codecs.metadata_partitions import FILES
-from pyhudi.records.keys.key_spec import SLASH_DATES, KeyGenerator, KeySpec, partition_columns
+from pyhudi.options import table_options as props
+from pyhudi.options.declaration import Option
+from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, partition_columns
 from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MergeMode, MergeSettings, UpdateMode, infer_merge_settings
 from pyhudi.records.ordering import Ordering
 from pyhudi.records.update_modes import check_merge_properties
@@ -49,40 +51,8 @@ from pyhudi.storage.environment import Environment
 from pyhudi.table.retry_on_corrupt import retry_while_corrupt
 from pyhudi.table.slash_dates import find_slash_dates
 
-FORMAT = "hoodie.table.format"
 NATIVE = "native"
-"""Value of `FORMAT` in a table of Hudi's own files; the default."""
-
-MODE_PROPERTY = "hoodie.record.merge.mode"
-PAYLOAD_PROPERTY = "hoodie.compaction.payload.class"
-STRATEGY_PROPERTY = "hoodie.record.merge.strategy.id"
-STRATEGY_ALIAS = "hoodie.compaction.record.merger.strategy"
-"""Keys of the merge rule; the alias is the name of the strategy id in releases before 1.0."""
-
-LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
-"""The payload class that a table with merge modes replaces."""
-
-PRECOMBINE_FIELD = "hoodie.table.precombine.field"
-ORDERING_FIELDS = "hoodie.table.ordering.fields"
-"""Two names of the ordering fields, see `TableVersion.has_ordering_fields`."""
-
-UPDATE_MODE = "hoodie.table.partial.update.mode"
-MERGE_PROPERTY = "hoodie.record.merge.property."
-"""Properties of tables with merge modes: the update mode, and the prefix of the merge properties."""
-
-_LAYOUT = "hoodie.timeline.layout.version"
-
-CHECKSUM = "hoodie.table.checksum"
-"""Every writer stores it; PyHudi stores it last.  A file without it was edited by hand, or truncated."""
-
-INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
-"""Where index definitions are stored; `metadata_table.reader.stored_index_definitions` describes the content."""
-
-CREATE_SCHEMA = "hoodie.table.create.schema"
-OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
-SEVERAL_FORMATS = "hoodie.table.multiple.base.file.formats.enable"
-"""Whether files lack the partition columns."""
-
+"""Value of `hoodie.table.format` in a table of Hudi's own files; the default."""
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -180,60 +150,63 @@ class TableConfig:
             CorruptData: A mandatory key is missing or a value is invalid.
             Unsupported: A table version that PyHudi cannot read.
         """
-        name = values.get("hoodie.table.name", "")
+        name = values.get(props.NAME.stored_as, "")
         if not name:
-            raise CorruptData("hoodie.properties names no table", expected="hoodie.table.name")
-        database = values.get("hoodie.database.name", "")
-        checksum = values.get(CHECKSUM)
+            raise CorruptData("hoodie.properties names no table", expected=props.NAME.stored_as)
+        database = values.get(props.DATABASE.stored_as, "")
+        checksum = values.get(props.CHECKSUM.stored_as)
         if checksum is not None and checksum.strip() != str(table_checksum(database, name)):
             raise CorruptData(
                 "the checksum in hoodie.properties does not fit the table's name",
                 expected=str(table_checksum(database, name)),
                 found=checksum,
             )
-        version = parse_table_version(values.get("hoodie.table.version"))
+        version = parse_table_version(values.get(props.VERSION.stored_as))
         if not version.is_readable:
             readable = ", ".join(str(int(known)) for known in TableVersion if known.is_readable)
             way = "; a write of Apache Hudi 0.14 or 0.15 makes it one of version 6 (1.0 does not), and Table.upgrade goes on"
             way = way if version.precedes_readable else ""
             raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}{way}")
-        if values.get(FORMAT, NATIVE) != NATIVE:
-            raise Unsupported(f"the table has {FORMAT}={values[FORMAT]}, the format of a plug-in; PyHudi reads {NATIVE} alone")
-        table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
-        base_file_format = values.get("hoodie.table.base.file.format", "PARQUET").upper()
+        if values.get(props.FORMAT.stored_as, NATIVE) != NATIVE:
+            raise Unsupported(
+                f"the table has {props.FORMAT.stored_as}={values[props.FORMAT.stored_as]}, the format of a plug-in; PyHudi reads "
+                f"{NATIVE} alone"
+            )
+        table_type = _parse_enum(TableType, values, props.TABLE_TYPE.stored_as, TableType.COPY_ON_WRITE)
+        base_file_format = values.get(props.BASE_FORMAT.stored_as, "PARQUET").upper()
         _check_known(values, base_file_format)
         ordering = _ordering_fields(values)
         merge = _merge_settings(values, ordering, version)
         if table_type is TableType.MERGE_ON_READ:
             # Without log files nothing is merged, so a copy-on-write table is read regardless of its merge properties.
             check_merge_properties(merge)
-        folder = values.get("hoodie.timeline.path", TIMELINE_NAME)
-        partitions = _split(values.get("hoodie.table.metadata.partitions", ""))
-        zone_name = values.get("hoodie.table.timeline.timezone", "LOCAL").upper()
+        folder = values.get(props.TIMELINE_PATH.stored_as, TIMELINE_NAME)
+        partitions = _split(values.get(props.METADATA_PARTITIONS.stored_as, ""))
+        zone_name = values.get(props.TIME_ZONE.stored_as, "LOCAL").upper()
         return cls(
             name=name,
             database=database,
             table_type=table_type,
             version=version,
             timeline_path=f"{META_FOLDER}/{folder}" if version.layout.has_timeline_folder else META_FOLDER,
-            history_path=f"{META_FOLDER}/{folder}/{values.get('hoodie.timeline.history.path', HISTORY_NAME)}"
+            history_path=f"{META_FOLDER}/{folder}/{values.get(props.HISTORY_PATH.stored_as, HISTORY_NAME)}"
             if version.layout.has_timeline_folder
-            else f"{META_FOLDER}/{values.get('hoodie.archivelog.folder', ARCHIVE_NAME)}",
+            else f"{META_FOLDER}/{values.get(props.ARCHIVE_FOLDER.stored_as, ARCHIVE_NAME)}",
             keys=_key_spec(values, version),
             merge=merge,
             ordering_fields=ordering,
-            populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", default=True),
-            drop_partition_columns=parse_bool(values, OMIT_COLUMNS, default=False),
-            cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", default=False),
-            cdc_mode=_parse_enum(CdcMode, values, "hoodie.table.cdc.supplemental.logging.mode", CdcMode.DATA_BEFORE_AFTER),
+            populate_meta_fields=parse_bool(values, props.META_COLUMNS),
+            drop_partition_columns=parse_bool(values, props.OMIT),
+            cdc_enabled=parse_bool(values, props.CHANGES),
+            cdc_mode=_parse_enum(CdcMode, values, props.CHANGES_MODE.stored_as, CdcMode.DATA_BEFORE_AFTER),
             zone=UTC if zone_name == "UTC" else local_zone(),
             base_file_format=base_file_format,
-            several_formats=parse_bool(values, SEVERAL_FORMATS, default=False),
-            create_schema=values.get(CREATE_SCHEMA) or None,
+            several_formats=parse_bool(values, props.SEVERAL_FORMATS),
+            create_schema=values.get(props.CREATE_SCHEMA.stored_as) or None,
             metadata_partitions=partitions,
-            metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),
-            index_definitions_path=values.get(INDEX_DEFINITIONS_PATH) or None,
-            bootstrap_base_path=values.get("hoodie.bootstrap.base.path") or None,
+            metadata_partitions_inflight=_split(values.get(props.METADATA_INFLIGHT.stored_as, "")),
+            index_definitions_path=values.get(props.INDEX_DEFINITIONS_PATH.stored_as) or None,
+            bootstrap_base_path=values.get(props.BOOTSTRAP_BASE_PATH.stored_as) or None,
             properties=tuple(sorted(values.items())),
         )
 
@@ -279,7 +252,7 @@ def _load_once(storage: Storage) -> TableConfig:
         try:
             config = _config_of(data)
             config = _with_file_evidence(storage, config, data)
-            if config.property(CHECKSUM):
+            if config.property(props.CHECKSUM.stored_as):
                 return config
             doubtful = doubtful or config
         except CorruptData as error:
@@ -301,7 +274,7 @@ _slash_dates: dict[tuple[str, bytes], bool] = {}
 
 def _with_file_evidence(storage: Storage, config: TableConfig, data: bytes) -> TableConfig:
     """Return the settings with `KeySpec.slash_dates` as the files show it, if the properties do not define it."""
-    if not config.keys.slash_dates or config.property(SLASH_DATES):
+    if not config.keys.slash_dates or config.property(props.SLASH_DATES.stored_as):
         return config
     key = storage.uri, data
     if key not in _slash_dates:
@@ -323,9 +296,9 @@ def missing_property(values: Mapping[str, str]) -> str | None:
     Without a checksum, further properties are mandatory: readers would take a missing version for the newest, and a
     missing type for copy on write.
     """
-    needed = ["hoodie.table.name", _LAYOUT]
-    if CHECKSUM not in values:
-        needed += ["hoodie.table.version", "hoodie.table.type"]
+    needed = [props.NAME.stored_as, props.LAYOUT.stored_as]
+    if props.CHECKSUM.stored_as not in values:
+        needed += [props.VERSION.stored_as, props.TABLE_TYPE.stored_as]
     return next((key for key in needed if key not in values), None)
 
 
@@ -337,10 +310,11 @@ def _config_of(data: bytes) -> TableConfig:
     if missing is not None:
         raise CorruptData(f"hoodie.properties has no {missing}: this is not a usable Hudi table")
     config = TableConfig.from_properties(values)
-    layout = parse_timeline_layout(values[_LAYOUT])
+    layout = parse_timeline_layout(values[props.LAYOUT.stored_as])
     if layout is not config.version.layout:
         raise CorruptData(
-            f"hoodie.properties has {_LAYOUT}={int(layout)}, but a table of version {int(config.version)} has another layout",
+            f"hoodie.properties has {props.LAYOUT.stored_as}={int(layout)}, but a table of version {int(config.version)} "
+            "has another layout",
             expected=int(config.version.layout),
             found=int(layout),
         )
@@ -354,12 +328,14 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
     changes: new values; None removes the key.  Returns the settings as stored.
     """
     current = dict(load_table_config(storage, env).properties)
-    for key, value in (*changes.items(), (CHECKSUM, None)):
+    for key, value in (*changes.items(), (props.CHECKSUM.stored_as, None)):
         if value is None:
             current.pop(key, None)
         else:
             current[key] = value
-    current[CHECKSUM] = str(table_checksum(current.get("hoodie.database.name", ""), current["hoodie.table.name"]))
+    current[props.CHECKSUM.stored_as] = str(
+        table_checksum(current.get(props.DATABASE.stored_as, ""), current[props.NAME.stored_as])
+    )
     config = TableConfig.from_properties(current)
     data = format_checksummed_properties(current, format_updated_comments(env.now_ms()))
     storage.put(PROPERTIES_BACKUP, data)
@@ -393,17 +369,17 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
 
 
 def _with_checksum(values: Mapping[str, str]) -> dict[str, str]:
-    full = {key: value for key, value in values.items() if key != CHECKSUM}
-    full[CHECKSUM] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
+    full = {key: value for key, value in values.items() if key != props.CHECKSUM.stored_as}
+    full[props.CHECKSUM.stored_as] = str(table_checksum(full.get(props.DATABASE.stored_as, ""), full[props.NAME.stored_as]))
     return full
 
 
 def merge_properties(settings: MergeSettings) -> dict[str, str]:
     """Return the three properties in which a table of version 8 stores its merge rule."""
     return {
-        MODE_PROPERTY: str(settings.mode),
-        STRATEGY_PROPERTY: settings.strategy_id,
-        PAYLOAD_PROPERTY: settings.payload_class,
+        props.MERGE_MODE.stored_as: str(settings.mode),
+        props.STRATEGY_ID.stored_as: settings.strategy_id,
+        props.PAYLOAD.stored_as: settings.payload_class,
     }
 
 
@@ -411,27 +387,24 @@ def mode_properties(settings: MergeSettings) -> dict[str, str]:
     """Return the properties in which a table with merge modes stores its merge rule; properties that the mode implies
     are omitted.
     """
-    values = {MODE_PROPERTY: str(settings.mode)}
+    values = {props.MERGE_MODE.stored_as: str(settings.mode)}
     if settings.mode is MergeMode.CUSTOM:
-        values[STRATEGY_PROPERTY] = settings.strategy_id
+        values[props.STRATEGY_ID.stored_as] = settings.strategy_id
     if settings.by_payload:
-        values[PAYLOAD_PROPERTY] = settings.payload_class
+        values[props.PAYLOAD.stored_as] = settings.payload_class
     if settings.translated:
-        values[LEGACY_PAYLOAD] = settings.translated
+        values[props.LEGACY_PAYLOAD.stored_as] = settings.translated
     if settings.update_mode is not None:
-        values[UPDATE_MODE] = str(settings.update_mode)
-    return {**values, **{MERGE_PROPERTY + name: text for name, text in settings.properties}}
+        values[props.UPDATE_MODE.stored_as] = str(settings.update_mode)
+    return {**values, **{props.MERGE_PROPERTY + name: text for name, text in settings.properties}}
 
 
-def parse_bool(values: Mapping[str, str], key: str, *, default: bool) -> bool:
+def parse_bool(values: Mapping[str, str], option: Option) -> bool:
     """Parse a property that is `true` or `false`, in any case.  Raises CorruptData for anything else."""
-    text = values.get(key)
-    if text is None or text.strip() == "":
-        return default
-    lowered = text.strip().lower()
-    if lowered not in ("true", "false"):
-        raise CorruptData(f"property {key} is neither true nor false", expected="true or false", found=text)
-    return lowered == "true"
+    text = (values.get(option.stored_as) or "").strip().lower() or option.default
+    if text not in ("true", "false"):
+        raise CorruptData(f"property {option.stored_as} is neither true nor false", expected="true or false", found=text)
+    return text == "true"
 
 
 class _LocalZone(tzinfo):
@@ -467,10 +440,11 @@ def _key_spec(values: Mapping[str, str], version: TableVersion) -> KeySpec:
 
 def _ordering_fields(values: Mapping[str, str]) -> tuple[str, ...]:
     """The fields that either key names.  If they differ, releases would order by different fields: that is an error."""
-    newer, older = _split(values.get(ORDERING_FIELDS) or ""), _split(values.get(PRECOMBINE_FIELD) or "")
+    newer, older = _split(values.get(props.ORDERING_FIELDS) or ""), _split(values.get(props.ORDERING.stored_as) or "")
     if newer and older and newer != older:
         raise CorruptData(
-            f"{ORDERING_FIELDS} and {PRECOMBINE_FIELD} name different fields, so that releases of Hudi order records differently",
+            f"{props.ORDERING_FIELDS} and {props.ORDERING.stored_as} name different fields, so that releases of Hudi order "
+            "records differently",
             expected=",".join(newer),
             found=",".join(older),
         )
@@ -482,9 +456,9 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
     by = Ordering(ordering, null_is_zero=version.merges_by_modes)
     if version.merges_by_modes:
         return _merge_by_modes(values, by)
-    mode = values.get(MODE_PROPERTY)
-    strategy = values.get(STRATEGY_PROPERTY) or values.get(STRATEGY_ALIAS)
-    payload = values.get(PAYLOAD_PROPERTY)
+    mode = values.get(props.MERGE_MODE.stored_as)
+    strategy = values.get(props.STRATEGY_ID.stored_as) or values.get(props.STRATEGY_ALIAS)
+    payload = values.get(props.PAYLOAD.stored_as)
     if payload == EVENT_TIME_PAYLOAD and mode == MergeMode.EVENT_TIME_ORDERING:
         # A downgrade from version 9 keeps the payload class and its merge mode, and all writers merge by the mode.
         payload = None
@@ -503,12 +477,12 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
 
 def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSettings:
     """The mode of version 9 is sufficient. A strategy id and a payload class next to a mode other than CUSTOM remain
-    from an upgrade; `LEGACY_PAYLOAD` is what a downgrade would restore.
+    from an upgrade; the legacy payload class is what a downgrade would restore.
     """
     default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
-    mode = _parse_enum(MergeMode, values, MODE_PROPERTY, default)
-    strategy = values.get(STRATEGY_PROPERTY) or values.get(STRATEGY_ALIAS)
-    payload = values.get(PAYLOAD_PROPERTY)
+    mode = _parse_enum(MergeMode, values, props.MERGE_MODE.stored_as, default)
+    strategy = values.get(props.STRATEGY_ID.stored_as) or values.get(props.STRATEGY_ALIAS)
+    payload = values.get(props.PAYLOAD.stored_as)
     if mode is not MergeMode.CUSTOM:
         strategy = payload = None
     try:
@@ -518,25 +492,25 @@ def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSetti
     except InvalidRequest as error:
         raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
     update_mode = None
-    if values.get(UPDATE_MODE):
-        update_mode = _parse_enum(UpdateMode, values, UPDATE_MODE, UpdateMode.IGNORE_DEFAULTS)
-    properties = {key.removeprefix(MERGE_PROPERTY): text for key, text in values.items() if key.startswith(MERGE_PROPERTY)}
+    if values.get(props.UPDATE_MODE.stored_as):
+        update_mode = _parse_enum(UpdateMode, values, props.UPDATE_MODE.stored_as, UpdateMode.IGNORE_DEFAULTS)
+    properties = {
+        key.removeprefix(props.MERGE_PROPERTY): text for key, text in values.items() if key.startswith(props.MERGE_PROPERTY)
+    }
     return replace(
         settings,
         ordering=ordering,
         by_modes=True,
         update_mode=update_mode,
         properties=tuple(sorted(properties.items())),
-        translated=values.get(LEGACY_PAYLOAD) or None,
+        translated=values.get(props.LEGACY_PAYLOAD.stored_as) or None,
     )
 
 
 def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
     """Raise Unsupported for features of releases after 1.0 that PyHudi would misread."""
     if base_file_format == "LANCE":
-        raise Unsupported(
-            "hoodie.table.base.file.format=LANCE: Lance base files (release 1.2) are not read, only Parquet and ORC"
-        )
+        raise Unsupported(f"{props.BASE_FORMAT}=LANCE: Lance base files (release 1.2) are not read, only Parquet and ORC")
 
 
 def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:

@@ -19,6 +19,7 @@ from pyhudi.format.names import is_orc
 from pyhudi.format.orc.orc_reader import OrcFile, OrcFooter
 from pyhudi.format.parquet.page_checks import ChecksumMode, PageChecks
 from pyhudi.format.parquet.parquet_file import open_parquet, read_footer, read_parted_footer
+from pyhudi.options import service_options
 from pyhudi.storage.base import Storage
 from pyhudi.table.footer_cache import FooterCache
 from pyhudi.tasks.dictionary_columns import coded_columns
@@ -28,7 +29,8 @@ def missing_file_error(storage: Storage, path: str) -> TableState:
     """Return the error for a missing file."""
     return TableState(
         f"{storage.absolute(path)} is missing: if a clean removed it since this query began, run the query again, and retain "
-        "more commits (hoodie.clean.commits.retained, or a savepoint); else `Table.validate()` lists what is missing, and a "
+        f"more commits ({service_options.CLEAN_COMMITS_RETAINED}, or a savepoint); else `Table.validate()` lists what "
+        "is missing, and a "
         "rollback or a restore returns to a state whose files exist"
     )
 

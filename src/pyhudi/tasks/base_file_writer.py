@@ -24,18 +24,18 @@ from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.format.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import is_orc
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
-from pyhudi.format.orc.orc_writer import CODECS as ORC_CODECS
 from pyhudi.format.orc.orc_writer import OrcWriter
 from pyhudi.format.parquet.avro_hints import check_values, file_schema
 from pyhudi.format.parquet.footer import closing_without
 from pyhudi.format.parquet.parquet_file import ParquetWriter
 from pyhudi.format.paths import file_name
-from pyhudi.options.declaration import Option, Options, read_settings
-from pyhudi.planning.record_placement import MAX_FILE_SIZE
+from pyhudi.options import file_options, write_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.file_options import WRITE_FORMAT
+from pyhudi.options.write_options import MAX_FILE_SIZE
 from pyhudi.records.event_time_watermarks import EventTimes
 from pyhudi.records.java_strings import java_order, text_in_java_order
 from pyhudi.records.schema_cast import conform_table, relabel
-from pyhudi.storage import markers
 from pyhudi.storage.base import Storage
 from pyhudi.tasks.base_file_bloom_filter import GrowingFilter
 from pyhudi.tasks.base_file_reader import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY, Footer
@@ -54,26 +54,6 @@ _SAMPLE_ROWS = 4096
 """Of so many rows of a file a column's values are counted, to tell whether a dictionary pays."""
 
 
-CODEC = Option(
-    "hoodie.parquet.compression.codec",
-    ("gzip", "zstd", "snappy", "uncompressed", "lz4_raw"),
-    "zstd",
-    "compression of base files, Parquet log blocks and the history",
-)
-USE_POSITIONS = Option(
-    "hoodie.merge.use.record.positions", bool, "true", "logs and base files are merged by record positions where they have them"
-)
-
-
-WRITE_FORMAT = Option(
-    "hoodie.base.file.format",
-    ("PARQUET", "ORC", "HFILE"),
-    None,
-    "format of the base files of a new table, and of those that a write or a service makes in a table that may have several "
-    "(hoodie.table.multiple.base.file.formats.enable); unset: the table's; HFILE is refused",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class FileSettings:
     """Format and layout of base files and log files.  Sizes in bytes.
@@ -82,85 +62,29 @@ class FileSettings:
     """
 
     max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
-    block_size_bytes: Annotated[int, Option("hoodie.parquet.block.size", int, "125829120", "bytes of a row group", at_least=1)]
-    page_size_bytes: Annotated[int, Option("hoodie.parquet.page.size", int, "1048576", "bytes of a page", at_least=1)]
-    codec: Annotated[str, CODEC]
-    dictionary: Annotated[
-        bool,
-        Option("hoodie.parquet.dictionary.enabled", bool, "true", "columns are encoded by dictionaries where that pays"),
-        Option("hoodie.parquet.outputtimestamptype", ("TIMESTAMP_MICROS",), "TIMESTAMP_MICROS", "how timestamps are stored"),
-    ]
-    bloom_enabled: Annotated[
-        bool,
-        Option("hoodie.parquet.bloom.filter.enabled", bool, "true", "base files carry a Bloom filter of their record keys"),
-    ]
-    bloom_type: Annotated[
-        str,
-        Option(
-            "hoodie.bloom.index.filter.type",
-            ("SIMPLE", "DYNAMIC_V0"),
-            "DYNAMIC_V0",
-            "a Bloom filter of one size, or one that grows with its file",
-        ),
-    ]
-    bloom_entries: Annotated[
-        int,
-        Option(
-            "hoodie.index.bloom.num_entries",
-            int,
-            "60000",
-            "keys that a Bloom filter is sized for at first; for fewer where it can grow and a file has less than half as many",
-            at_least=1,
-        ),
-    ]
-    bloom_fpp: Annotated[
-        float, Option("hoodie.index.bloom.fpp", float, "0.000000001", "rate of wrong hits that a Bloom filter is sized for")
-    ]
-    bloom_max_entries: Annotated[
-        int,
-        Option(
-            "hoodie.bloom.index.filter.dynamic.max.entries",
-            int,
-            "100000",
-            "keys up to which a growing Bloom filter grows",
-            at_least=1,
-        ),
-    ]
-    log_format: Annotated[
-        str,
-        Option("hoodie.logfile.data.block.format", ("avro", "parquet", "hfile"), "avro", "format of data blocks in log files"),
-    ]
-    log_block_size_bytes: Annotated[
-        int, Option("hoodie.logfile.data.block.max.size", int, "268435456", "bytes of a data block", at_least=1)
-    ]
-    log_file_size_bytes: Annotated[
-        int,
-        Option(
-            "hoodie.logfile.max.size",
-            int,
-            "1073741824",
-            "bytes from which on a log file takes no further block: its next version does",
-            at_least=1,
-        ),
-    ]
-    record_positions: Annotated[
-        bool,
-        Option("hoodie.write.record.positions", bool, "true", "log blocks say at which rows of the base file their records are"),
-    ]
-    use_positions: Annotated[bool, USE_POSITIONS]
-    orc_codec: Annotated[
-        str, Option("hoodie.orc.compression.codec", ORC_CODECS, "ZLIB", "compression of base files where these are ORC")
-    ]
-    orc_stripe_bytes: Annotated[
-        int, Option("hoodie.orc.stripe.size", int, "67108864", "bytes of a stripe of ORC base files", at_least=1)
-    ]
+    block_size_bytes: Annotated[int, file_options.PARQUET_BLOCK_SIZE]
+    page_size_bytes: Annotated[int, file_options.PARQUET_PAGE_SIZE]
+    codec: Annotated[str, file_options.PARQUET_COMPRESSION_CODEC]
+    dictionary: Annotated[bool, file_options.PARQUET_DICTIONARY_ENABLED, file_options.PARQUET_OUTPUTTIMESTAMPTYPE]
+    bloom_enabled: Annotated[bool, file_options.PARQUET_BLOOM_FILTER_ENABLED]
+    bloom_type: Annotated[str, file_options.BLOOM_INDEX_FILTER_TYPE]
+    bloom_entries: Annotated[int, file_options.INDEX_BLOOM_NUM_ENTRIES]
+    bloom_fpp: Annotated[float, file_options.INDEX_BLOOM_FPP]
+    bloom_max_entries: Annotated[int, file_options.BLOOM_INDEX_FILTER_DYNAMIC_MAX_ENTRIES]
+    log_format: Annotated[str, file_options.LOGFILE_DATA_BLOCK_FORMAT]
+    log_block_size_bytes: Annotated[int, file_options.LOGFILE_DATA_BLOCK_MAX_SIZE]
+    log_file_size_bytes: Annotated[int, file_options.LOGFILE_MAX_SIZE]
+    record_positions: Annotated[bool, file_options.WRITE_RECORD_POSITIONS]
+    use_positions: Annotated[bool, file_options.MERGE_USE_RECORD_POSITIONS]
+    orc_codec: Annotated[str, file_options.ORC_COMPRESSION_CODEC]
+    orc_stripe_bytes: Annotated[int, file_options.ORC_STRIPE_SIZE]
     base_format: Annotated[str | None, WRITE_FORMAT]
-    marker_lists: Annotated[bool, markers.TYPE] = False
+    marker_lists: Annotated[bool, write_options.MARKERS_TYPE] = False
 
     @classmethod
     def of(cls, options: Options) -> FileSettings:
         """Build from checked options."""
-        return read_settings(cls, options, marker_lists=options.value_or_default(markers.TYPE) != "DIRECT")
+        return read_settings(cls, options, marker_lists=options.value_or_default(write_options.MARKERS_TYPE) != "DIRECT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from pyhudi.errors import TableState
 from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
 from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout
 from pyhudi.format.names import WriteToken, format_file_id
-from pyhudi.planning.bucket_routing import HASH_FIELDS
+from pyhudi.options.index_options import BUCKET_INDEX_HASH_FIELD
 from pyhudi.planning.clustering import SliceRange
 from pyhudi.records.column_statistics import footer_ranges
 from pyhudi.records.dotted_columns import column_at
@@ -138,7 +138,7 @@ def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
             key = stored_keys(rewrite.spec, rows.slice(int(lost[0]), 1))[0].as_py()
             raise TableState(
                 f"record {key!r} of file group {rewrite.slices[0].file_id} in {rewrite.partition or 'the table'} belongs to none "
-                f"of the nodes that replace it; set {HASH_FIELDS} to the fields that the table was created with"
+                f"of the nodes that replace it; set {BUCKET_INDEX_HASH_FIELD} to the fields that the table was created with"
             )
         in_order = np.arange(rows.num_rows, dtype=np.int64) if order is None else order
         statuses: list[WriteStatus] = []

@@ -11,27 +11,10 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import index_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.file_stats import FileIndexing
-
-SERVERS = Option(
-    "pyhudi.index.hbase.thrift.uris",
-    str,
-    None,
-    "Thrift servers of HBase (its second interface, `hbase thrift2`), thrift://host:port, with commas between them",
-)
-
-
-TABLE = Option("hoodie.index.hbase.table", str, None, "table of HBase that is the index; it has to be there, with the family _s")
-
-
-ROLLBACK_SYNC = Option(
-    "hoodie.index.hbase.rollback.sync",
-    bool,
-    "false",
-    "a rollback removes the entries of its write from index HBASE, which it finds by a scan by time",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +24,13 @@ class HbaseSettings:
     pauses: milliseconds after each batch of a task.  rollback_sync: rollbacks remove the entries of their write.
     """
 
-    servers: Annotated[tuple[str, ...], SERVERS] = ()
-    table: Annotated[str | None, TABLE] = None
-    get_batch_size: Annotated[
-        int, Option("hoodie.index.hbase.get.batch.size", int, "100", "keys that one request looks up in index HBASE", at_least=1)
-    ] = 100
-    put_batch_size: Annotated[
-        int, Option("hoodie.index.hbase.put.batch.size", int, "100", "entries that one request puts into index HBASE", at_least=1)
-    ] = 100
-    get_pause_ms: Annotated[
-        int,
-        Option(
-            "hoodie.index.hbase.sleep.ms.for.get.batch",
-            int,
-            "0",
-            "milliseconds that a task waits after each batch of keys that it looks up in index HBASE",
-            at_least=0,
-        ),
-    ] = 0
-    put_pause_ms: Annotated[
-        int,
-        Option(
-            "hoodie.index.hbase.sleep.ms.for.put.batch",
-            int,
-            "0",
-            "milliseconds that a task waits after each batch of entries that it puts into index HBASE",
-            at_least=0,
-        ),
-    ] = 0
-    rollback_sync: Annotated[bool, ROLLBACK_SYNC] = False
+    servers: Annotated[tuple[str, ...], index_options.INDEX_HBASE_THRIFT_URIS] = ()
+    table: Annotated[str | None, index_options.INDEX_HBASE_TABLE] = None
+    get_batch_size: Annotated[int, index_options.INDEX_HBASE_GET_BATCH_SIZE] = 100
+    put_batch_size: Annotated[int, index_options.INDEX_HBASE_PUT_BATCH_SIZE] = 100
+    get_pause_ms: Annotated[int, index_options.INDEX_HBASE_SLEEP_MS_FOR_GET_BATCH] = 0
+    put_pause_ms: Annotated[int, index_options.INDEX_HBASE_SLEEP_MS_FOR_PUT_BATCH] = 0
+    rollback_sync: Annotated[bool, index_options.INDEX_HBASE_ROLLBACK_SYNC] = False
 
     @classmethod
     def of(cls, options: Options) -> HbaseSettings:
@@ -81,7 +42,10 @@ class HbaseSettings:
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """Host and port of each server.  Raises InvalidRequest if an option is missing or invalid."""
-        for option, value in ((SERVERS, self.servers), (TABLE, self.table)):
+        for option, value in (
+            (index_options.INDEX_HBASE_THRIFT_URIS, self.servers),
+            (index_options.INDEX_HBASE_TABLE, self.table),
+        ):
             if not value:
                 raise InvalidRequest(f"index HBASE needs the option {option}")
         return tuple(map(_address, self.servers))
@@ -94,7 +58,7 @@ def _address(uri: str) -> tuple[str, int]:
     except ValueError:
         host, port = None, None
     if host is None or port is None or parsed.scheme != "thrift":
-        raise InvalidRequest(f"{SERVERS}={uri}: expected thrift://host:port")
+        raise InvalidRequest(f"{index_options.INDEX_HBASE_THRIFT_URIS}={uri}: expected thrift://host:port")
     return host, port
 
 

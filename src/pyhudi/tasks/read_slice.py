@@ -27,6 +27,7 @@ from pyhudi.format.names import parse_base_file
 from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.parquet_file import take_rows
 from pyhudi.format.paths import file_name
+from pyhudi.options import file_options
 from pyhudi.planning.data_skipping import record_key_texts, with_alternative_key_forms
 from pyhudi.records.column_statistics import footer_ranges, may_omit_nan
 from pyhudi.records.filters.arrow_expressions import row_filter
@@ -293,7 +294,7 @@ def _merged_parts(
         if by_position and not seen.all():
             raise CorruptData(
                 f"record positions of the logs go beyond the base file, which has {first_row} rows; read with "
-                "hoodie.merge.use.record.positions=false to merge by key"
+                f"{file_options.MERGE_USE_RECORD_POSITIONS}=false to merge by key"
             ).with_path(storage.absolute(path))
     yield SlicePart(records.inserts(seen), False)
 
@@ -402,7 +403,7 @@ class _BaseFile:
     @classmethod
     def of(cls, opened: OpenFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:
         present = frozenset(opened.schema_arrow.names)
-        constants = _path_values(spec, partition, needed, present)
+        constants = path_values(spec, partition, needed, present)
         if spec.ids is None:
             return cls(opened, None, frozenset(), present, constants)
         name = parse_base_file(file_name(path))
@@ -461,9 +462,9 @@ def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: p
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: Collection[str]) -> dict[str, pa.Scalar]:
-    """Partition columns that come from the path: those that the file lacks or whose stored values are not used, or all on
-    request.
+def path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: Collection[str]) -> dict[str, pa.Scalar]:
+    """Return the needed columns whose values come from the partition path: those that the file lacks, those whose values in
+    the file are ignored, and all partition columns if the spec requests it.
     """
     usable = {*path_valued_columns(spec.keys), *spec.path_columns}
     always = usable if spec.values_from_path else set(spec.path_columns)

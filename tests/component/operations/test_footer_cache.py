@@ -17,7 +17,7 @@ import pytest
 from pyhudi import Scan, Table, scan_polars
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.parquet.parquet_file import SplitFooter, read_parted_footer
-from pyhudi.operations.read.file_pruning import CHECKSUMS
+from pyhudi.options.read_options import READ_CHECKSUMS
 from pyhudi.storage.base import FileInfo
 from pyhudi.table import footer_cache as footers_module
 from pyhudi.table.footer_cache import FooterCache
@@ -197,13 +197,13 @@ READERS: dict[str, Callable[[Scan], pa.Table]] = {
 @pytest.mark.parametrize("column", ["value", "price"])
 def test_page_checksums_are_verified_always_once_or_never(tmp_path: Path, column: str, read: str) -> None:
     table = price_table(tmp_path / "t")
-    readers = {mode: Table(table.uri, options={CHECKSUMS.key: mode}) for mode in ("always", "once", "never")}
+    readers = {mode: Table(table.uri, options={READ_CHECKSUMS.key: mode}) for mode in ("always", "once", "never")}
     expected = table.scan().to_arrow()
     for reader in readers.values():
         assert READERS[read](reader.scan()).num_rows == expected.num_rows
     change_last_value(table, column)
     assert READERS[read](readers["never"].scan())[column].to_pylist() != expected[column].to_pylist()
-    for reader in (readers["always"], Table(table.uri), Table(table.uri, options={CHECKSUMS.key: "once"})):
+    for reader in (readers["always"], Table(table.uri), Table(table.uri, options={READ_CHECKSUMS.key: "once"})):
         with pytest.raises(CorruptData, match=base_file(table).name):
             READERS[read](reader.scan())
     if read == "dataset":
@@ -237,4 +237,4 @@ def test_writes_verify_what_reads_do_not(tmp_path: Path) -> None:
     with pytest.raises(CorruptData, match=base_file(table).name):
         reader.upsert(reader.scan(limit=1).to_arrow())
     with pytest.raises(InvalidRequest, match=r"pyhudi\.read\.checksums"):
-        reader.scan(options={CHECKSUMS.key: "sometimes"})
+        reader.scan(options={READ_CHECKSUMS.key: "sometimes"})

@@ -48,7 +48,9 @@ def explore_one(seed: int, worlds: Sequence[str]) -> Found:
     """Draw the schedule of a seed, run it, and say what came of it; the schedule has the turns that were taken."""
     rng = random.Random(seed)
     world = worlds[seed % len(worlds)]
-    schedule = Schedule(world, draw_actors(rng, world), (), seed, takes_back=rng.random() < 0.2)
+    schedule = Schedule(
+        world, draw_actors(rng, world), (), seed, takes_back=rng.random() < 0.2 and not WORLDS[world].groups_writes
+    )
     turns: list[str] = []
     verdict = run(schedule, _drawing(rng, schedule, turns), thorough=seed % 4 == 0)
     return Found(replace(schedule, turns=turns), verdict)
@@ -139,10 +141,10 @@ def _simpler(text: str) -> Iterator[str]:
 
 def draw_actors(rng: random.Random, world: str) -> dict[str, str]:
     """The operations of two or three actors."""
-    count = rng.choice((2, 2, 2, 3))
+    count = rng.choice((3, 3, 4) if WORLDS[world].groups_writes else (2, 2, 2, 3))
     long = rng.random() < 0.3
     actors = {}
-    for name in "ABC"[:count]:
+    for name in "ABCD"[:count]:
         # Much beside one slow operation is how what was read gets old.
         length = rng.randint(3, 6) if long and name == "B" else rng.randint(1, 2)
         actors[name] = "; ".join(_draw_operation(rng, world, name, number) for number in range(1, length + 1))
@@ -177,6 +179,16 @@ def _draw_operation(rng: random.Random, world: str, actor: str, number: int) -> 
         # A delete without an ordering value has no place among records that have one.
         kept = () if waits else ("delete_partitions",)
         choices = [(weight, text) for weight, text in choices if not text.startswith("delete") or text.startswith(kept)]
+    if WORLDS[world].groups_writes:
+        # What takes a commit back takes back every write in it, and the history of a run has one instant for each write.
+        choices = [
+            (weight, text)
+            for weight, text in choices
+            if not text.startswith(("rollback", "travel", "poll", "savepoint", "restore"))
+        ]
+        choices += [(40, f"upsert {some}"), (6, f"insert {fresh}")]
+        if not (mor and WORLDS[world].ordering is not None):
+            choices.append((10, f"delete {some}"))
     if not waits:
         choices = [(weight, text) for weight, text in choices if not text.startswith("insert_overwrite")]
     if not buckets:
@@ -189,7 +201,8 @@ def _draw_operation(rng: random.Random, world: str, actor: str, number: int) -> 
         choices += [(4, "index column_stats v"), (3, "index record_index"), (2, "index bloom_filters")]
     text = rng.choices([text for _, text in choices], [weight for weight, _ in choices])[0]
     extra = []
-    if text.startswith(("upsert", "insert ")) and not buckets and rng.random() < 0.5:
+    apart = 0.1 if WORLDS[world].groups_writes else 0.5
+    if text.startswith(("upsert", "insert ")) and not buckets and rng.random() < apart:
         extra.append("apart")
     if text.startswith(("upsert", "delete", "insert_overwrite")) and rng.random() < 0.2:
         extra.append(rng.choice(("lenient", "lenient dropping")))

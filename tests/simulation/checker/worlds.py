@@ -57,6 +57,7 @@ _RECORD_INDEX = {
 }
 _METADATA_UPKEEP = {**_UPKEEP, "hoodie.metadata.compact.max.delta.commits": 2}
 _COMPACTED: dict[str, object] = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2}
+_GROUPED: dict[str, object] = {"pyhudi.write.group": "auto"}
 _GROUPS = ("a1 a2", "a3", "b1")
 _OLD = (*_GROUPS, *["a1"] * 22)
 """So many commits that the next one archives instants of the metadata table, which keeps 21 at least."""
@@ -94,6 +95,11 @@ class World:
         return self.options.get("hoodie.write.concurrency.mode") != "NON_BLOCKING_CONCURRENCY_CONTROL"
 
     @property
+    def groups_writes(self) -> bool:
+        """Whether one commit may contain the writes of several actors."""
+        return self.options.get("pyhudi.write.group") is not None
+
+    @property
     def settings(self) -> dict[str, object]:
         return {**_PLAIN, **self.options}
 
@@ -118,6 +124,11 @@ WORLDS = {
         World("cow global", "cow", {"hoodie.index.type": "GLOBAL_SIMPLE"}),
         World("cow event time", "cow", ordering="v"),
         World("mor event time", "mor", {**_UPKEEP, "hoodie.compact.inline": True}, ordering="v"),
+        World("cow grouped", "cow", _GROUPED),
+        World("cow grouped kept", "cow", {**_UPKEEP, **_GROUPED}),
+        World("mor grouped kept", "mor", {**_UPKEEP, **_COMPACTED, **_GROUPED}),
+        World("mor grouped event time", "mor", {**_UPKEEP, **_GROUPED}, ordering="v"),
+        World("cow grouped record index", "cow", {**_RECORD_INDEX, **_GROUPED}),
         World("mor not waiting", "mor", _NOT_WAITING, ordering="v"),
         World(
             "mor not waiting kept",

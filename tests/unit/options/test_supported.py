@@ -1,14 +1,29 @@
 from __future__ import annotations
 
+import ast
 import re
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
+import pyhudi
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.admin.stored_settings import OPTION_PREFIX
-from pyhudi.options.supported import FORWARDED, NO_OP, REFUSED, SUPPORTED, FileSettings, Options, SizingSettings, parse_options
+from pyhudi.format.log.cdc_blocks import CdcMode
+from pyhudi.operations.write.write_settings import WriteOperation
+from pyhudi.options import service_options, table_options, write_options
+from pyhudi.options.declaration import Option, Options
+from pyhudi.options.supported import FORWARDED, NO_OP, REFUSED, SUPPORTED, parse_options
+from pyhudi.options.table_options import OPTION_PREFIX
+from pyhudi.planning.compaction import CompactionTrigger
+from pyhudi.planning.record_placement import SizingSettings
+from pyhudi.records.schema_evolution import SchemaMode
+from pyhudi.records.timestamp_coercion import ZonelessTimestamps
+from pyhudi.table.table_config import TableType
+from pyhudi.tasks.base_file_writer import FileSettings
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +152,49 @@ def test_merged() -> None:
 def test_positive(value: int) -> None:
     with pytest.raises(InvalidRequest, match="must be positive"):
         parse_options({"hoodie.parquet.block.size": value})
+
+
+PACKAGE = Path(pyhudi.__file__).parent
+NAME_OF_HUDI = re.compile(r"(?<![\w.])hoodie\.(?!properties\b)[a-z_]+")
+
+
+def literals(path: Path) -> Iterator[tuple[int, str]]:
+    """The texts of a module, except docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.lineno, node.value
+
+
+def test_names_of_options_are_spelled_in_the_package_of_options_only() -> None:
+    elsewhere = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent.name != "options"]
+    assert len(elsewhere) > 300
+    assert not [
+        f"{path.relative_to(PACKAGE)}:{line} {text!r}"
+        for path in elsewhere
+        for line, text in literals(path)
+        if NAME_OF_HUDI.search(text)
+    ]
+
+
+def test_each_name_is_spelled_once() -> None:
+    spelled = Counter(
+        text for path in PACKAGE.glob("options/*.py") for _, text in literals(path) if re.fullmatch(r"_?hoodie(\.\w+)+", text)
+    )
+    assert not [text for text, count in spelled.items() if count > 1]
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (write_options.OPERATION, WriteOperation),
+        (write_options.SCHEMA_MODE, SchemaMode),
+        (service_options.COMPACTION_TRIGGER, CompactionTrigger),
+        (table_options.WITHOUT_ZONE, ZonelessTimestamps),
+        (table_options.TABLE_TYPE, TableType),
+        (table_options.CHANGES_MODE, CdcMode),
+    ],
+)
+def test_enumerations_have_the_words_that_their_options_allow(option: Option, words: type[StrEnum]) -> None:
+    assert option.kind == tuple(words)

@@ -14,8 +14,9 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action
 from pyhudi.format.names import BaseFileName, LogFileName
-from pyhudi.options.supported import SizingSettings, parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.planning.record_placement import (
+    SizingSettings,
     assign_inserts,
     estimate_record_size_bytes,
     plan_inserts,

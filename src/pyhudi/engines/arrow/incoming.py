@@ -63,10 +63,14 @@ class LocalIncoming:
     """The rows of one write, keyed and combined; one table per bucket of the row buffer."""
 
     def __init__(self, workers: Workers, input_schema: pa.Schema, prepared: Iterable[pa.Table], request: PrepareRequest) -> None:
-        """input_schema: columns of the caller's data.  prepared: rows in the incoming layout of the request."""
+        """input_schema: columns of the caller's data.  prepared: rows in the incoming layout of the request.
+
+        on_lookup: called after a lookup with pairs of rows and the numbers of those whose keys were found.
+        """
         self._workers = workers
         self._request = request
         self._given = input_schema
+        self.on_lookup: Callable[[list[tuple[pa.Table, Ints]]], None] | None = None
         self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
         try:
             for rows in prepared:
@@ -92,15 +96,20 @@ class LocalIncoming:
     def tag(self, request: TagRequest) -> LocalTagged:
         """Look up the keys; with a global index also resolve records whose partition changed."""
         tagged = []
+        found: list[tuple[pa.Table, Ints]] = []
         look_up, places = self._lookup_of(request)
         for buckets in self._affordable():
             hits = look_up(buckets)
             for rows, (pairs_row, pairs_place) in zip(buckets, hits, strict=True):
+                if self.on_lookup is not None:
+                    found.append((rows, pairs_row))
                 if request.global_keys:
                     rows, pairs_row, pairs_place = self._resolve_partitions(rows, pairs_row, pairs_place, request)
                 is_found = np.zeros(rows.num_rows, dtype=np.bool_)
                 is_found[pairs_row] = True
                 tagged.append(TaggedRows(rows, pairs_row, pairs_place, np.flatnonzero(~is_found)))
+        if self.on_lookup is not None:
+            self.on_lookup(found)
         return LocalTagged(self._workers, tagged, tuple(places), spilled=self.spilled)
 
     def untagged(self) -> LocalTagged:

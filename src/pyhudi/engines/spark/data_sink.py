@@ -42,13 +42,13 @@ from pyhudi.engines.spark.incoming import task_budget
 from pyhudi.engines.spark.worker_tasks import WritePartitions, decode_statuses, task_token, wire_schema
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.paths import STAGED_FOLDER, join_path
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.services.service_settings import COMPACT_INLINE
-from pyhudi.operations.write.micro_batches import IDENTIFIER, SinkSettings, StreamBatch, retried
+from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch, retried
 from pyhudi.operations.write.save_modes import Save, stream_operation
-from pyhudi.operations.write.write_settings import OPERATION, PARTITIONS_TO_DELETE, WriteOperation
+from pyhudi.operations.write.write_settings import WriteOperation
 from pyhudi.options.declaration import Options
+from pyhudi.options.service_options import COMPACT_INLINE
+from pyhudi.options.write_options import OPERATION, PARTITIONS_TO_DELETE, STREAMING_CHECKPOINT_IDENTIFIER, THREADS
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.storage import open_storage
@@ -214,7 +214,8 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
         target = replace(target, options=target.options.merged(fixed))
         if self._settings.identifier is None and checkpoint is None:
             raise InvalidRequest(
-                f"a stream needs a name in the commits of its batches: set the option checkpointLocation, or {IDENTIFIER}"
+                "a stream needs a name in the commits of its batches: set the option checkpointLocation, or "
+                f"{STREAMING_CHECKPOINT_IDENTIFIER}"
             )
         target.planned()
         self._target = target
@@ -246,7 +247,7 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
         except (ValueError, KeyError, TypeError):
             raise InvalidRequest(
                 f"the checkpoint {self._checkpoint} lacks the id of its query: "
-                f"set {IDENTIFIER} to a name that is unique to the stream"
+                f"set {STREAMING_CHECKPOINT_IDENTIFIER} to a name that is unique to the stream"
             ) from None
 
 

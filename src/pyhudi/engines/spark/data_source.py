@@ -57,9 +57,11 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.read.change_queries import ChangeQuery
-from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, SnapshotQuery
+from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.options.declaration import Options
+from pyhudi.options.read_options import QUERY_TYPE, READ_BEGIN_INSTANTTIME
 from pyhudi.options.scope import VERBS, check_table_options
-from pyhudi.options.supported import Options, canonical_name, parse_options
+from pyhudi.options.supported import canonical_name, parse_options
 from pyhudi.planning.change_data import ChangeSource
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.build import escaped_pattern
@@ -264,7 +266,7 @@ def _packed_tasks(tasks: Sequence[FileSlice | ChangeSource]) -> Sequence[tuple[A
 
 
 def _begins(options: Options) -> bool:
-    return options.text(BEGIN) is not None
+    return options.text(READ_BEGIN_INSTANTTIME) is not None
 
 
 def _open_table(user_options: Mapping[str, str]) -> tuple[TableContext, Options]:

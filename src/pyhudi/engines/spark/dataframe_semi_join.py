@@ -19,9 +19,10 @@ from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
 from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession, column, to_arrow_schema
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.read.query import COLUMNS, SnapshotQuery
+from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, matched_rows, narrowed_to_ranges, semi_join_filter
 from pyhudi.options.declaration import Options
+from pyhudi.options.read_options import COLUMNS
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.table.table_context import TableContext
 

@@ -34,23 +34,19 @@ from pyhudi.format.names import is_orc
 from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.operations.read.change_queries import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
-from pyhudi.operations.read.query import (
-    AS_OF,
-    BEGIN,
-    COLUMNS,
-    END,
-    FALL_BACK,
-    FILTER,
-    QUERY_TYPE,
-    VALUES_FROM_PATH,
-    SnapshotQuery,
-    incremental_range,
-    plan_incremental_query,
-    plan_snapshot_query,
-    read_spec,
-)
+from pyhudi.operations.read.query import SnapshotQuery, incremental_range, plan_incremental_query, plan_snapshot_query, read_spec
 from pyhudi.operations.read.stream_queries import reads_changes
 from pyhudi.options.declaration import Options
+from pyhudi.options.read_options import (
+    AS_OF,
+    COLUMNS,
+    FILTER,
+    QUERY_TYPE,
+    READ_BEGIN_INSTANTTIME,
+    READ_END_INSTANTTIME,
+    READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE,
+    VALUES_FROM_PATH,
+)
 from pyhudi.planning.incremental_query import RequestRange
 from pyhudi.planning.partition_pruning import ReadPlan
 from pyhudi.records.filters.filter_parser import Filter
@@ -117,15 +113,15 @@ def plan_query(
     reads_changes(options)
     _check_query_type_options(options, kind)
     if kind == "incremental":
-        start, end = options.text(BEGIN), options.text(END)
+        start, end = options.text(READ_BEGIN_INSTANTTIME), options.text(READ_END_INSTANTTIME)
         if start is None:
-            raise InvalidRequest(f"an incremental query requires the option {BEGIN}")
+            raise InvalidRequest(f"an incremental query requires the option {READ_BEGIN_INSTANTTIME}")
         if reads_changes(options):
             return plan_change_query(
                 context, RequestRange.parse(start, end), selected, filter_, settings=ReadSettings.of(options)
             )
         range_ = incremental_range(options, context.config.version, start, end)
-        fall_back = options.flag(FALL_BACK)
+        fall_back = options.flag(READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE)
         return plan_incremental_query(
             context,
             range_,
@@ -148,7 +144,7 @@ def plan_query(
 
 def _check_query_type_options(options: Options, kind: str) -> None:
     """Refuse options of another query type, which would be ignored."""
-    for option in (AS_OF,) if kind == "incremental" else (BEGIN, END):
+    for option in (AS_OF,) if kind == "incremental" else (READ_BEGIN_INSTANTTIME, READ_END_INSTANTTIME):
         if options.text(option) is not None:
             raise InvalidRequest(f"option {option}={options.text(option)} does not apply to {QUERY_TYPE}={kind}")
 

@@ -25,7 +25,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.read.query import FILTER
 from pyhudi.operations.read.stream_queries import (
     check_stream_options,
     initial_position,
@@ -34,6 +33,7 @@ from pyhudi.operations.read.stream_queries import (
     plan_batch,
 )
 from pyhudi.options.declaration import Options
+from pyhudi.options.read_options import FILTER
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.records.schema_cast import relabel_array, same_type
 from pyhudi.table.table_context import TableContext

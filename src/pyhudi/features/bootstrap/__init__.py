@@ -9,7 +9,6 @@ from pyhudi.features import export
 _EXPORTS = {
     "bootstrap": "bootstrap_table",
     "BootstrapSettings": "bootstrap_operation",
-    "SELECTOR": "plan_bootstrap",
 }
 
 

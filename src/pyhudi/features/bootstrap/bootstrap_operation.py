@@ -44,13 +44,7 @@ from pyhudi.format.paths import BOOTSTRAP_FILE_IDS_FOLDER, BOOTSTRAP_PARTITIONS_
 from pyhudi.metadata_table.writer.initialize_partitions import ensure_metadata_table
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.create_table import check_columns, discard_new_table, new_table_properties
-from pyhudi.operations.admin.table_settings import (
-    BASE_FORMAT,
-    BOOTSTRAP_BASE_PATH,
-    BOOTSTRAP_INDEX_TYPE,
-    TableSettings,
-    check_base_format,
-)
+from pyhudi.operations.admin.table_settings import TableSettings, check_base_format
 from pyhudi.operations.commit.action_attempt import rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
@@ -59,7 +53,8 @@ from pyhudi.operations.commit.results import BootstrapResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes, rollback_instant
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.declaration import Options, read_settings
-from pyhudi.records.keys.key_spec import HIVE_STYLE, partition_columns
+from pyhudi.options.table_options import BASE_FORMAT, BOOTSTRAP_BASE_PATH, BOOTSTRAP_INDEX_TYPE, HIVE_STYLE
+from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.schema_evolution import SchemaMode, evolve
 from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
@@ -233,9 +228,9 @@ def _check_apart(table: Storage, source: Storage) -> None:
 def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
     """The options, with the style of partition paths that the folders of the source have, where the caller does not say it."""
     keys = TableSettings.of(options).keys
-    if options.explicit(HIVE_STYLE) is not None or not keys.partition_fields:
+    if options.explicit(HIVE_STYLE.stored_as) is not None or not keys.partition_fields:
         return options
-    return options.merged({HIVE_STYLE: "true" if is_hive_style(partition_columns(keys), partitions) else "false"})
+    return options.merged({HIVE_STYLE.stored_as: "true" if is_hive_style(partition_columns(keys), partitions) else "false"})
 
 
 def _check_possible(table: TableSettings, source: Storage) -> None:

@@ -8,22 +8,16 @@ from typing import TYPE_CHECKING
 
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, BootstrapTarget, run_bootstrap
-from pyhudi.features.bootstrap.plan_bootstrap import SELECTOR, parse_bootstrap_mode
+from pyhudi.features.bootstrap.plan_bootstrap import parse_bootstrap_mode
 from pyhudi.operations.admin.create_table import name_from_uri
-from pyhudi.operations.admin.table_settings import (
-    BOOTSTRAP_BASE_PATH,
-    NAME,
-    ORDERING,
-    PARTITION_FIELDS,
-    RECORD_KEY_FIELDS,
-    TABLE_TYPE,
-    parse_table_type,
-    with_table_settings,
-)
-from pyhudi.operations.commit.commit_settings import THREADS
+from pyhudi.operations.admin.table_settings import parse_table_type, with_table_settings
 from pyhudi.operations.commit.results import BootstrapResult
+from pyhudi.options.bootstrap_options import MODE_SELECTOR
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import VERBS, check_call_options
-from pyhudi.options.supported import Options, parse_options
+from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import BOOTSTRAP_BASE_PATH, NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
+from pyhudi.options.write_options import THREADS
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
@@ -92,7 +86,7 @@ def bootstrap(
             PARTITION_FIELDS: _joined(partition_by),
             ORDERING: _joined(ordering),
             TABLE_TYPE: parse_table_type(table_type) if table_type else None,
-            SELECTOR: parse_bootstrap_mode(mode) if mode else None,
+            MODE_SELECTOR: parse_bootstrap_mode(mode) if mode else None,
             BOOTSTRAP_BASE_PATH: base_path,
         },
     )

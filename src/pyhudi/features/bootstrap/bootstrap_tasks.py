@@ -26,6 +26,7 @@ from pyhudi.format.bootstrap_index import SourceFile
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_fields
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken
 from pyhudi.format.paths import file_name, join_path, parent_folder
+from pyhudi.options import table_options
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
@@ -141,7 +142,7 @@ def _check_rows(task: BootstrapTask, batch: pa.RecordBatch, paths: pa.StringArra
         raise InvalidRequest(
             f"{task.source.uri} is in partition {task.partition!r}, but a write of its rows would go to "
             f"{elsewhere[0].as_py()!r}, so that the records would be duplicated; configure partition paths with "
-            "hoodie.datasource.write.hive_style_partitioning and hoodie.datasource.write.partitionpath.urlencode"
+            f"{table_options.HIVE_STYLE} and {table_options.URL_ENCODE}"
         )
     for name in task.required:
         if batch.column(name).null_count:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.paths import split_path
+from pyhudi.options import bootstrap_options
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.keys.partition_paths import decode_partition_value, parse_partition_path
@@ -42,33 +43,6 @@ _SELECTORS = {
 _PACKAGE = "org.apache.hudi.client.bootstrap."
 _TRANSLATORS = {"IdentityBootstrapPartitionPathTranslator": False, "DecodedBootstrapPartitionPathTranslator": True}
 
-SELECTOR = Option(
-    "hoodie.bootstrap.mode.selector",
-    str,
-    "MetadataOnlyBootstrapModeSelector",
-    "class that chooses the partitions whose rows a bootstrap leaves where they are: MetadataOnlyBootstrapModeSelector, "
-    "FullRecordBootstrapModeSelector or BootstrapRegexModeSelector",
-)
-_REGEX = Option(
-    "hoodie.bootstrap.mode.selector.regex",
-    str,
-    ".*",
-    "partitions of the source to which BootstrapRegexModeSelector gives its mode",
-)
-_REGEX_MODE = Option(
-    "hoodie.bootstrap.mode.selector.regex.mode",
-    ("METADATA_ONLY", "FULL_RECORD"),
-    "METADATA_ONLY",
-    "the mode of the partitions that the expression matches; the others get the other one",
-)
-_TRANSLATOR = Option(
-    "hoodie.bootstrap.partitionpath.translator.class",
-    str,
-    "IdentityBootstrapPartitionPathTranslator",
-    "class that names the table's partitions after the folders of the source: IdentityBootstrapPartitionPathTranslator, or "
-    "DecodedBootstrapPartitionPathTranslator, which undoes percent-encoding",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class BootstrapRules:
@@ -78,23 +52,24 @@ class BootstrapRules:
     percent-encoding of folder names is undone.
     """
 
-    mode: Annotated[BootstrapMode | None, SELECTOR]
-    regex: Annotated[str, _REGEX]
-    regex_mode: Annotated[BootstrapMode, _REGEX_MODE]
-    decodes: Annotated[bool, _TRANSLATOR]
+    mode: Annotated[BootstrapMode | None, bootstrap_options.MODE_SELECTOR]
+    regex: Annotated[str, bootstrap_options.MODE_SELECTOR_REGEX]
+    regex_mode: Annotated[BootstrapMode, bootstrap_options.MODE_SELECTOR_REGEX_MODE]
+    decodes: Annotated[bool, bootstrap_options.PARTITIONPATH_TRANSLATOR_CLASS]
 
     @classmethod
     def of(cls, options: Options) -> BootstrapRules:
         """Build from checked options. Raises Unsupported for user-defined classes, InvalidRequest for an invalid
         regular expression.
         """
-        mode = _known(options, SELECTOR, _SELECTORS, _PACKAGE + "selector.")
-        decodes = _known(options, _TRANSLATOR, _TRANSLATORS, _PACKAGE + "translator.")
+        mode = _known(options, bootstrap_options.MODE_SELECTOR, _SELECTORS, _PACKAGE + "selector.")
+        decodes = _known(options, bootstrap_options.PARTITIONPATH_TRANSLATOR_CLASS, _TRANSLATORS, _PACKAGE + "translator.")
+        pattern = options.value_or_default(bootstrap_options.MODE_SELECTOR_REGEX)
         try:
-            re.compile(options.value_or_default(_REGEX))
+            re.compile(pattern)
         except re.error as error:
             raise InvalidRequest(
-                f"option {_REGEX}={options.value_or_default(_REGEX)} is no regular expression: {error}"
+                f"option {bootstrap_options.MODE_SELECTOR_REGEX}={pattern} is no regular expression: {error}"
             ) from error
         return read_settings(cls, options, mode=mode, decodes=decodes)
 

@@ -25,29 +25,11 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest
 from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashingNode, HashingRing, NodeTag
 from pyhudi.features.consistent_hashing.ring_routing import MAX_NODES
-from pyhudi.options.declaration import Option, Options
-from pyhudi.planning.bucket_routing import BUCKET_COUNT
-from pyhudi.planning.record_placement import MAX_FILE_SIZE
+from pyhudi.options import service_options
+from pyhudi.options.declaration import Options
+from pyhudi.options.index_options import BUCKET_COUNT
+from pyhudi.options.write_options import MAX_FILE_SIZE
 from pyhudi.table.file_slices import FileSlice
-
-_MOST_NODES = Option(
-    "hoodie.bucket.index.max.num.buckets", int, None, "maximum number of nodes of a partition; unset: the initial number"
-)
-_FEWEST_NODES = Option(
-    "hoodie.bucket.index.min.num.buckets", int, None, "minimum number of nodes of a partition; unset: the initial number"
-)
-_SPLIT = Option(
-    "hoodie.bucket.index.split.threshold",
-    float,
-    "2.0",
-    "the part of the greatest file size beyond which a consistent hashing node splits",
-)
-_MERGE = Option(
-    "hoodie.bucket.index.merge.threshold",
-    float,
-    "0.2",
-    "the part of the greatest file size up to which consistent hashing nodes merge",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +38,36 @@ class ResizeRules:
     number of nodes.
     """
 
-    split_bytes: Annotated[int, _SPLIT, MAX_FILE_SIZE]
-    merge_bytes: Annotated[int, _MERGE, MAX_FILE_SIZE]
-    min_nodes: Annotated[int, _FEWEST_NODES, BUCKET_COUNT]
-    max_nodes: Annotated[int, _MOST_NODES, BUCKET_COUNT]
+    split_bytes: Annotated[int, service_options.BUCKET_INDEX_SPLIT_THRESHOLD, MAX_FILE_SIZE]
+    merge_bytes: Annotated[int, service_options.BUCKET_INDEX_MERGE_THRESHOLD, MAX_FILE_SIZE]
+    min_nodes: Annotated[int, service_options.BUCKET_INDEX_MIN_NUM_BUCKETS, BUCKET_COUNT]
+    max_nodes: Annotated[int, service_options.BUCKET_INDEX_MAX_NUM_BUCKETS, BUCKET_COUNT]
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes <= MAX_NODES:
             raise InvalidRequest(
-                f"{_FEWEST_NODES}={self.min_nodes} and {_MOST_NODES}={self.max_nodes} have to rise, from 1 to {MAX_NODES}; "
+                f"{service_options.BUCKET_INDEX_MIN_NUM_BUCKETS}={self.min_nodes} and "
+                f"{service_options.BUCKET_INDEX_MAX_NUM_BUCKETS}={self.max_nodes} have to rise, from 1 to {MAX_NODES}; "
                 "unset, they "
                 f"are {BUCKET_COUNT}"
             )
         if self.split_bytes < 0 or self.merge_bytes < 0:
-            raise InvalidRequest(f"{_SPLIT} and {_MERGE} have to be 0 or more")
+            raise InvalidRequest(
+                f"{service_options.BUCKET_INDEX_SPLIT_THRESHOLD} and {service_options.BUCKET_INDEX_MERGE_THRESHOLD} "
+                "have to be 0 or more"
+            )
 
     @classmethod
     def of(cls, options: Options) -> ResizeRules:
         """Build from checked options."""
         largest, count = options.integer(MAX_FILE_SIZE), options.integer(BUCKET_COUNT)
-        fewest, most = (None if options.explicit(o) is None else options.integer(o) for o in (_FEWEST_NODES, _MOST_NODES))
+        fewest, most = (
+            None if options.explicit(o) is None else options.integer(o)
+            for o in (service_options.BUCKET_INDEX_MIN_NUM_BUCKETS, service_options.BUCKET_INDEX_MAX_NUM_BUCKETS)
+        )
         return cls(
-            split_bytes=int(options.number(_SPLIT) * largest),
-            merge_bytes=int(options.number(_MERGE) * largest),
+            split_bytes=int(options.number(service_options.BUCKET_INDEX_SPLIT_THRESHOLD) * largest),
+            merge_bytes=int(options.number(service_options.BUCKET_INDEX_MERGE_THRESHOLD) * largest),
             min_nodes=count if fewest is None else fewest,
             max_nodes=count if most is None else most,
         )

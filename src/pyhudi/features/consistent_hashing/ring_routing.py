@@ -19,7 +19,8 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashingRing
 from pyhudi.options.declaration import Options, read_settings
-from pyhudi.planning.bucket_routing import BUCKET_COUNT, HASH_FIELDS, hashed_fields
+from pyhudi.options.index_options import BUCKET_COUNT, BUCKET_INDEX_HASH_FIELD
+from pyhudi.planning.bucket_routing import hashed_fields
 from pyhudi.records.hashing import consistent_hashes
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.table.file_slices import FileSlice
@@ -36,7 +37,7 @@ class ConsistentHashingSettings:
     """
 
     first_count: Annotated[int, BUCKET_COUNT]
-    hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
+    hash_fields: Annotated[tuple[str, ...], BUCKET_INDEX_HASH_FIELD] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.first_count <= MAX_NODES:

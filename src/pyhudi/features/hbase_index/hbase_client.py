@@ -28,9 +28,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.options.index_options import INDEX_HBASE_TABLE
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.thrift_client import connect_to_first, load_messages
-from pyhudi.tasks.hbase_lookup import TABLE, HbaseSettings
+from pyhudi.tasks.hbase_lookup import HbaseSettings
 
 T = TypeVar("T")
 
@@ -68,7 +69,8 @@ class HbaseTable:
         """Raise InvalidRequest if the table does not exist."""
         if not self._ask(self._client.tableExists, self._table_name()):
             raise InvalidRequest(
-                f"{TABLE}={self._settings.table}: HBase has no such table; make it first, `create '{self._settings.table}', "
+                f"{INDEX_HBASE_TABLE}={self._settings.table}: HBase has no such table; make it first, `create "
+                f"'{self._settings.table}', "
                 f"'{FAMILY.decode()}'` in its shell"
             )
 

@@ -17,7 +17,8 @@ from pyhudi.features.hbase_index.hbase_client import open_hbase
 from pyhudi.features.hbase_index.hbase_tasks import HbaseChange, roll_back_hbase, run_finish_hbase, run_prepare_hbase
 from pyhudi.format.instants import timestamp_from_instant
 from pyhudi.format.paths import SIDE_FOLDER, join_path
-from pyhudi.operations.commit.commit_settings import INDEX_TYPE, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.options.write_options import INDEX_TYPE
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.hbase_lookup import HbaseSettings

@@ -6,7 +6,8 @@ from pyhudi import features
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.bootstrap_index import BootstrappedGroup
-from pyhudi.operations.admin.table_settings import BASE_FORMAT, TABLE_TYPE
+from pyhudi.options import bootstrap_options
+from pyhudi.options.table_options import BASE_FORMAT, GENERATOR_CLASS, PAYLOAD, TABLE_TYPE
 from pyhudi.table.bootstrap_sources import load_index
 
 _COLUMNS = ("partition", "file_id", "source_base_path", "source_partition", "source_file")
@@ -19,9 +20,9 @@ _ONLY = {
 """Arguments with a single supported value: their default."""
 
 _CLASSES = {
-    "selector_class": "hoodie.bootstrap.mode.selector",
-    "key_generator_class": "hoodie.datasource.write.keygenerator.class",
-    "payload_class": "hoodie.datasource.write.payload.class",
+    "selector_class": bootstrap_options.MODE_SELECTOR.key,
+    "key_generator_class": GENERATOR_CLASS.key,
+    "payload_class": PAYLOAD.key,
     "base_file_format": BASE_FORMAT.key,
 }
 """Arguments that name a class or a format, and the corresponding options."""

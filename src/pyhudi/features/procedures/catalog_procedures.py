@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from pyhudi.errors import Unsupported
 from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
-from pyhudi.operations.catalog_sync.sync_settings import EXTRACTOR, INCREMENTAL, METASTORE_URIS, MODE, PARTITION_FIELDS, STRATEGY
+from pyhudi.options.sync_options import (
+    HIVE_METASTORE_URIS,
+    HIVE_MODE,
+    HIVE_PARTITION_EXTRACTOR_CLASS,
+    HIVE_PARTITION_FIELDS,
+    HIVE_TABLE_STRATEGY,
+    INCREMENTAL,
+)
 
 _OPTIONS = {
-    "metastore_uri": METASTORE_URIS,
-    "mode": MODE,
-    "partition_fields": PARTITION_FIELDS,
-    "partition_extractor_class": EXTRACTOR,
-    "strategy": STRATEGY,
+    "metastore_uri": HIVE_METASTORE_URIS,
+    "mode": HIVE_MODE,
+    "partition_fields": HIVE_PARTITION_FIELDS,
+    "partition_extractor_class": HIVE_PARTITION_EXTRACTOR_CLASS,
+    "strategy": HIVE_TABLE_STRATEGY,
     "sync_incremental": INCREMENTAL,
 }
 

@@ -13,29 +13,32 @@ from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.versions import versions
-from pyhudi.operations.services.partition_ttl import DAYS
-from pyhudi.planning.archival import MAX_COMMITS, MIN_COMMITS
-from pyhudi.planning.cleaning import (
-    COMMITS_RETAINED,
-    HOURS_RETAINED,
-    POLICY,
-    TRIGGER_COMMITS,
-    TRIGGER_STRATEGY,
-    VERSIONS_RETAINED,
+from pyhudi.options.service_options import (
+    CLEAN_COMMITS_RETAINED,
+    CLEAN_FILEVERSIONS_RETAINED,
+    CLEAN_HOURS_RETAINED,
+    CLEAN_POLICY,
+    CLEAN_TRIGGER_MAX_COMMITS,
+    CLEAN_TRIGGER_STRATEGY,
+    CLUSTERING_PARTITION_SELECTED,
+    CLUSTERING_SORT_COLUMNS,
+    KEEP_MAX_COMMITS,
+    KEEP_MIN_COMMITS,
+    LAYOUT_OPTIMIZE_STRATEGY,
+    PARTITION_TTL_STRATEGY_DAYS_RETAIN,
 )
-from pyhudi.planning.clustering import LAYOUT, SELECTED_PARTITIONS, SORT_COLUMNS
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.timeline_store import TimelineStore
 
 _CLEAN_ARGUMENTS = {
-    "clean_policy": POLICY.key,
-    "retain_commits": COMMITS_RETAINED.key,
-    "hours_retained": HOURS_RETAINED.key,
-    "file_versions_retained": VERSIONS_RETAINED.key,
-    "trigger_strategy": TRIGGER_STRATEGY.key,
-    "trigger_max_commits": TRIGGER_COMMITS.key,
+    "clean_policy": CLEAN_POLICY.key,
+    "retain_commits": CLEAN_COMMITS_RETAINED.key,
+    "hours_retained": CLEAN_HOURS_RETAINED.key,
+    "file_versions_retained": CLEAN_FILEVERSIONS_RETAINED.key,
+    "trigger_strategy": CLEAN_TRIGGER_STRATEGY.key,
+    "trigger_max_commits": CLEAN_TRIGGER_MAX_COMMITS.key,
 }
 
 
@@ -92,11 +95,11 @@ def run_clustering(call: ProcedureCall) -> Rows:
     if call.text("predicate"):
         raise Unsupported("predicate= of run_clustering is not supported; name the partitions in selected_partitions=")
     options = call.options(
-        order=SORT_COLUMNS.key,
-        selected_partitions=SELECTED_PARTITIONS.key,
+        order=CLUSTERING_SORT_COLUMNS.key,
+        selected_partitions=CLUSTERING_PARTITION_SELECTED.key,
     )
     if call.text("order_strategy"):
-        options[LAYOUT.key] = call.text("order_strategy")
+        options[LAYOUT_OPTIMIZE_STRATEGY.key] = call.text("order_strategy")
     wanted = _names(call.text("instants"))
     if wanted and operation != "execute":
         raise InvalidRequest("instants of run_clustering name pending plans: they go with op=execute")
@@ -148,7 +151,7 @@ def run_ttl(call: ProcedureCall) -> Rows:
     policy = call.text("ttl_policy")
     if policy and policy.upper() != "KEEP_BY_TIME":
         raise Unsupported(f"ttl_policy={policy!r} of run_ttl is not supported; there is KEEP_BY_TIME")
-    options = call.options(retain_days=DAYS.key)
+    options = call.options(retain_days=PARTITION_TTL_STRATEGY_DAYS_RETAIN.key)
     result = call.table.run_ttl(options=options)
     if result.instant is None:
         return
@@ -163,9 +166,9 @@ def archive_commits(call: ProcedureCall) -> Rows:
     if not call.flag("enable_metadata"):
         raise Unsupported("enable_metadata=false of archive_commits is refused: a table's metadata table stays in step")
     options = {
-        MIN_COMMITS.key: call.number("min_commits"),
-        MAX_COMMITS.key: call.number("max_commits"),
-        COMMITS_RETAINED.key: call.number("retain_commits"),
+        KEEP_MIN_COMMITS.key: call.number("min_commits"),
+        KEEP_MAX_COMMITS.key: call.number("max_commits"),
+        CLEAN_COMMITS_RETAINED.key: call.number("retain_commits"),
     }
     call.table.archive(options=options)
     yield {"result": 0}

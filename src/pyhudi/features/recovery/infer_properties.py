@@ -27,46 +27,23 @@ from itertools import product
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.log.cdc_blocks import CdcMode
 from pyhudi.format.paths import (
-    HISTORY_NAME,
     INDEX_DEFINITIONS_FILE,
     META_FOLDER,
     TIMELINE_FOLDER,
-    TIMELINE_NAME,
     file_name,
     parent_folder,
     split_path,
 )
 from pyhudi.format.table_versions import TableVersion, parse_table_version
-from pyhudi.records.keys.key_spec import (
-    GENERATOR_CLASS,
-    GENERATOR_TYPE,
-    HIVE_STYLE,
-    PARTITION_FIELDS,
-    RECORD_FIELDS,
-    URL_ENCODE,
-    KeyGenerator,
-    infer_key_generator,
-)
+from pyhudi.options import table_options as props
+from pyhudi.records.keys.key_spec import KeyGenerator, infer_key_generator
 from pyhudi.records.keys.partition_paths import NEEDS_ENCODING, encode_partition_value
 from pyhudi.records.merge_mode import infer_merge_settings
-from pyhudi.table.table_config import (
-    FORMAT,
-    LEGACY_PAYLOAD,
-    MODE_PROPERTY,
-    NATIVE,
-    OMIT_COLUMNS,
-    ORDERING_FIELDS,
-    PAYLOAD_PROPERTY,
-    PRECOMBINE_FIELD,
-    STRATEGY_PROPERTY,
-    TableType,
-    merge_properties,
-)
+from pyhudi.table.table_config import NATIVE, TableType, merge_properties
 
-_NAME = "hoodie.table.name"
-_VERSION = "hoodie.table.version"
-_TYPE = "hoodie.table.type"
-_HISTORY_KEYS = ("hoodie.timeline.history.path", "hoodie.archivelog.folder")
+_NAME = props.NAME.stored_as
+_VERSION = props.VERSION.stored_as
+_TYPE = props.TABLE_TYPE.stored_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +165,9 @@ def infer(evidence: TableFacts, user_options: Mapping[str, str]) -> Inferred:
 
 
 _OPTIONAL = {
-    "hoodie.database.name": "a database",
-    "hoodie.table.timeline.timezone": "a time zone of instants other than that of the process (LOCAL)",
-    "hoodie.table.cdc.enabled": "change data capture",
+    props.DATABASE.stored_as: "a database",
+    props.TIME_ZONE.stored_as: "a time zone of instants other than that of the process (LOCAL)",
+    props.CHANGES.stored_as: "change data capture",
 }
 
 
@@ -220,12 +197,12 @@ def _tell_version(inference: _Inference, evidence: TableFacts) -> TableVersion |
     if evidence.has_timeline_folder not in (None, layout.has_timeline_folder):
         there = TIMELINE_FOLDER if evidence.has_timeline_folder else META_FOLDER
         raise InvalidRequest(f"{_VERSION}={text} contradicts the instants in {there}, which that version does not use")
-    inference.set("hoodie.timeline.layout.version", str(int(layout)), "the version")
+    inference.set(props.LAYOUT.stored_as, str(int(layout)), "the version")
     if layout.has_timeline_folder:
-        for key, name in (("hoodie.timeline.path", TIMELINE_NAME), *dict.fromkeys(_HISTORY_KEYS, HISTORY_NAME).items()):
+        for key, name in props.FOLDERS.items():
             inference.set(key, name, "the version")
     if version.names_format:
-        inference.set(FORMAT, NATIVE, "its files")
+        inference.set(props.FORMAT.stored_as, NATIVE, "its files")
     return version
 
 
@@ -240,24 +217,24 @@ def _tell_type(inference: _Inference, evidence: TableFacts) -> None:
 
 def _tell_files(inference: _Inference, evidence: TableFacts, version: TableVersion | None) -> None:
     if len(evidence.formats) == 1:
-        inference.set("hoodie.table.base.file.format", next(iter(evidence.formats)), "the names of base files")
+        inference.set(props.BASE_FORMAT.stored_as, next(iter(evidence.formats)), "the names of base files")
     else:
         why = "there are base files of several formats" if evidence.formats else "there are no base files"
-        inference.require_input("hoodie.table.base.file.format", f"{why}; give PARQUET or ORC")
+        inference.require_input(props.BASE_FORMAT.stored_as, f"{why}; give PARQUET or ORC")
     held = {fact.has_meta for fact in evidence.facts if fact.damage is None}
     if len(held) == 1:
-        inference.set("hoodie.populate.meta.fields", "true" if held == {True} else "false", "the columns of base files")
+        inference.set(props.META_COLUMNS.stored_as, "true" if held == {True} else "false", "the columns of base files")
     else:
-        inference.require_input("hoodie.populate.meta.fields", "base files do not determine it; set true or false")
+        inference.require_input(props.META_COLUMNS.stored_as, "base files do not determine it; set true or false")
     if evidence.cdc is not None:
-        inference.set("hoodie.table.cdc.enabled", "true", "files of changes")
-        inference.set("hoodie.table.cdc.supplemental.logging.mode", str(evidence.cdc), "files of changes")
+        inference.set(props.CHANGES.stored_as, "true", "files of changes")
+        inference.set(props.CHANGES_MODE.stored_as, str(evidence.cdc), "files of changes")
     if evidence.is_bootstrapped:
-        inference.require_input("hoodie.bootstrap.base.path", "files have their rows in a folder that they do not name")
+        inference.require_input(props.BOOTSTRAP_BASE_PATH.stored_as, "files have their rows in a folder that they do not name")
     if evidence.indexes:
-        inference.set("hoodie.table.metadata.partitions", ",".join(sorted(evidence.indexes)), "the metadata table")
+        inference.set(props.METADATA_PARTITIONS.stored_as, ",".join(sorted(evidence.indexes)), "the metadata table")
     if evidence.has_definitions and version is not None and version.layout.has_timeline_folder:
-        inference.set("hoodie.table.index.defs.path", INDEX_DEFINITIONS_FILE, "the file is there")
+        inference.set(props.INDEX_DEFINITIONS_PATH.stored_as, INDEX_DEFINITIONS_FILE, "the file is there")
 
 
 def _tell_record_key(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
@@ -266,43 +243,48 @@ def _tell_record_key(inference: _Inference, evidence: TableFacts, facts: Sequenc
     same = frozenset.intersection(*(fact.key_columns for fact in keyed)) if keyed else frozenset[str]()
     if len(composed) == 1 and composed != {()} and not same:
         fields = composed.pop()
-        inference.set(RECORD_FIELDS, ",".join(fields), "the keys name their fields")
+        inference.set(props.RECORD_KEY_FIELDS.stored_as, ",".join(fields), "the keys name their fields")
         return fields
     if len(same) == 1:
         (name,) = same
-        inference.set(RECORD_FIELDS, name, f"in each of {sum(fact.rows for fact in keyed):,} rows it is the key")
+        inference.set(
+            props.RECORD_KEY_FIELDS.stored_as, name, f"in each of {sum(fact.rows for fact in keyed):,} rows it is the key"
+        )
         return (name,)
     why = f"{', '.join(sorted(same))} are all the key in every row" if same else "no column is the key in every row"
     told = inference.require_input(
-        RECORD_FIELDS, f"{why}; give the fields, or nothing where keys are generated ({RECORD_FIELDS}=)"
+        props.RECORD_KEY_FIELDS.stored_as,
+        f"{why}; give the fields, or nothing where keys are generated ({props.RECORD_KEY_FIELDS.stored_as}=)",
     )
     return None if told is None else _split(told)
 
 
 def _tell_partitions(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
     if evidence.folders == {""}:
-        inference.set(PARTITION_FIELDS, "", "all files lie in the table's own folder")
-        inference.set(HIVE_STYLE, "false", "there are no folders")
-        inference.set(URL_ENCODE, "false", "there are no folders")
+        inference.set(props.PARTITION_FIELDS.stored_as, "", "all files lie in the table's own folder")
+        inference.set(props.HIVE_STYLE.stored_as, "false", "there are no folders")
+        inference.set(props.URL_ENCODE.stored_as, "false", "there are no folders")
         return ()
     paths = [(parent_folder(fact.path), fact) for fact in facts]
     readings = [] if not paths else [*_hive_readings(paths), *_plain_readings(paths)]
     if len({(reading.fields, reading.is_hive) for reading in readings}) == 1:
         reading = readings[0]
-        inference.set(PARTITION_FIELDS, ",".join(reading.fields), "folders have their values")
-        inference.set(HIVE_STYLE, "true" if reading.is_hive else "false", "the names of folders")
+        inference.set(props.PARTITION_FIELDS.stored_as, ",".join(reading.fields), "folders have their values")
+        inference.set(props.HIVE_STYLE.stored_as, "true" if reading.is_hive else "false", "the names of folders")
         encodings = {one.is_encoded for one in readings} - {None}
         if len(encodings) == 1:
-            inference.set(URL_ENCODE, "true" if encodings == {True} else "false", "the names of folders")
+            inference.set(props.URL_ENCODE.stored_as, "true" if encodings == {True} else "false", "the names of folders")
         else:
-            inference.require_input(URL_ENCODE, "no value in a folder's name would be encoded; give true or false")
+            inference.require_input(
+                props.URL_ENCODE.stored_as, "no value in a folder's name would be encoded; give true or false"
+            )
         columns = {name for fact in facts for name in fact.columns}
         if not set(reading.fields) <= columns:
-            inference.set(OMIT_COLUMNS, "true", "files lack the columns")
+            inference.set(props.OMIT.stored_as, "true", "files lack the columns")
         return reading.fields
     why = "several columns have the values of folders" if readings else "no columns have the values of folders"
-    told = inference.require_input(PARTITION_FIELDS, f"{why}; give them, in order")
-    for key in (HIVE_STYLE, URL_ENCODE):
+    told = inference.require_input(props.PARTITION_FIELDS.stored_as, f"{why}; give them, in order")
+    for key in (props.HIVE_STYLE.stored_as, props.URL_ENCODE.stored_as):
         inference.require_input(key, "it is not known how folders are made; give true or false")
     return None if told is None else _split(told)
 
@@ -370,29 +352,30 @@ def _fitting(fields: Sequence[str], values: Sequence[tuple[Sequence[str], KeyFac
 
 
 def _tell_generator(inference: _Inference, record_fields: Sequence[str], partition_fields: Sequence[str]) -> None:
-    if GENERATOR_CLASS in inference.arguments or GENERATOR_TYPE in inference.arguments:
+    if props.GENERATOR_CLASS.stored_as in inference.arguments or props.GENERATOR_TYPE.stored_as in inference.arguments:
         return
     kind = infer_key_generator(record_fields, partition_fields)
-    is_prefixed = inference.sources[RECORD_FIELDS] == "the keys name their fields" and len(record_fields) == 1
+    is_prefixed = inference.sources[props.RECORD_KEY_FIELDS.stored_as] == "the keys name their fields" and len(record_fields) == 1
     if is_prefixed:
         kind = KeyGenerator.COMPLEX if partition_fields else KeyGenerator.NON_PARTITION
         if inference.values.get(_VERSION) != str(int(TableVersion.NINE)) or not partition_fields:
             inference.require_input(
-                GENERATOR_TYPE, "several generators make keys of one field that name it; give COMPLEX or GLOBAL_DELETE"
+                props.GENERATOR_TYPE.stored_as,
+                "several generators make keys of one field that name it; give COMPLEX or GLOBAL_DELETE",
             )
             return
-    inference.set(GENERATOR_TYPE, str(kind), "what the fields call for, others make the same keys and folders")
+    inference.set(props.GENERATOR_TYPE.stored_as, str(kind), "what the fields call for, others make the same keys and folders")
 
 
 def _tell_merging(inference: _Inference, version: TableVersion) -> None:
     given = inference.arguments
-    ordering = given.get(ORDERING_FIELDS, given.get(PRECOMBINE_FIELD))
+    ordering = given.get(props.ORDERING_FIELDS, given.get(props.ORDERING.stored_as))
     if ordering is None:
-        key = ORDERING_FIELDS if version.has_ordering_fields else PRECOMBINE_FIELD
+        key = props.ORDERING_FIELDS if version.has_ordering_fields else props.ORDERING.stored_as
         inference.require_input(key, f"no file records the ordering field; set it, or an empty text if there is none ({key}=)")
-    rules = (MODE_PROPERTY, PAYLOAD_PROPERTY, STRATEGY_PROPERTY, LEGACY_PAYLOAD)
+    rules = (props.MERGE_MODE.stored_as, props.PAYLOAD.stored_as, props.STRATEGY_ID.stored_as, props.LEGACY_PAYLOAD.stored_as)
     if not any(given.get(key) for key in rules):
-        wanted = MODE_PROPERTY if version.has_merge_mode else PAYLOAD_PROPERTY
+        wanted = props.MERGE_MODE.stored_as if version.has_merge_mode else props.PAYLOAD.stored_as
         what = "EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING or CUSTOM" if version.has_merge_mode else "the payload class"
         inference.require_input(wanted, f"no file records the merge rule; set {what}")
         return
@@ -400,15 +383,15 @@ def _tell_merging(inference: _Inference, version: TableVersion) -> None:
         return
     fields = _split(ordering)
     if fields:
-        inference.values[ORDERING_FIELDS if version.has_merge_mode else PRECOMBINE_FIELD] = ",".join(fields)
+        inference.values[props.ORDERING_FIELDS if version.has_merge_mode else props.ORDERING.stored_as] = ",".join(fields)
         if version.has_merge_mode and not version.has_ordering_fields:
-            inference.values[PRECOMBINE_FIELD] = ",".join(fields)
+            inference.values[props.ORDERING.stored_as] = ",".join(fields)
     if not version.has_merge_mode or version.merges_by_modes:
         return
     settings = infer_merge_settings(
-        mode=given.get(MODE_PROPERTY),
-        payload_class=given.get(PAYLOAD_PROPERTY),
-        strategy_id=given.get(STRATEGY_PROPERTY),
+        mode=given.get(props.MERGE_MODE.stored_as),
+        payload_class=given.get(props.PAYLOAD.stored_as),
+        strategy_id=given.get(props.STRATEGY_ID.stored_as),
         ordering_field=fields[0] if fields else None,
         version=version,
     )

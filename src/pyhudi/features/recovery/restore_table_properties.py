@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.features.recovery.restore_lost_properties import restore_properties as restore
 from pyhudi.operations.admin.repair import RepairResult
-from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.options.scope import VERBS, check_call_options
 from pyhudi.options.supported import parse_options
+from pyhudi.options.write_options import THREADS
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
 

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.format.avro.nodes import BOOLEAN, DOUBLE, STRING, array_node, map_node, nullable, optional, record, version_field
+from pyhudi.options import service_options
 
 SORT_AND_SIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 RESIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
-SORT_COLUMNS_KEY = "hoodie.clustering.plan.strategy.sort.columns"
+SORT_COLUMNS_KEY = service_options.CLUSTERING_SORT_COLUMNS.key
 
 GROUP_PARTITION_KEY = "clustering.group.partition"
 GROUP_NODES_KEY = "clustering.group.child.node"

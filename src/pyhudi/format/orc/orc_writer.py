@@ -16,8 +16,6 @@ from pyhudi.format.orc.orc_reader import OrcFooter
 from pyhudi.format.orc.orc_tail import with_user_metadata
 from pyhudi.format.tail_buffer import Sink, TailBufferSink
 
-CODECS = ("ZLIB", "ZSTD", "SNAPPY", "NONE")
-
 
 class OrcWriter:
     """Writes rows to a sink that the caller opens and closes. After an error nothing more is written.

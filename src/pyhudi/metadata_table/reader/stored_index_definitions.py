@@ -22,12 +22,13 @@ from pyhudi.format.index_definitions import (
     parse_index_definitions,
 )
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name, parent_folder
+from pyhudi.options.table_options import INDEX_DEFINITIONS_PATH
 from pyhudi.storage.base import Storage
 from pyhudi.storage.factory import open_storage
 from pyhudi.storage.fault_injection import FAULT_OPTION
 from pyhudi.storage.uris import Location, parse_uri
 from pyhudi.table.retry_on_corrupt import retry_while_corrupt
-from pyhudi.table.table_config import INDEX_DEFINITIONS_PATH, store_table_config
+from pyhudi.table.table_config import store_table_config
 from pyhudi.table.table_context import TableContext
 
 
@@ -92,7 +93,8 @@ def _put_outside(context: TableContext, storage: Storage, path: str, definitions
     if not written:
         raise WriteConflict(
             f"cannot store the index definitions at {storage.absolute(path)}, outside of {context.storage.uri} "
-            f"({INDEX_DEFINITIONS_PATH}={definitions_path}): they were changed concurrently by a writer without the table's "
+            f"({INDEX_DEFINITIONS_PATH.stored_as}={definitions_path}): they were changed concurrently by a writer "
+            "without the table's "
             f"lock; try again"
         )
 
@@ -107,7 +109,7 @@ def with_definitions_property(context: TableContext) -> TableContext:
     """Set the property with the path of the definitions if it is missing; readers need it to find them."""
     if context.config.index_definitions_path is not None:
         return context
-    changes = {INDEX_DEFINITIONS_PATH: INDEX_DEFINITIONS_FILE}
+    changes = {INDEX_DEFINITIONS_PATH.stored_as: INDEX_DEFINITIONS_FILE}
     return replace(context, config=store_table_config(context.storage, changes, context.env))
 
 

@@ -43,7 +43,7 @@ from pyhudi.metadata_table.indexes.index_events import IndexBuild
 from pyhudi.metadata_table.indexes.metadata_index import Index
 from pyhudi.metadata_table.metadata_records import by_shard
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
-from pyhudi.metadata_table.writer.metadata_settings import PARTITIONED_SWITCH, RECORD_INDEX_SWITCH, MetadataSettings
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import (
     MetadataStore,
     SpilledKeys,
@@ -54,7 +54,8 @@ from pyhudi.metadata_table.writer.metadata_store import (
     set_partitions,
     store_partition_marker,
 )
-from pyhudi.operations.commit.commit_settings import INDEX_TYPE
+from pyhudi.options.index_options import PARTITIONED_SWITCH, RECORD_INDEX_SWITCH
+from pyhudi.options.write_options import INDEX_TYPE
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from pyhudi.table.table_context import TableContext

@@ -36,9 +36,9 @@ from pyhudi.operations.commit.orphan_cleanup import sweep_side_files
 from pyhudi.operations.commit.service_result import Disabled, Executed, NotDue, Outcome
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.options.lock_options import LOCK_WAIT
 from pyhudi.planning.archival import reason_not_to_archive
 from pyhudi.planning.cleaning import CleaningPolicy
-from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.log_file_sizes import check_size, load_written_sizes

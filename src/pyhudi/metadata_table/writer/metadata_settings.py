@@ -15,53 +15,22 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
     RECORD_INDEX,
     estimate_file_group_count,
 )
-from pyhudi.operations.commit.commit_settings import INDEX_TYPE
-from pyhudi.options.declaration import Option, Options, read_settings
-
-METADATA_TABLE = Option(
-    "hoodie.metadata.enable", bool, "true", "reads use the metadata table, and writes maintain it; a write with false drops it"
-)
-RECORD_INDEX_SWITCH = Option(
-    "hoodie.metadata.record.index.enable",
-    bool,
-    None,
-    "build or drop a record index; unset: unchanged, or as the index type requires",
-    aliases=("hoodie.metadata.global.record.level.index.enable",),
-)
-PARTITIONED_SWITCH = Option(
-    "hoodie.metadata.record.level.index.enable",
-    bool,
-    None,
-    "build or drop a partitioned record index, in which keys are unique within a partition; unset: unchanged, or as the "
-    "index type requires",
-)
+from pyhudi.options import index_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.index_options import METADATA_TABLE, PARTITIONED_SWITCH, RECORD_INDEX_SWITCH
+from pyhudi.options.write_options import INDEX_TYPE
 
 _SWITCHES = {
-    COLUMN_STATS: Option(
-        "hoodie.metadata.index.column.stats.enable", bool, None, "build or drop column statistics; unset: build"
-    ),
-    PARTITION_STATS: Option(
-        "hoodie.metadata.index.partition.stats.enable",
-        bool,
-        None,
-        "build or drop partition statistics; unset: as column statistics",
-    ),
-    BLOOM_FILTERS: Option(
-        "hoodie.metadata.index.bloom.filter.enable", bool, None, "build or drop an index of Bloom filters; unset: unchanged"
-    ),
+    COLUMN_STATS: index_options.METADATA_INDEX_COLUMN_STATS_ENABLE,
+    PARTITION_STATS: index_options.METADATA_INDEX_PARTITION_STATS_ENABLE,
+    BLOOM_FILTERS: index_options.METADATA_INDEX_BLOOM_FILTER_ENABLE,
     RECORD_INDEX: RECORD_INDEX_SWITCH,
 }
 _GROUP_COUNTS = {
-    COLUMN_STATS: Option("hoodie.metadata.index.column.stats.file.group.count", int, "2", "file groups of new column statistics"),
-    PARTITION_STATS: Option(
-        "hoodie.metadata.index.partition.stats.file.group.count", int, "1", "file groups of new partition statistics"
-    ),
-    BLOOM_FILTERS: Option(
-        "hoodie.metadata.index.bloom.filter.file.group.count", int, "4", "file groups of a new index of Bloom filters"
-    ),
-    EXPRESSION_INDEX_PREFIX: Option(
-        "hoodie.metadata.index.expression.file.group.count", int, "2", "file groups of a new expression index"
-    ),
+    COLUMN_STATS: index_options.METADATA_INDEX_COLUMN_STATS_FILE_GROUP_COUNT,
+    PARTITION_STATS: index_options.METADATA_INDEX_PARTITION_STATS_FILE_GROUP_COUNT,
+    BLOOM_FILTERS: index_options.METADATA_INDEX_BLOOM_FILTER_FILE_GROUP_COUNT,
+    EXPRESSION_INDEX_PREFIX: index_options.METADATA_INDEX_EXPRESSION_FILE_GROUP_COUNT,
 }
 
 
@@ -90,64 +59,14 @@ class MetadataSettings:
     disabled_partitions: Annotated[frozenset[str], *_SWITCHES.values(), PARTITIONED_SWITCH]
     by_partition: Annotated[bool | None, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH, INDEX_TYPE]
     refused: Annotated[tuple[bool, ...], RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
-    columns: Annotated[
-        tuple[str, ...],
-        Option(
-            "hoodie.metadata.index.column.stats.column.list",
-            str,
-            None,
-            "columns with statistics; unset: the first columns of the table",
-        ),
-    ]
-    max_columns: Annotated[
-        int,
-        Option(
-            "hoodie.metadata.index.column.stats.max.columns.to.index",
-            int,
-            "32",
-            "number of first columns of the table with statistics, if none are listed",
-        ),
-    ]
+    columns: Annotated[tuple[str, ...], index_options.METADATA_INDEX_COLUMN_STATS_COLUMN_LIST]
+    max_columns: Annotated[int, index_options.METADATA_INDEX_COLUMN_STATS_MAX_COLUMNS_TO_INDEX]
     group_counts: Annotated[tuple[tuple[str, int], ...], *_GROUP_COUNTS.values()]
-    min_index_groups: Annotated[
-        int,
-        Option(
-            "hoodie.metadata.record.index.min.filegroup.count", int, "10", "minimum number of file groups of a new record index"
-        ),
-    ]
-    max_index_groups: Annotated[
-        int,
-        Option(
-            "hoodie.metadata.record.index.max.filegroup.count",
-            int,
-            "10000",
-            "maximum number of file groups of a new record index",
-        ),
-    ]
-    index_growth: Annotated[
-        float,
-        Option(
-            "hoodie.metadata.record.index.growth.factor",
-            float,
-            "2.0",
-            "expected growth factor for the size of a new record index",
-        ),
-    ]
-    max_index_group_bytes: Annotated[
-        int,
-        Option(
-            "hoodie.metadata.record.index.max.filegroup.size",
-            int,
-            "1073741824",
-            "maximum bytes of a file group of a record index",
-        ),
-    ]
-    compact_after: Annotated[
-        int,
-        Option(
-            "hoodie.metadata.compact.max.delta.commits", int, "10", "delta commits after which the metadata table is compacted"
-        ),
-    ]
+    min_index_groups: Annotated[int, index_options.METADATA_RECORD_INDEX_MIN_FILEGROUP_COUNT]
+    max_index_groups: Annotated[int, index_options.METADATA_RECORD_INDEX_MAX_FILEGROUP_COUNT]
+    index_growth: Annotated[float, index_options.METADATA_RECORD_INDEX_GROWTH_FACTOR]
+    max_index_group_bytes: Annotated[int, index_options.METADATA_RECORD_INDEX_MAX_FILEGROUP_SIZE]
+    compact_after: Annotated[int, index_options.METADATA_COMPACT_MAX_DELTA_COMMITS]
 
     @classmethod
     def of(cls, options: Options) -> MetadataSettings:

@@ -37,6 +37,7 @@ from pyhudi.metadata_table.file_tasks import (
 from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
 from pyhudi.metadata_table.reader.metadata_reader import BlockValidity, load_rolled_back
 from pyhudi.metadata_table.writer.sole_writer import SINCE_KEY
+from pyhudi.options import table_options as props
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.cached_property import cached_property
@@ -47,8 +48,8 @@ from pyhudi.table.timeline.timeline_store import next_instant_time
 from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.file_stats import KeyShard
 
-PARTITIONS_KEY = "hoodie.table.metadata.partitions"
-INFLIGHT_KEY = "hoodie.table.metadata.partitions.inflight"
+PARTITIONS_KEY = props.METADATA_PARTITIONS.stored_as
+INFLIGHT_KEY = props.METADATA_INFLIGHT.stored_as
 _NEVER_IN_NAMES = frozenset("./\\\n")
 
 T = TypeVar("T")
@@ -345,22 +346,20 @@ def create_store(table: TableContext) -> MetadataStore:
     child = table.storage.child(METADATA_FOLDER)
     version = table.config.version
     values = {
-        "hoodie.table.name": f"{table.config.name}_metadata",
-        "hoodie.table.type": "MERGE_ON_READ",
-        "hoodie.table.version": str(int(version)),
-        "hoodie.table.initial.version": str(int(version)),
-        "hoodie.timeline.layout.version": str(int(version.layout)),
-        "hoodie.timeline.path": "timeline",
-        "hoodie.timeline.history.path": "history",
-        "hoodie.archivelog.folder": "history",
-        "hoodie.table.base.file.format": "HFILE",
-        "hoodie.table.recordkey.fields": "key",
-        "hoodie.populate.meta.fields": "false",
-        "hoodie.table.keygenerator.type": "HOODIE_TABLE_METADATA",
-        "hoodie.compaction.payload.class": "org.apache.hudi.metadata.HoodieMetadataPayload",
-        "hoodie.record.merge.mode": "CUSTOM",
-        "hoodie.record.merge.strategy.id": "00000000-0000-0000-0000-000000000000",
-        "hoodie.datasource.write.drop.partition.columns": "false",
+        props.NAME.stored_as: f"{table.config.name}_metadata",
+        props.TABLE_TYPE.stored_as: "MERGE_ON_READ",
+        props.VERSION.stored_as: str(int(version)),
+        props.INITIAL_VERSION.stored_as: str(int(version)),
+        props.LAYOUT.stored_as: str(int(version.layout)),
+        **props.FOLDERS,
+        props.BASE_FORMAT.stored_as: "HFILE",
+        props.RECORD_KEY_FIELDS.stored_as: "key",
+        props.META_COLUMNS.stored_as: "false",
+        props.GENERATOR_TYPE.stored_as: "HOODIE_TABLE_METADATA",
+        props.PAYLOAD.stored_as: "org.apache.hudi.metadata.HoodieMetadataPayload",
+        props.MERGE_MODE.stored_as: "CUSTOM",
+        props.STRATEGY_ID.stored_as: "00000000-0000-0000-0000-000000000000",
+        props.OMIT.stored_as: "false",
     }
     create_table_files(child, values, table.env)
     return MetadataStore.open(table)

@@ -29,7 +29,7 @@ from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.operations.admin.stored_settings import DEFAULT_PREFIX, column_defaults
+from pyhudi.operations.admin.stored_settings import column_defaults
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_schema_on_read_supported, check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -40,13 +40,15 @@ from pyhudi.operations.commit.transaction import Transaction, check_same_version
 from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.operations.write.write_attempt import retry_on_conflict, write_start
 from pyhudi.operations.write.write_schemas import fixed_columns
+from pyhudi.options import table_options
 from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.table_options import CREATE_SCHEMA, DEFAULT_PREFIX
 from pyhudi.records.merge_mode import MARKER_FIELD, MergeMode
 from pyhudi.records.record_merge import IS_DELETED
 from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype, changed_columns
 from pyhudi.table.schema_on_read_history import ColumnHistory, WrittenColumns
 from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot
-from pyhudi.table.table_config import CREATE_SCHEMA, TableConfig, store_table_config
+from pyhudi.table.table_config import TableConfig, store_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -148,7 +150,7 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
     if history.by_names:
         raise Unsupported(
             f"the newest write to {context.storage.uri} resolved columns by name "
-            "(hoodie.schema.on.read.enable=false), so its columns have no ids until the next write by PyHudi, or "
+            f"({table_options.SCHEMA_ON_READ}=false), so its columns have no ids until the next write by PyHudi, or "
             "with the option: write anything first, then change columns"
         )
     if history.is_new:
@@ -170,7 +172,7 @@ def _store_create_schema(context: TableContext, planned: _AlterPlan, settings: A
         now = locked.reloaded()
         if now.timeline.load().last_completed_write() is not None or now.config.create_schema != context.config.create_schema:
             raise WriteConflict(f"the columns of {context.storage.uri} were changed by another writer")
-        store_table_config(locked.storage, {CREATE_SCHEMA: planned.after.avro}, context.env)
+        store_table_config(locked.storage, {CREATE_SCHEMA.stored_as: planned.after.avro}, context.env)
 
 
 def _describe_change(change: ColumnChange) -> str:

@@ -18,27 +18,36 @@ from collections.abc import Mapping
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.stored_settings import DEFAULT_PREFIX, OPTION_PREFIX, check_storable_option
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.options.declaration import settings_options
 from pyhudi.options.scope import TABLE_OPTIONS
-from pyhudi.options.supported import NO_OP, SUPPORTED, storable_option
+from pyhudi.options.supported import NO_OP, SUPPORTED, check_storable_option, storable_option
+from pyhudi.options.table_options import (
+    CREATE_SCHEMA,
+    DATABASE,
+    DEFAULT_PREFIX,
+    METADATA_INFLIGHT,
+    METADATA_PARTITIONS,
+    NAME,
+    OPTION_PREFIX,
+    VERSION,
+)
 from pyhudi.storage.locks import LockSettings
 from pyhudi.table.table_config import store_table_config
 from pyhudi.table.table_context import TableContext
 
-NAME_PROPERTY = "hoodie.table.name"
-_DATABASE = "hoodie.database.name"
+NAME_PROPERTY = NAME.stored_as
+_DATABASE = DATABASE.stored_as
 _TABLES_OWN = ("hoodie.", "pyhudi.")
 _LOCK_OPTIONS = settings_options(LockSettings)
 _VERBS = {
-    "hoodie.table.version": "use Table.upgrade or Table.downgrade",
-    "hoodie.table.metadata.partitions": "Table.index changes it",
-    "hoodie.table.metadata.partitions.inflight": "Table.index changes it",
-    "hoodie.table.create.schema": "use Table.alter, or a write that changes columns",
+    VERSION.stored_as: "use Table.upgrade or Table.downgrade",
+    METADATA_PARTITIONS.stored_as: "Table.index changes it",
+    METADATA_INFLIGHT.stored_as: "Table.index changes it",
+    CREATE_SCHEMA.stored_as: "use Table.alter, or a write that changes columns",
 }
 
 
@@ -78,7 +87,7 @@ def _stored(key: str, value: str | None) -> tuple[str, str | None]:
     """
     bare = key.removeprefix(OPTION_PREFIX)
     option = next((option for option in SUPPORTED.values() if bare in option.all_names), None)
-    if option is None or option in TABLE_OPTIONS or option.stored_as is not None:
+    if option is None or option in TABLE_OPTIONS or option.stored_as:
         if not key.startswith(DEFAULT_PREFIX):
             _check(key, value)
         return key, value

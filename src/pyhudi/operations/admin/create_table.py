@@ -13,6 +13,7 @@ from pyhudi.errors import HudiError, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import (
+    GROUP_FOLDER,
     LOCK_FOLDER,
     META_FOLDER,
     PROPERTIES_BACKUP,
@@ -23,15 +24,8 @@ from pyhudi.format.paths import (
 from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.option_consistency import check_against_table, comparison_value
 from pyhudi.operations.admin.stored_settings import new_stored_properties
-from pyhudi.operations.admin.table_settings import (
-    CHANGES_MODE,
-    NAME,
-    OMIT,
-    WITHOUT_ZONE,
-    TableSettings,
-    check_base_format,
-    zone_mode,
-)
+from pyhudi.operations.admin.table_settings import TableSettings, check_base_format, zone_mode
+from pyhudi.options import table_options as props
 from pyhudi.options.declaration import REGISTRY, Options
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
@@ -41,13 +35,7 @@ from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.table.feature_support import check_omission
 from pyhudi.table.table_config import (
-    CREATE_SCHEMA,
-    FORMAT,
     NATIVE,
-    OMIT_COLUMNS,
-    ORDERING_FIELDS,
-    PRECOMBINE_FIELD,
-    SEVERAL_FORMATS,
     TableConfig,
     TableType,
     create_table_files,
@@ -88,7 +76,7 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
             return False
         locked.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
         for folder in locked.storage.list(META_FOLDER).folders:
-            if folder not in (LOCK_FOLDER, STAGED_FOLDER):
+            if folder not in (GROUP_FOLDER, LOCK_FOLDER, STAGED_FOLDER):
                 locked.storage.delete_folder(folder)
     return True
 
@@ -111,37 +99,35 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     settings = TableSettings.of(options)
     name = settings.name
     if not name:
-        raise InvalidRequest(f"a new table requires a name: set name= or {NAME}")
+        raise InvalidRequest(f"a new table requires a name: set name= or {props.NAME}")
     values = {
-        "hoodie.table.name": name,
-        "hoodie.table.type": str(settings.table_type),
-        "hoodie.table.version": str(int(settings.version)),
-        "hoodie.table.initial.version": str(int(settings.version)),
-        "hoodie.timeline.layout.version": str(int(settings.version.layout)),
-        "hoodie.timeline.path": "timeline",
-        "hoodie.timeline.history.path": "history",
-        "hoodie.archivelog.folder": "history",
-        "hoodie.table.base.file.format": settings.base_file_format,
-        "hoodie.populate.meta.fields": _text(settings.populate_meta_fields),
-        OMIT.key: _text(settings.omits_partition_columns),
-        "hoodie.table.cdc.enabled": _text(settings.logs_changes),
-        SEVERAL_FORMATS: _text(settings.several_formats),
-        "hoodie.partition.metafile.use.base.format": "false",
-        "hoodie.table.timeline.timezone": settings.time_zone,
+        props.NAME.stored_as: name,
+        props.TABLE_TYPE.stored_as: str(settings.table_type),
+        props.VERSION.stored_as: str(int(settings.version)),
+        props.INITIAL_VERSION.stored_as: str(int(settings.version)),
+        props.LAYOUT.stored_as: str(int(settings.version.layout)),
+        **props.FOLDERS,
+        props.BASE_FORMAT.stored_as: settings.base_file_format,
+        props.META_COLUMNS.stored_as: _text(settings.populate_meta_fields),
+        props.OMIT.key: _text(settings.omits_partition_columns),
+        props.CHANGES.stored_as: _text(settings.logs_changes),
+        props.SEVERAL_FORMATS.stored_as: _text(settings.several_formats),
+        props.METAFILE_AS_BASE.stored_as: "false",
+        props.TIME_ZONE.stored_as: settings.time_zone,
         **settings.keys.to_properties(),
         **(mode_properties if settings.version.merges_by_modes else merge_properties)(settings.merge),
     }
     values |= new_stored_properties(dict(options.extra))
     if settings.version.names_format:
-        values[FORMAT] = NATIVE
+        values[props.FORMAT.stored_as] = NATIVE
     if settings.database:
-        values["hoodie.database.name"] = settings.database
+        values[props.DATABASE.stored_as] = settings.database
     if settings.merge.ordering:
-        values[ORDERING_FIELDS] = ",".join(settings.merge.ordering.fields)
+        values[props.ORDERING_FIELDS] = ",".join(settings.merge.ordering.fields)
         if not settings.version.has_ordering_fields:
-            values[PRECOMBINE_FIELD] = values[ORDERING_FIELDS]
+            values[props.ORDERING.stored_as] = values[props.ORDERING_FIELDS]
     if settings.logs_changes:
-        values[CHANGES_MODE.key] = settings.changes_mode
+        values[props.CHANGES_MODE.key] = settings.changes_mode
     if schema is not None:
         if not isinstance(schema, pa.Schema):
             raise InvalidRequest(
@@ -149,7 +135,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
             )
         columns = stored_columns(options, schema, settings.version)
         check_columns(settings.keys, settings.merge.ordering.fields, columns)
-        values[CREATE_SCHEMA] = arrow_to_avro(columns, name)
+        values[props.CREATE_SCHEMA.stored_as] = arrow_to_avro(columns, name)
     check_base_format(settings.base_file_format)
     for key, value in settings.fixed:
         default = values.get(key, REGISTRY[key].default or "")
@@ -160,7 +146,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     if settings.omits_partition_columns:
         if settings.table_type is not TableType.COPY_ON_WRITE:
             raise Unsupported(
-                f"{OMIT_COLUMNS}=true is not supported in a new merge-on-read table: only copy-on-write tables omit "
+                f"{props.OMIT.stored_as}=true is not supported in a new merge-on-read table: only copy-on-write tables omit "
                 "partition columns (Hudi ignores the option for merge-on-read tables)"
             )
         check_omission(new_table_config(values))
@@ -192,7 +178,7 @@ def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> 
 
 def stored_columns(options: Options, schema: pa.Schema, version: TableVersion) -> pa.Schema:
     """Return the columns of a new table for a schema. Raises InvalidRequest for types that Hudi cannot store."""
-    named = options.text(WITHOUT_ZONE)
+    named = options.text(props.WITHOUT_ZONE)
     mode = zone_mode(None if named is None else ZonelessTimestamps(named), version)
     return normalise(with_zones(schema, None, mode))
 

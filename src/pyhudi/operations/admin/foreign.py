@@ -7,7 +7,7 @@ from itertools import islice
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.names import BASE_EXTENSIONS, parse_base_file
 from pyhudi.format.paths import META_FOLDER, file_name
-from pyhudi.operations.admin.table_settings import FORCE
+from pyhudi.options.table_options import FORCE
 from pyhudi.storage.base import Storage
 
 _MAX_INSPECTED_FILES = 200

@@ -14,8 +14,8 @@ from pyhudi.operations.admin.create_table import check_new_table, create_table, 
 from pyhudi.operations.admin.foreign import check_no_foreign, describe_foreign
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_stored_options
-from pyhudi.operations.admin.table_settings import FORCE, NAME
 from pyhudi.options.declaration import Options
+from pyhudi.options.table_options import FORCE, NAME
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment, SystemEnvironment

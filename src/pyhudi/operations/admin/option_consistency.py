@@ -10,38 +10,20 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.format.paths import ARCHIVE_NAME
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.stored_settings import STORED_PREFIXES, USER_PREFIX
-from pyhudi.operations.admin.table_settings import (
-    CHANGES_MODE,
-    GENERATOR_CLASS,
-    GENERATOR_TYPE,
-    MERGE_MODE,
-    NAME,
-    PARTITION_FIELDS,
-    RECORD_KEY_FIELDS,
-    TABLE_TYPE,
-    VERSION,
-    TableSettings,
-    check_base_format,
-)
+from pyhudi.operations.admin.table_settings import TableSettings, check_base_format
+from pyhudi.options import table_options as props
 from pyhudi.options.declaration import REGISTRY, Options, settings_options
-from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, SLASH_DATES, parse_key_generator
-from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
-from pyhudi.table.table_config import (
-    FORMAT,
-    NATIVE,
-    OMIT_COLUMNS,
-    PAYLOAD_PROPERTY,
-    PRECOMBINE_FIELD,
-    SEVERAL_FORMATS,
-    TableConfig,
-    merge_properties,
-)
-from pyhudi.tasks.base_file_writer import WRITE_FORMAT
+from pyhudi.options.file_options import WRITE_FORMAT
+from pyhudi.records.keys.key_spec import parse_key_generator
+from pyhudi.records.keys.timestamp_key_rule import TimeRule
+from pyhudi.table.table_config import TableConfig, merge_properties
 
 COMPARED = {
-    option.key: option.stored_as for option in sorted(settings_options(TableSettings), key=str) if option.stored_as is not None
+    option.key: option.stored_as
+    for option in sorted(settings_options(TableSettings), key=str)
+    if option.stored_as and option not in (props.GENERATOR_CLASS, props.GENERATOR_TYPE)
 }
 """Options that must agree with a property of the table, and that property."""
 
@@ -60,13 +42,13 @@ def check_against_table(options: Options, config: TableConfig) -> None:
         if value is None or comparison_value(option, value) == comparison_value(option, stored_value):
             continue
         if (
-            option == PARTITION_FIELDS.key
+            option == props.PARTITION_FIELDS.key
             and ":" not in value
             and comparison_value(option, value) == _without_kinds(comparison_value(option, stored_value))
         ):
             continue
         raise InvalidRequest(f"option {option}={value} contradicts the table, whose {key} is {stored_value or 'not set'}")
-    for generator in (GENERATOR_CLASS, GENERATOR_TYPE):
+    for generator in (props.GENERATOR_CLASS, props.GENERATOR_TYPE):
         named = options.explicit(generator)
         if named and parse_key_generator(named) not in (None, config.keys.generator):
             raise InvalidRequest(
@@ -76,19 +58,19 @@ def check_against_table(options: Options, config: TableConfig) -> None:
     if form is not None and form != config.base_file_format:
         if not config.several_formats:
             raise InvalidRequest(
-                f"option {WRITE_FORMAT}={form} contradicts the table, whose hoodie.table.base.file.format is "
-                f"{config.base_file_format}, and which allows one file format only ({SEVERAL_FORMATS}=false)"
+                f"option {WRITE_FORMAT}={form} contradicts the table, whose {props.BASE_FORMAT} is "
+                f"{config.base_file_format}, and which allows one file format only ({props.SEVERAL_FORMATS.stored_as}=false)"
             )
         check_base_format(form)
-    _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
-    for key, value in options.with_prefix(*STORED_PREFIXES).items():
-        found = config.property(key.removeprefix(USER_PREFIX))
+    _check_time_rule(options.with_prefix(*props.TIME_PREFIXES), config)
+    for key, value in options.with_prefix(*props.STORED_PREFIXES).items():
+        found = config.property(key.removeprefix(props.USER_PREFIX))
         if found != value:
             raise InvalidRequest(
                 f"option {key}={value} defines a new table, and the existing one has {found or 'no value'}; change it with "
                 "Table.set_properties"
             )
-    if options.explicit(RECORD_KEY_FIELDS) and config.keys.generates_keys:
+    if options.explicit(props.RECORD_KEY_FIELDS) and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; omit the record key field")
 
 
@@ -101,13 +83,16 @@ def _check_time_rule(user_options: Mapping[str, str], config: TableConfig) -> No
     if rule is None:
         raise InvalidRequest(f"option {assignments} contradicts the table, whose key generator has no timestamp rule")
     # Hudi's old and new prefix are equivalent.
-    bare = {key.removeprefix(TIME_PREFIXES[1]).removeprefix(TIME_PREFIXES[0]): value for key, value in user_options.items()}
+    bare = {
+        key.removeprefix(props.TIME_PREFIXES[1]).removeprefix(props.TIME_PREFIXES[0]): value
+        for key, value in user_options.items()
+    }
     stored = rule.to_properties()
     for part, others in _TIME_PARTS.items():
         if part in bare:
             for name in others:
-                stored.pop(TIME_PREFIXES[0] + name, None)
-    whole = TimeRule.from_properties({**stored, **{TIME_PREFIXES[0] + name: value for name, value in bare.items()}})
+                stored.pop(props.TIME_PREFIXES[0] + name, None)
+    whole = TimeRule.from_properties({**stored, **{props.TIME_PREFIXES[0] + name: value for name, value in bare.items()}})
     if whole is None or whole.to_properties() != rule.to_properties():
         raise InvalidRequest(f"option {assignments} contradicts the table, whose timestamp rule is {rule.to_properties()}")
 
@@ -115,48 +100,35 @@ def _check_time_rule(user_options: Mapping[str, str], config: TableConfig) -> No
 def _implied_settings(config: TableConfig) -> dict[str, str]:
     """Return settings that apply to a table without being stored in it."""
     return {
-        "hoodie.table.type": str(config.table_type),
-        "hoodie.datasource.write.hive_style_partitioning": "false",
-        "hoodie.datasource.write.partitionpath.urlencode": "false",
-        SLASH_DATES: "true" if config.keys.slash_dates else "false",
-        "hoodie.populate.meta.fields": "true",
-        CONSISTENT_TIMESTAMPS: "false",
-        "hoodie.table.timeline.timezone": "LOCAL",
-        "hoodie.table.cdc.enabled": "false",
-        CHANGES_MODE.key: str(config.cdc_mode),
-        "hoodie.table.version": str(int(config.version)),
-        "hoodie.table.initial.version": str(int(config.version)),
-        "hoodie.table.base.file.format": config.base_file_format,
-        "hoodie.table.log.file.format": "HOODIE_LOG",
-        OMIT_COLUMNS: "false",
-        SEVERAL_FORMATS: "false",
-        "hoodie.partition.metafile.use.base.format": "false",
-        "hoodie.timeline.path": "timeline",
-        "hoodie.timeline.history.path": "history",
-        "hoodie.archivelog.folder": "archived",
-        "hoodie.bootstrap.index.enable": "true",
-        FORMAT: NATIVE,
+        **{stored: REGISTRY[option].default or "" for option, stored in COMPARED.items()},
+        props.SLASH_DATES.stored_as: "true" if config.keys.slash_dates else "false",
+        props.TABLE_TYPE.stored_as: str(config.table_type),
+        props.CHANGES_MODE.stored_as: str(config.cdc_mode),
+        props.VERSION.stored_as: str(int(config.version)),
+        props.INITIAL_VERSION.stored_as: str(int(config.version)),
+        props.BASE_FORMAT.stored_as: config.base_file_format,
+        props.ARCHIVE_FOLDER.stored_as: ARCHIVE_NAME,
         **merge_properties(config.merge),
     }
 
 
 def _settings_under_other_keys(config: TableConfig) -> dict[str, str]:
     """Return settings that are stored under other properties than the compared ones, or that make those irrelevant."""
-    settings = {PRECOMBINE_FIELD: ",".join(config.ordering_fields)} if config.ordering_fields else {}
+    settings = {props.ORDERING.stored_as: ",".join(config.ordering_fields)} if config.ordering_fields else {}
     if config.version.merges_by_modes:
         settings |= merge_properties(config.merge)
         if config.merge.translated:
-            settings[PAYLOAD_PROPERTY] = config.merge.translated
+            settings[props.PAYLOAD.stored_as] = config.merge.translated
     return settings
 
 
 def comparison_value(option: str, value: str) -> str:
     """Normalize a value for comparison: names are case-sensitive, keywords are not."""
     tight = value.replace(" ", "")
-    if option == PARTITION_FIELDS.key:
+    if option == props.PARTITION_FIELDS.key:
         named = (field.partition(":") for field in tight.split(","))
         return ",".join(name + colon + kind.upper() for name, colon, kind in named)
-    return tight if REGISTRY[option].kind is str and option != MERGE_MODE.key else tight.lower()
+    return tight if REGISTRY[option].kind is str and option != props.MERGE_MODE.key else tight.lower()
 
 
 def _without_kinds(fields: str) -> str:
@@ -178,12 +150,16 @@ def check_same_table(explicit: Options, requested: TableConfig, existing: TableC
             (
                 "type",
                 str(existing.table_type),
-                str(requested.table_type if explicit.explicit(TABLE_TYPE) else existing.table_type),
+                str(requested.table_type if explicit.explicit(props.TABLE_TYPE) else existing.table_type),
             ),
             ("record key", _listed(existing.keys.record_fields), _listed(requested.keys.record_fields)),
             ("partitioning", _listed(_fields_of(existing)), _listed(_fields_of(requested))),
-            ("version", int(existing.version), int(requested.version) if explicit.explicit(VERSION) else int(existing.version)),
-            ("name", existing.name, requested.name if explicit.explicit(NAME) else existing.name),
+            (
+                "version",
+                int(existing.version),
+                int(requested.version) if explicit.explicit(props.VERSION) else int(existing.version),
+            ),
+            ("name", existing.name, requested.name if explicit.explicit(props.NAME) else existing.name),
         )
         if existing_value != requested_value
     ]

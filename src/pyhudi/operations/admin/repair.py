@@ -41,7 +41,7 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.restore import finish_restore
 from pyhudi.operations.admin.stable_check import repeat_until_stable
-from pyhudi.operations.commit.commit_settings import FAILED_WRITES, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.plan_ownership import is_plan_orphaned, is_service_dead
 from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_failed_writes
@@ -52,13 +52,15 @@ from pyhudi.operations.services.cluster import drop_orphaned_clusterings
 from pyhudi.operations.services.clustering_plans import never_runnable_reason
 from pyhudi.operations.services.index_admin import rebuild_index
 from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.table_options import CHECKSUM
+from pyhudi.options.write_options import FAILED_WRITES
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
 from pyhudi.storage.markers import files_being_written
 from pyhudi.table.listing import DirectoryListing, table_folders
 from pyhudi.table.snapshot import retry_on_stale_files
-from pyhudi.table.table_config import CHECKSUM, missing_property, store_table_config
+from pyhudi.table.table_config import missing_property, store_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import SERVICE_ACTIONS, Timeline
 from pyhudi.tasks.engine_protocol import Engine
@@ -204,7 +206,7 @@ def _damage(data: bytes, *, backed_up: bool) -> str | None:
         check_checksum(data)
     except CorruptData as error:
         return str(error)
-    missing = missing_property(values) or (CHECKSUM if backed_up and CHECKSUM not in values else None)
+    missing = missing_property(values) or (CHECKSUM.stored_as if backed_up and CHECKSUM.stored_as not in values else None)
     return f"has no {missing}" if missing else None
 
 

@@ -11,15 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyhudi.errors import InvalidRequest
-from pyhudi.format.properties import redact_secret
-from pyhudi.options.declaration import REGISTRY, Option, Options
+from pyhudi.options.declaration import REGISTRY, Options
+from pyhudi.options.table_options import DEFAULT_PREFIX, OPTION_PREFIX, STORED_PREFIXES, USER_PREFIX
 from pyhudi.table.table_config import TableConfig
 
-OPTION_PREFIX = "pyhudi.table.options."
-DEFAULT_PREFIX = "pyhudi.table.defaults."
-USER_PREFIX = "pyhudi.table.properties."
-STORED_PREFIXES = (OPTION_PREFIX, DEFAULT_PREFIX, USER_PREFIX)
 COMMENT_PROPERTY = "comment"
 """User property with the comment of a table, as in Spark's catalogs."""
 
@@ -44,16 +39,6 @@ def with_new_options(options: Options) -> Options:
     """Return the options of a creation, with those that the new table will store as defaults."""
     stored = {key.removeprefix(OPTION_PREFIX): value for key, value in options.with_prefix(OPTION_PREFIX).items()}
     return Options(tuple({**stored, **dict(options.values)}.items()), options.extra)
-
-
-def check_storable_option(option: Option) -> None:
-    """Raise InvalidRequest for an option that a table must not store."""
-    if option.chooses:
-        raise InvalidRequest(
-            f"option {option} selects what one call reads or writes, and is not stored in tables; pass it with options="
-        )
-    if redact_secret(option.key, "x") != "x":
-        raise InvalidRequest(f"option {option} holds a secret, and is not stored in tables; pass it with options=")
 
 
 def new_stored_properties(extra: Mapping[str, str]) -> dict[str, str]:

@@ -20,13 +20,14 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.operations.catalog_sync.catalog_types import hive_type, spark_schema
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.read.query import table_schema
+from pyhudi.options import sync_options
 from pyhudi.storage.catalogs import CatalogColumn, CatalogTable
 from pyhudi.storage.process_identity import user_name
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_config import TableConfig
 
 PROVIDER = "spark.sql.sources.provider"
-AS_READ_OPTIMIZED = "hoodie.query.as.ro.table"
+AS_READ_OPTIMIZED = sync_options.READ_OPTIMIZED_PROPERTY
 """Parameters that identify a catalog entry as a Hudi table."""
 
 _BASE_FILES = "org.apache.hudi.hadoop.HoodieParquetInputFormat"

@@ -32,10 +32,11 @@ from pyhudi.operations.catalog_sync.catalog_entries import (
     synced_partition_columns,
 )
 from pyhudi.operations.catalog_sync.changed_partitions import SyncedInstant, partitions_since
-from pyhudi.operations.catalog_sync.sync_settings import METASTORE_URIS, RECREATE, CatalogKind, SyncSettings
+from pyhudi.operations.catalog_sync.sync_settings import CatalogKind, SyncSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.service_result import Executed, Failed
+from pyhudi.options.sync_options import HIVE_METASTORE_URIS, HIVE_RECREATE_TABLE_ON_ERROR
 from pyhudi.planning.catalog_partitions import (
     PartitionChanges,
     Values,
@@ -154,7 +155,7 @@ def check_sync(settings: SyncSettings | None) -> None:
 def open_catalog(kind: CatalogKind, settings: SyncSettings) -> MetastoreCatalog:
     """Open a catalog. Raises InvalidRequest if a dependency is not installed or a setting is missing."""
     if kind is CatalogKind.HIVE:
-        return HiveCatalog(settings.uris, METASTORE_URIS.key)
+        return HiveCatalog(settings.uris, HIVE_METASTORE_URIS.key)
     glue = settings.glue
     return GlueCatalog(
         region=glue.region,
@@ -227,7 +228,7 @@ class _Sync:
             raise ChangeRefused(
                 f"{self.catalog.name}: {catalog_table.full_name} is partitioned there by "
                 f"{', '.join(existing_keys) or 'nothing'}, and the table by {', '.join(keys) or 'nothing'}, which a catalog "
-                f"cannot change; drop it there, or set {RECREATE}"
+                f"cannot change; drop it there, or set {HIVE_RECREATE_TABLE_ON_ERROR}"
             )
         changed = _merged(catalog_table, target)
         differs = changed != catalog_table

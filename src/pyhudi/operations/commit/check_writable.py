@@ -9,6 +9,7 @@ from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.table_versions import written_versions
 from pyhudi.metadata_table.codecs.metadata_partitions import EXPRESSION_INDEX_PREFIX, SECONDARY_INDEX_PREFIX
 from pyhudi.metadata_table.indexes import check_writable_indexes
+from pyhudi.options import table_options
 from pyhudi.records.update_modes import check_merge_properties
 from pyhudi.table.feature_support import check_omission, check_open
 from pyhudi.table.schema_on_read_history import load_column_history
@@ -67,7 +68,7 @@ def check_no_schema_on_read(context: TableContext) -> None:
     if load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
             f"cannot change the version of the table at {context.storage.uri}: it uses schema on read "
-            "(hoodie.schema.on.read.enable), whose columns are resolved by id"
+            f"({table_options.SCHEMA_ON_READ}), whose columns are resolved by id"
         )
 
 
@@ -87,7 +88,7 @@ def _check_ids_supported(context: TableContext, *, retains_indexes: bool) -> Non
     if without is not None and load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
             f"cannot write the table at {context.storage.uri}: it uses schema on read "
-            "(hoodie.schema.on.read.enable), and "
+            f"({table_options.SCHEMA_ON_READ}), and "
             f"{without}; PyHudi only reads such tables"
         )
 

@@ -6,62 +6,25 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import write_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.lock_options import LOCK_WAIT
+from pyhudi.options.write_options import (
+    CLOCK_SKEW,
+    CONCURRENCY,
+    DELETE_FIELD,
+    DELETE_MARKER,
+    FAILED_WRITES,
+    INDEX_TYPE,
+    METADATA_PREFIX,
+    TIME_GENERATOR,
+)
 from pyhudi.records.record_merge import DeleteMarker
-from pyhudi.storage import markers
 from pyhudi.storage.heartbeats import HeartbeatSettings
-from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.storage.time_generators import BUILT_IN, find_time_generator
 from pyhudi.tasks.hbase_lookup import HbaseSettings
 
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
-
-CONCURRENCY = Option(
-    "hoodie.write.concurrency.mode",
-    ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", NON_BLOCKING),
-    "SINGLE_WRITER",
-    "whether other processes write concurrently, and to the same file groups; if they do, cleans roll failed writes back",
-)
-FAILED_WRITES = Option(
-    "hoodie.clean.failed.writes.policy",
-    ("EAGER", "LAZY", "NEVER"),
-    None,
-    "when failed writes are rolled back: by the next writer, by a clean, or never; unset: by the concurrency mode",
-    aliases=("hoodie.cleaner.policy.failed.writes",),
-)
-CLOCK_SKEW = Option(
-    "hoodie.time.generator.max_expected_clock_skew_ms",
-    int,
-    None,
-    "maximum clock difference between writers in milliseconds; each new instant time waits that long",
-)
-TIME_GENERATOR = Option(
-    "hoodie.time.generator.type",
-    str,
-    BUILT_IN,
-    "source of instant times: the clock, or a registered time generator",
-)
-METADATA_PREFIX = Option(
-    "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options with this prefix are stored in the commit metadata"
-)
-DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value marks a row as a delete")
-DELETE_MARKER = Option(
-    "hoodie.payload.delete.marker", str, None, "value that marks a delete in the column of hoodie.payload.delete.field"
-)
-INDEX_TYPE = Option(
-    "hoodie.index.type",
-    (
-        *("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "INMEMORY", "RECORD_INDEX", "BUCKET", "HBASE"),
-        # Names of release 1.1: the partitioned record index, and the global record index (RECORD_INDEX).
-        *("RECORD_LEVEL_INDEX", "GLOBAL_RECORD_LEVEL_INDEX"),
-    ),
-    "SIMPLE",
-    "how a write locates existing records",
-)
-MEMORY_BUDGET = Option(
-    "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes of rows in memory before they spill to local disk", at_least=1
-)
-THREADS = Option("pyhudi.threads", int, "0", "threads of the embedded engine; 0: as many as there are cores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,32 +50,14 @@ class CommitSettings:
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
     is_non_blocking: Annotated[bool, CONCURRENCY]
     lock_wait_ms: Annotated[int, LOCK_WAIT]
-    conflict_retries: Annotated[
-        int,
-        Option(
-            "hoodie.write.num.retries.on.conflict.failures",
-            int,
-            "10",
-            "maximum number of times that a write is planned again after a conflict",
-            at_least=0,
-        ),
-    ]
-    exclusive_after: Annotated[
-        int,
-        Option(
-            "pyhudi.write.exclusive.after.conflicts",
-            int,
-            "3",
-            "conflicts after which a write holds the table lock from planning to commit; more than the number of retries: never",
-            at_least=0,
-        ),
-    ]
+    conflict_retries: Annotated[int, write_options.NUM_RETRIES_ON_CONFLICT_FAILURES]
+    exclusive_after: Annotated[int, write_options.EXCLUSIVE_AFTER_CONFLICTS]
     heartbeats: HeartbeatSettings
     clock_skew_ms: Annotated[int, CLOCK_SKEW]
     commit_metadata_prefix: Annotated[str, METADATA_PREFIX]
     time_generator: Annotated[str, TIME_GENERATOR] = BUILT_IN
     hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
-    marker_lists: Annotated[bool, markers.TYPE] = False
+    marker_lists: Annotated[bool, write_options.MARKERS_TYPE] = False
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
@@ -136,7 +81,7 @@ class CommitSettings:
             failed_writes=policy or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
             is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
-            marker_lists=options.value_or_default(markers.TYPE) != "DIRECT",
+            marker_lists=options.value_or_default(write_options.MARKERS_TYPE) != "DIRECT",
             hbase=HbaseSettings.of(options) if options.value_or_default(INDEX_TYPE) == "HBASE" else None,
         )
 

@@ -34,6 +34,7 @@ class WriteResult(HtmlRepr):
         conflict_retries: Number of times the write was planned again after a conflict.
         rolled_back: Failed instants that this write rolled back.
         skipped: True if the write was committed earlier, so that nothing was done. See `once` of `Table.upsert`.
+        grouped: Number of writes that the commit contains; 0 if writes were not grouped (`pyhudi.write.group`).
         schema_changes: Changes of the table's columns by this write.
         not_found: Partitions to delete that do not exist.
         services: `due`, `run`, `planned`, `not due` or `off` for each table service.
@@ -58,6 +59,7 @@ class WriteResult(HtmlRepr):
     conflict_retries: int = 0
     rolled_back: tuple[str, ...] = ()
     skipped: bool = False
+    grouped: int = 0
     schema_changes: tuple[str, ...] = ()
     not_found: tuple[str, ...] = ()
     services: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +87,8 @@ class WriteResult(HtmlRepr):
             lines.append(f"  retries       {self.conflict_retries} after conflicts")
         if self.rolled_back:
             lines.append(f"  rolled back   {', '.join(self.rolled_back)}")
+        if self.grouped > 1:
+            lines.append(f"  grouped       {self.grouped} writes in one commit")
         if self.not_found:
             lines.append(f"  not found     {', '.join(self.not_found)}")
         lines += [f"  {'' if number else 'schema':<12}  {change}" for number, change in enumerate(self.schema_changes)]

@@ -21,11 +21,12 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Instant
-from pyhudi.operations.commit.commit_settings import DELETE_FIELD
 from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.projection import narrowed
 from pyhudi.operations.read.query import archived_instants, check_columns_compatible, read_spec, with_latest_columns
+from pyhudi.options import table_options
+from pyhudi.options.write_options import DELETE_FIELD
 from pyhudi.planning.change_data import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
 from pyhudi.planning.incremental_query import CompletionRange, RequestRange, select_instants
 from pyhudi.planning.partition_pruning import PruningStep
@@ -106,7 +107,7 @@ def plan_change_query(
     if not context.config.cdc_enabled:
         raise TableState(
             f"the table at {context.storage.uri} records no change data: it was created without "
-            "hoodie.table.cdc.enabled=true; an incremental query returns the changed records in their latest "
+            f"{table_options.CHANGES}=true; an incremental query returns the changed records in their latest "
             "state"
         )
     if settings.marker is not None:

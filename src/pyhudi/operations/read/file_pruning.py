@@ -37,10 +37,14 @@ from pyhudi.metadata_table.indexes.metadata_index import Index
 from pyhudi.metadata_table.reader.index_lookups import hashes_by_partition
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE, MetadataListing, choose_listing, warn_metadata_unusable
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.metadata_table.writer.metadata_settings import METADATA_TABLE
-from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, delete_marker_setting
+from pyhudi.operations.commit.commit_settings import delete_marker_setting
 from pyhudi.operations.write.index_lookup import LAYOUT_OPTIONS, read_layout
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import read_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.file_options import MERGE_USE_RECORD_POSITIONS
+from pyhudi.options.index_options import METADATA_TABLE
+from pyhudi.options.read_options import INDEXED_IN_UTC, READ_CHECKSUMS
+from pyhudi.options.write_options import DELETE_FIELD, DELETE_MARKER
 from pyhudi.planning.bucket_routing import BucketLayout, in_buckets
 from pyhudi.planning.data_skipping import (
     count_groups,
@@ -57,39 +61,12 @@ from pyhudi.table.cached_property import cached_property
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.partition_buckets import load_counts
 from pyhudi.table.snapshot import ListingFactory, Snapshot, directory_listing
-from pyhudi.tasks.base_file_writer import USE_POSITIONS
 from pyhudi.tasks.read_slice import ReadSpec
 
 MAX_FILTERED_FILES = 1024
 """Maximum number of base files for which bloom filters are read; with more files, reading footers is cheaper."""
 
 _FILTERS_AT_ONCE = 32
-
-
-_FAILURE_MODE = Option(
-    "hoodie.fileIndex.dataSkippingFailureMode",
-    ("fallback", "strict"),
-    "fallback",
-    "a filtered read with damaged indexes reads everything, or fails",
-)
-
-
-INDEXED_IN_UTC = Option(
-    "pyhudi.expression.index.utc",
-    bool,
-    "false",
-    "all writers evaluated expression indexes in UTC, as filters are; otherwise indexes that depend on "
-    "the time zone are not used",
-)
-
-
-CHECKSUMS = Option(
-    "pyhudi.read.checksums",
-    tuple(ChecksumMode),
-    "once",
-    "reads verify page checksums of Parquet base files at each read of a column of a row group, once for each file of the "
-    "same path, size and modification time while the table is open, or never; writes and table services verify always",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +85,13 @@ class ReadSettings:
     """
 
     use_metadata_table: Annotated[bool, METADATA_TABLE] = True
-    skip_data: Annotated[
-        bool,
-        Option("hoodie.enable.data.skipping", bool, "true", "a filtered read prunes files with indexes and statistics"),
-    ] = True
-    strict: Annotated[bool, _FAILURE_MODE] = False
+    skip_data: Annotated[bool, read_options.ENABLE_DATA_SKIPPING] = True
+    strict: Annotated[bool, read_options.FILE_INDEX_DATA_SKIPPING_FAILURE_MODE] = False
     buckets: Annotated[BucketLayout | None, *LAYOUT_OPTIONS] = None
-    use_positions: Annotated[bool, USE_POSITIONS] = True
+    use_positions: Annotated[bool, MERGE_USE_RECORD_POSITIONS] = True
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     indexed_in_utc: Annotated[bool, INDEXED_IN_UTC] = False
-    checksums: Annotated[ChecksumMode, CHECKSUMS] = ChecksumMode.ONCE
+    checksums: Annotated[ChecksumMode, READ_CHECKSUMS] = ChecksumMode.ONCE
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
@@ -125,7 +99,7 @@ class ReadSettings:
         return read_settings(
             cls,
             options,
-            strict=options.value_or_default(_FAILURE_MODE) == "strict",
+            strict=options.value_or_default(read_options.FILE_INDEX_DATA_SKIPPING_FAILURE_MODE) == "strict",
             buckets=read_layout(options),
             marker=delete_marker_setting(options, combines_with_flag=True),
         )

@@ -32,7 +32,9 @@ from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored, ea
 from pyhudi.operations.read.file_pruning import ReadSettings, plan_filtered_read
 from pyhudi.operations.read.projection import narrowed
 from pyhudi.operations.read.time_travel_checks import check_as_of, check_not_before_first
-from pyhudi.options.declaration import Option, Options
+from pyhudi.options import read_options
+from pyhudi.options.declaration import Options
+from pyhudi.options.read_options import AS_OF, COLUMNS, FILTER, INCREMENTAL_FORMAT, QUERY_TYPE, RANGE_VERSION, VALUES_FROM_PATH
 from pyhudi.planning.incremental_query import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.planning.partition_pruning import PruningStep, ReadPlan, plan_slices, prune_partitions
 from pyhudi.planning.time_travel import parse_as_of
@@ -63,54 +65,14 @@ from pyhudi.table.timeline.archived_timeline import Bounds
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import ReadSpec, run_read
 
-QUERY_TYPE = Option(
-    "hoodie.datasource.query.type",
-    ("snapshot", "read_optimized", "incremental"),
-    "snapshot",
-    "query type: the latest state, base files only, or what a range of instants changed",
-    aliases=("hoodie.datasource.view.type",),
-    chooses="read",
-)
-INCREMENTAL_FORMAT = Option(
-    "hoodie.datasource.query.incremental.format",
-    ("latest_state", "cdc"),
-    "latest_state",
-    "an incremental query returns records, or every change of them (CDC)",
-    chooses="read",
-)
-AS_OF = Option("as.of.instant", str, None, "a snapshot is that of this instant or time", chooses="read")
-BEGIN = Option("hoodie.datasource.read.begin.instanttime", str, None, "where an incremental query begins", chooses="read")
-END = Option("hoodie.datasource.read.end.instanttime", str, None, "where an incremental query ends; unset: now", chooses="read")
-RANGE_VERSION = Option(
-    "hoodie.datasource.read.incr.table.version",
-    ("6", "8", "9"),
-    None,
-    "bounds of an incremental query: completion times (8, 9), or request times with the start excluded "
-    "(6); unset: by the version of the table",
-)
-FALL_BACK = Option(
-    "hoodie.datasource.read.incr.fallback.fulltablescan.enable",
-    bool,
-    "true",
-    "if files of an incremental query were cleaned, it reads records of the latest state instead; false raises an error",
-)
-VALUES_FROM_PATH = Option(
-    "hoodie.datasource.read.extract.partition.values.from.path",
-    bool,
-    "false",
-    "partition columns are read from the path and not from the files",
-)
-COLUMNS = Option("pyhudi.columns", str, None, "columns that a read returns; unset: all", chooses="read")
-FILTER = Option("pyhudi.filter", str, None, "filter on the rows of a read", chooses="read")
-
 QUERY_OPTIONS = (
     QUERY_TYPE,
     INCREMENTAL_FORMAT,
     AS_OF,
-    BEGIN,
-    END,
+    read_options.READ_BEGIN_INSTANTTIME,
+    read_options.READ_END_INSTANTTIME,
     RANGE_VERSION,
-    FALL_BACK,
+    read_options.READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE,
     VALUES_FROM_PATH,
     COLUMNS,
     FILTER,
@@ -328,7 +290,8 @@ def plan_incremental_query(
         if not fall_back:
             raise TableState(
                 f"files of the instants from {range_.start} to {range_.end or 'now'} were cleaned, or the instants "
-                f"archived; allow the fallback to the latest state ({FALL_BACK}=true) or begin later"
+                "archived; allow the fallback to the latest state "
+                f"({read_options.READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE}=true) or begin later"
             )
         every, schema = snapshot.listing.partitions(), spec.table_schema
         partitions, pruning = prune_partitions(every, context.config.keys, schema, spec.condition, spec.path_columns)

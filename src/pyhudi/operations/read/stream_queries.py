@@ -12,33 +12,24 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.operations.read.change_queries import ChangeQuery, plan_change_query
 from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored
 from pyhudi.operations.read.file_pruning import ReadSettings
-from pyhudi.operations.read.query import (
+from pyhudi.operations.read.query import SnapshotQuery, archived_instants, plan_incremental_query
+from pyhudi.options.declaration import Options
+from pyhudi.options.read_options import (
     AS_OF,
-    BEGIN,
-    END,
-    FALL_BACK,
     INCREMENTAL_FORMAT,
     QUERY_TYPE,
+    READ_BEGIN_INSTANTTIME,
+    READ_END_INSTANTTIME,
+    READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE,
+    START_OFFSET,
     VALUES_FROM_PATH,
-    SnapshotQuery,
-    archived_instants,
-    plan_incremental_query,
 )
-from pyhudi.options.declaration import Option, Options
 from pyhudi.planning.change_data import changes_records
 from pyhudi.planning.incremental_query import CompletionRange, select_instants
 from pyhudi.planning.stream_batches import BEGINNING, BatchLimits, StreamStep, batch_end, parse_start
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.table.snapshot import load_snapshot, read_commit, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
-
-START_OFFSET = Option(
-    "hoodie.datasource.streaming.startOffset",
-    str,
-    "earliest",
-    "where a stream begins: earliest, latest, or after a completion time",
-    chooses="read",
-)
 
 
 def check_stream_options(options: Options) -> None:
@@ -47,7 +38,7 @@ def check_stream_options(options: Options) -> None:
         raise Unsupported(
             "a stream reads base files and log files of commits; read_optimized is available for batch queries only"
         )
-    for option in (AS_OF, BEGIN, END):
+    for option in (AS_OF, READ_BEGIN_INSTANTTIME, READ_END_INSTANTTIME):
         if options.text(option) is not None:
             raise InvalidRequest(f"option {option} applies to batch queries only; set {START_OFFSET} for a stream")
     BatchLimits.of(options)
@@ -122,7 +113,7 @@ def plan_batch(
         range_,
         columns,
         condition,
-        fall_back=options.flag(FALL_BACK),
+        fall_back=options.flag(READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE),
         values_from_path=options.flag(VALUES_FROM_PATH),
         historical_columns=False,
         settings=settings,

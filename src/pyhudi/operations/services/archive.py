@@ -34,6 +34,7 @@ from pyhudi.operations.commit.results import ArchiveResult
 from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.operations.services.clean_state import load_last_clean
 from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.file_options import PARQUET_COMPRESSION_CODEC
 from pyhudi.planning.archival import (
     ArchivalBounds,
     ArchivalRules,
@@ -49,7 +50,6 @@ from pyhudi.table.table_config import load_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.table.timeline.timeline_store import TimelineStore
-from pyhudi.tasks.base_file_writer import CODEC
 
 _PLANNED_ACTIONS = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLEAN, Action.CLUSTERING, Action.REPLACECOMMIT)
 _ARROW_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
@@ -67,12 +67,12 @@ class ArchiveSettings:
 
     archival: ArchivalRules
     commit: CommitSettings
-    compression: Annotated[str, CODEC]
+    compression: Annotated[str, PARQUET_COMPRESSION_CODEC]
 
     @classmethod
     def of(cls, options: Options) -> ArchiveSettings:
         """Build the settings from checked options."""
-        codec = options.value_or_default(CODEC)
+        codec = options.value_or_default(PARQUET_COMPRESSION_CODEC)
         return read_settings(cls, options, compression=_ARROW_CODECS.get(codec, codec))
 
 

@@ -65,7 +65,8 @@ from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.scheduled_action import ScheduledAction
 from pyhudi.operations.commit.service_result import NotDue
 from pyhudi.operations.commit.transaction import Transaction
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import index_options, table_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.storage import liveness
 from pyhudi.table.schema_on_read_history import load_column_history
@@ -80,13 +81,6 @@ _DEFINITION_KEY = "pyhudi.index.definition"
 _REBUILDS = 3
 _WAIT_MS = 200
 
-_WAIT = Option(
-    "hoodie.metadata.index.check.timeout.seconds",
-    int,
-    "900",
-    "seconds to wait for writes that were pending when an index build began",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
@@ -100,12 +94,12 @@ class IndexSettings:
 
     commit: CommitSettings
     metadata: MetadataSettings
-    wait_ms: Annotated[int, _WAIT]
+    wait_ms: Annotated[int, index_options.METADATA_INDEX_CHECK_TIMEOUT_SECONDS]
 
     @classmethod
     def of(cls, options: Options) -> IndexSettings:
         """Build the settings from checked options."""
-        return read_settings(cls, options, wait_ms=1000 * options.integer(_WAIT))
+        return read_settings(cls, options, wait_ms=1000 * options.integer(index_options.METADATA_INDEX_CHECK_TIMEOUT_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +342,7 @@ def _check_goes_by_names(context: TableContext, partitions: Iterable[str]) -> No
     if by_names and load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
             f"cannot build {', '.join(by_names)}: it resolves columns by name, and {context.storage.uri} uses "
-            "schema on read (hoodie.schema.on.read.enable), so the table could not be written any more"
+            f"schema on read ({table_options.SCHEMA_ON_READ}), so the table could not be written any more"
         )
 
 

@@ -32,7 +32,7 @@ from pyhudi.format.names import WriteToken, format_bucket_prefix, parse_bucket
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.commit.check_writable import check_writable
-from pyhudi.operations.commit.commit_settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import check_hbase
 from pyhudi.operations.commit.plan_ownership import drop_orphaned_plan, drop_plan
@@ -48,15 +48,19 @@ from pyhudi.operations.services.clustering_plans import (
     never_runnable_reason,
     since_plan,
 )
+from pyhudi.options import service_options
 from pyhudi.options.declaration import Option, Options, read_settings
-from pyhudi.planning.bucket_routing import BUCKET_COUNT, BUCKET_ENGINE, HASH_FIELDS
+from pyhudi.options.index_options import BUCKET_COUNT, BUCKET_ENGINE, BUCKET_INDEX_HASH_FIELD
+from pyhudi.options.service_options import (
+    CLUSTERING_GROUPING,
+    CLUSTERING_PLAN_CLASS,
+    CLUSTERING_PLAN_PARTITION_FILTER_MODE,
+    CLUSTERING_SORT_COLUMNS,
+    CLUSTERING_TARGET_FILE_MAX_BYTES,
+    LAYOUT_OPTIMIZE_STRATEGY,
+)
+from pyhudi.options.write_options import INDEX_TYPE, MEMORY_BUDGET
 from pyhudi.planning.clustering import (
-    FILTER_MODE,
-    GROUPING,
-    LAYOUT,
-    PLAN_STRATEGY,
-    SORT_COLUMNS,
-    TARGET_FILE_BYTES,
     ClusterGroup,
     ClusteringDue,
     ClusteringRules,
@@ -82,26 +86,6 @@ from pyhudi.tasks.hbase_lookup import with_keys
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
-_EXECUTION_STRATEGY = Option(
-    "hoodie.clustering.execution.strategy.class",
-    str,
-    "SparkSortAndSizeExecutionStrategy",
-    "class that decides whether a group becomes files of the target size or one file",
-)
-INLINE = Option(
-    "hoodie.clustering.inline",
-    bool,
-    "false",
-    "a write plans and runs a clustering when one is due",
-    aliases=("hoodie.datasource.clustering.inline.enable",),
-)
-_INLINE_COMMITS = Option(
-    "hoodie.clustering.inline.max.commits", int, "4", "commits that make an inline clustering due", at_least=1
-)
-_ASYNC_COMMITS = Option(
-    "hoodie.clustering.async.max.commits", int, "4", "commits that make a clustering of others due", at_least=1
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
@@ -120,32 +104,37 @@ class ClusterSettings:
     """
 
     plan: ClusteringRules
-    files: Annotated[FileSettings, _EXECUTION_STRATEGY, TARGET_FILE_BYTES]
+    files: Annotated[FileSettings, service_options.CLUSTERING_EXECUTION_STRATEGY_CLASS, CLUSTERING_TARGET_FILE_MAX_BYTES]
     commit: CommitSettings
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     metadata: MetadataSettings
-    max_commits: Annotated[int, INLINE, _INLINE_COMMITS, _ASYNC_COMMITS]
+    max_commits: Annotated[
+        int,
+        service_options.CLUSTERING_INLINE,
+        service_options.CLUSTERING_INLINE_MAX_COMMITS,
+        service_options.CLUSTERING_ASYNC_MAX_COMMITS,
+    ]
     bucketed: Annotated[bool, INDEX_TYPE, BUCKET_ENGINE] = False
     resize: Annotated[ResizeRules | None, INDEX_TYPE, BUCKET_ENGINE] = None
-    hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
+    hash_fields: Annotated[tuple[str, ...], BUCKET_INDEX_HASH_FIELD] = ()
 
     @classmethod
     def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusterSettings:
         """Build the settings from checked options; arguments of the call take precedence."""
-        given = options.names(SORT_COLUMNS)
+        given = options.names(CLUSTERING_SORT_COLUMNS)
         if order_by is not None and given and tuple(order_by) != given:
-            raise InvalidRequest(f"order_by={','.join(order_by)} contradicts {SORT_COLUMNS}={','.join(given)}")
+            raise InvalidRequest(f"order_by={','.join(order_by)} contradicts {CLUSTERING_SORT_COLUMNS}={','.join(given)}")
         sort_columns = tuple(order_by) if order_by is not None else given
         resizes = (
             options.value_or_default(INDEX_TYPE) == "BUCKET" and options.value_or_default(BUCKET_ENGINE) == "CONSISTENT_HASHING"
         )
         strategy, filter_mode = _plan_strategy(options, resizes=resizes)
-        grouping = options.text(GROUPING) or ("prefer_overlap" if sort_columns and strategy == "size" else strategy)
+        grouping = options.text(CLUSTERING_GROUPING) or ("prefer_overlap" if sort_columns and strategy == "size" else strategy)
         plan = read_settings(
             ClusteringRules,
             options,
             sort_columns=sort_columns,
-            layout=(layout or options.value_or_default(LAYOUT)).upper(),
+            layout=(layout or options.value_or_default(LAYOUT_OPTIMIZE_STRATEGY)).upper(),
             grouping=grouping,
             filter_mode=filter_mode,
         )
@@ -156,7 +145,11 @@ class ClusterSettings:
             files=replace(
                 FileSettings.of(options), max_file_size_bytes=_file_limit(options, plan.target_file_bytes, resizes=resizes)
             ),
-            max_commits=options.integer(_INLINE_COMMITS if options.flag(INLINE) else _ASYNC_COMMITS),
+            max_commits=options.integer(
+                service_options.CLUSTERING_INLINE_MAX_COMMITS
+                if options.flag(service_options.CLUSTERING_INLINE)
+                else service_options.CLUSTERING_ASYNC_MAX_COMMITS
+            ),
             bucketed=options.value_or_default(INDEX_TYPE) == "BUCKET" and not resizes,
             resize=ResizeRules.of(options) if resizes else None,
         )
@@ -557,19 +550,19 @@ _UNLIMITED_BYTES = 1 << 62
 
 def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
     """Return the grouping and partition filter mode that the options name."""
-    _check_strategy_for_rings(options, PLAN_STRATEGY, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
+    _check_strategy_for_rings(options, CLUSTERING_PLAN_CLASS, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
     if resizes:
-        return "size", options.value_or_default(FILTER_MODE)
-    name = options.value_or_default(PLAN_STRATEGY)
+        return "size", options.value_or_default(CLUSTERING_PLAN_PARTITION_FILTER_MODE)
+    name = options.value_or_default(CLUSTERING_PLAN_CLASS)
     strategy = _PLAN_STRATEGIES.get(name.rsplit(".", 1)[-1])
     if strategy is None and is_registered_strategy(name):
-        return name, options.value_or_default(FILTER_MODE)
+        return name, options.value_or_default(CLUSTERING_PLAN_PARTITION_FILTER_MODE)
     if strategy is None:
         raise Unsupported(
-            f"option {PLAN_STRATEGY}={name} is not supported; use one of {', '.join(_PLAN_STRATEGIES)}, or one "
+            f"option {CLUSTERING_PLAN_CLASS}={name} is not supported; use one of {', '.join(_PLAN_STRATEGIES)}, or one "
             "registered with pyhudi.register_clustering_strategy"
         )
-    return strategy[0], strategy[1] or options.value_or_default(FILTER_MODE)
+    return strategy[0], strategy[1] or options.value_or_default(CLUSTERING_PLAN_PARTITION_FILTER_MODE)
 
 
 def _check_strategy_for_rings(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
@@ -586,12 +579,17 @@ def _check_strategy_for_rings(options: Options, option: Option, names: tuple[str
 
 def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
     """Return the maximum file size, by the execution strategy that the options name."""
-    _check_strategy_for_rings(options, _EXECUTION_STRATEGY, _RESIZE_EXECUTION_STRATEGIES, resizes=resizes)
+    _check_strategy_for_rings(
+        options, service_options.CLUSTERING_EXECUTION_STRATEGY_CLASS, _RESIZE_EXECUTION_STRATEGIES, resizes=resizes
+    )
     if resizes:
         return _UNLIMITED_BYTES
-    name = options.value_or_default(_EXECUTION_STRATEGY)
+    name = options.value_or_default(service_options.CLUSTERING_EXECUTION_STRATEGY_CLASS)
     limits = {"SparkSortAndSizeExecutionStrategy": target, "SparkSingleFileSortExecutionStrategy": _UNLIMITED_BYTES}
     limit = limits.get(name.rsplit(".", 1)[-1])
     if limit is None:
-        raise Unsupported(f"option {_EXECUTION_STRATEGY}={name} is not supported; use one of {', '.join(limits)}")
+        raise Unsupported(
+            f"option {service_options.CLUSTERING_EXECUTION_STRATEGY_CLASS}={name} is not supported; use one of "
+            f"{', '.join(limits)}"
+        )
     return limit

@@ -33,7 +33,8 @@ from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_
 from pyhudi.format.paths import file_name
 from pyhudi.operations.commit.plan_ownership import PlanSuperseded
 from pyhudi.operations.commit.touched_file_groups import file_groups_of_commit, load_replaced_groups
-from pyhudi.planning.clustering import LAYOUT, ClusterGroup, ClusteringRules, group_metrics
+from pyhudi.options.service_options import LAYOUT_OPTIMIZE_STRATEGY
+from pyhudi.planning.clustering import ClusterGroup, ClusteringRules, group_metrics
 from pyhudi.planning.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
 from pyhudi.table.bootstrap_sources import with_sources
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
@@ -94,7 +95,7 @@ def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], s
     if settings.sort_columns:
         parameters[SORT_COLUMNS_KEY] = ",".join(settings.sort_columns)
         if settings.layout != "LINEAR":
-            parameters[LAYOUT.key] = settings.layout
+            parameters[LAYOUT_OPTIMIZE_STRATEGY.key] = settings.layout
     resized = tuple(dict.fromkeys(group.partition for group in chosen if group.change is not None))
     strategy = ClusteringStrategy(RESIZE_STRATEGY if resized else SORT_AND_SIZE_STRATEGY, parameters)
     return ClusteringPlan(input_groups=documents, strategy=strategy, missing_schedule_partitions=resized)
@@ -121,7 +122,7 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
             partition_slices = tuple(slice_ for slice_ in slices if slice_.partition == partition)
             outputs = -(-(document.num_output_file_groups or 1) * len(partition_slices) // len(slices))
             groups.append(ClusterGroup(partition, partition_slices, outputs, _change_of(document)))
-    return ClusteringWork(tuple(groups), columns, parameters.get(LAYOUT.key, "LINEAR").upper())
+    return ClusteringWork(tuple(groups), columns, parameters.get(LAYOUT_OPTIMIZE_STRATEGY.key, "LINEAR").upper())
 
 
 def load_node_changes(context: TableContext, request_time: str) -> dict[str, tuple[NodeChange, ...]]:

@@ -34,7 +34,7 @@ from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.commit.check_writable import check_writable
-from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker_setting
+from pyhudi.operations.commit.commit_settings import CommitSettings, delete_marker_setting
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.plan_ownership import drop_plan
 from pyhudi.operations.commit.results import CompactionResult, CompactionRun
@@ -42,6 +42,7 @@ from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, ru
 from pyhudi.operations.commit.service_result import NotDue, RunSummary, Scheduled
 from pyhudi.operations.commit.touched_file_groups import touched_file_groups
 from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.write_options import DELETE_FIELD, DELETE_MARKER
 from pyhudi.planning.compaction import (
     CompactionRules,
     FileGroupId,

@@ -18,7 +18,8 @@ from pyhudi.format.instants import format_instant_time
 from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.format.paths import PARTITION_METADATA_FILE, join_path
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import service_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.table.snapshot import load_snapshot, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 
@@ -26,17 +27,6 @@ DAY_MS = 86_400_000
 
 DeletePartitions = Callable[[tuple[str, ...]], WriteResult]
 """Deletes partitions, named by path, in one replacecommit."""
-
-DAYS = Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days after which a partition expires; below 1: never")
-_SELECTED = Option(
-    "hoodie.partition.ttl.strategy.partition.selected", str, None, "partitions that may expire; unset: all of them"
-)
-_STRATEGY = Option(
-    "hoodie.partition.ttl.management.strategy.type",
-    ("KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"),
-    "KEEP_BY_TIME",
-    "whether a partition's age starts at its last write or at its creation",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +40,10 @@ class TtlSettings:
         by_creation: Age starts at the creation of a partition.
     """
 
-    days: Annotated[int, DAYS]
-    selected: Annotated[tuple[str, ...] | None, _SELECTED]
-    limit: Annotated[
-        int,
-        Option("hoodie.partition.ttl.strategy.max.delete.partitions", int, "1000", "expired partitions that are deleted at once"),
-    ]
-    by_creation: Annotated[bool, _STRATEGY] = False
+    days: Annotated[int, service_options.PARTITION_TTL_STRATEGY_DAYS_RETAIN]
+    selected: Annotated[tuple[str, ...] | None, service_options.PARTITION_TTL_STRATEGY_PARTITION_SELECTED]
+    limit: Annotated[int, service_options.PARTITION_TTL_STRATEGY_MAX_DELETE_PARTITIONS]
+    by_creation: Annotated[bool, service_options.PARTITION_TTL_MANAGEMENT_STRATEGY_TYPE] = False
 
     @classmethod
     def of(cls, options: Options) -> TtlSettings:
@@ -64,8 +51,9 @@ class TtlSettings:
         return read_settings(
             cls,
             options,
-            selected=options.names(_SELECTED) or None,
-            by_creation=options.value_or_default(_STRATEGY) == "KEEP_BY_CREATION_TIME",
+            selected=options.names(service_options.PARTITION_TTL_STRATEGY_PARTITION_SELECTED) or None,
+            by_creation=options.value_or_default(service_options.PARTITION_TTL_MANAGEMENT_STRATEGY_TYPE)
+            == "KEEP_BY_CREATION_TIME",
         )
 
 

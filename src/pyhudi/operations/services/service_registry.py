@@ -24,19 +24,13 @@ from pyhudi.operations.commit.results import CompactionResult
 from pyhudi.operations.commit.service_result import Deferred, Disabled, Executed, NotDue, Outcome, Scheduled
 from pyhudi.operations.services.archive import run_archive
 from pyhudi.operations.services.clean import run_clean
-from pyhudi.operations.services.cluster import INLINE as CLUSTER_INLINE
 from pyhudi.operations.services.cluster import is_clustering_due, run_clusterings, schedule_clustering
 from pyhudi.operations.services.compact import run_compaction, run_log_compaction, schedule_compaction
 from pyhudi.operations.services.partition_ttl import DeletePartitions, run_ttl
-from pyhudi.operations.services.service_settings import (
-    ARCHIVE_SWITCH,
-    CLEAN_SWITCH,
-    COMPACT_INLINE,
-    LOG_COMPACT_INLINE,
-    SERVICES_SWITCH,
-    ServiceSettings,
-)
+from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.options.declaration import Option
+from pyhudi.options.service_options import ARCHIVE_SWITCH, CLEAN_SWITCH, COMPACT_INLINE, LOG_COMPACT_INLINE, SERVICES_SWITCH
+from pyhudi.options.service_options import CLUSTERING_INLINE as CLUSTER_INLINE
 from pyhudi.planning.archival import reason_not_to_archive
 from pyhudi.planning.cleaning import reason_not_to_clean
 from pyhudi.planning.compaction import compaction_due

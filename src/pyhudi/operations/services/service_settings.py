@@ -10,45 +10,25 @@ from pyhudi.metadata_table.writer.metadata_services import MetadataServiceSettin
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings
-from pyhudi.operations.services.cluster import INLINE as CLUSTER_INLINE
 from pyhudi.operations.services.cluster import ClusterSettings
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.partition_ttl import TtlSettings
-from pyhudi.options.declaration import Option, Options, read_settings
-from pyhudi.storage.locks import LOCK_WAIT
-
-SERVICES_SWITCH = Option("hoodie.table.services.enabled", bool, "true", "table services follow writes")
-CLEAN_SWITCH = Option("hoodie.clean.automatic", bool, "true", "a clean follows a write when it is due")
-ARCHIVE_SWITCH = Option("hoodie.archive.automatic", bool, "true", "an archival follows a write when it is due")
-COMPACT_INLINE = Option(
-    "hoodie.compact.inline",
-    bool,
-    None,
-    "a write to a merge-on-read table compacts it when that is due; unset: unless options configure another compaction",
+from pyhudi.options import service_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.lock_options import LOCK_WAIT
+from pyhudi.options.service_options import (
+    ARCHIVE_SWITCH,
+    CLEAN_SWITCH,
+    CLUSTER_ASYNC,
+    CLUSTER_SCHEDULE,
+    COMPACT_ASYNC,
+    COMPACT_INLINE,
+    COMPACT_SCHEDULE,
+    LOG_COMPACT_INLINE,
+    SERVICES_SWITCH,
+    TTL_INLINE,
 )
-COMPACT_SCHEDULE = Option(
-    "hoodie.compact.schedule.inline", bool, "false", "a write schedules a compaction when it is due, without running it"
-)
-COMPACT_ASYNC = Option(
-    "hoodie.datasource.compaction.async.enable",
-    bool,
-    None,
-    "compaction runs outside of the writer: true schedules plans for it, false leaves scheduling to it too",
-)
-LOG_COMPACT_INLINE = Option(
-    "hoodie.log.compaction.inline", bool, "false", "a write to a merge-on-read table runs a log compaction when that is due"
-)
-CLUSTER_SCHEDULE = Option(
-    "hoodie.clustering.schedule.inline", bool, "false", "a write schedules a clustering when it is due, without running it"
-)
-CLUSTER_ASYNC = Option(
-    "hoodie.clustering.async.enabled",
-    bool,
-    "false",
-    "clustering runs outside of the writer: a write schedules plans when a clustering is due",
-    aliases=("hoodie.datasource.clustering.async.enable",),
-)
-TTL_INLINE = Option("hoodie.partition.ttl.inline", bool, "false", "a write deletes partitions that have expired")
+from pyhudi.options.service_options import CLUSTERING_INLINE as CLUSTER_INLINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +65,7 @@ class ServiceSettings:
     cluster_schedule: Annotated[bool, SERVICES_SWITCH, CLUSTER_SCHEDULE, CLUSTER_ASYNC]
     ttl: TtlSettings
     ttl_inline: Annotated[bool, SERVICES_SWITCH, TTL_INLINE]
-    raise_failures: Annotated[
-        bool,
-        Option(
-            "hoodie.fail.writes.on.inline.table.service.exception",
-            bool,
-            "true",
-            "a service that fails after a commit makes the write raise; false: the failure is recorded in the result",
-        ),
-    ]
+    raise_failures: Annotated[bool, service_options.FAIL_WRITES_ON_INLINE_TABLE_SERVICE_EXCEPTION]
     background: frozenset[str] = frozenset()
     disabled: bool = False
 

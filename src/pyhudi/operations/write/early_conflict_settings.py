@@ -6,30 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.commit.commit_settings import CONCURRENCY
 from pyhudi.operations.commit.transaction import Transaction
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import write_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.write_options import CONCURRENCY
 from pyhudi.storage import liveness
 from pyhudi.tasks.early_conflict_detection import EarlyConflicts
 
-ENABLE = Option(
-    "hoodie.write.concurrency.early.conflict.detection.enable",
-    bool,
-    "false",
-    "a write stops before it writes to a file group that an older pending write is writing to",
-)
-STRATEGY = Option(
-    "hoodie.write.concurrency.early.conflict.detection.strategy",
-    str,
-    "SimpleDirectMarkerBasedDetectionStrategy",
-    "class that detects conflicts early; PyHudi treats all of Hudi's classes alike: it checks markers before each file",
-)
-CHECK_COMMITS = Option(
-    "hoodie.write.concurrency.early.conflict.check.commit.conflict",
-    bool,
-    "false",
-    "with early conflict detection, concurrent commits stop a write before its first file too",
-)
 _MODE = "OPTIMISTIC_CONCURRENCY_CONTROL"
 _STRATEGIES = (
     "SimpleDirectMarkerBasedDetectionStrategy",
@@ -47,19 +30,34 @@ class EarlySettings:
         checks_commits: Concurrent commits stop it too, before its first file.
     """
 
-    enabled: Annotated[bool, ENABLE, STRATEGY, CONCURRENCY]
-    checks_commits: Annotated[bool, CHECK_COMMITS]
+    enabled: Annotated[
+        bool,
+        write_options.CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE,
+        write_options.CONCURRENCY_EARLY_CONFLICT_DETECTION_STRATEGY,
+        CONCURRENCY,
+    ]
+    checks_commits: Annotated[bool, write_options.CONCURRENCY_EARLY_CONFLICT_CHECK_COMMIT_CONFLICT]
 
     @classmethod
     def of(cls, options: Options) -> EarlySettings:
         """Build the settings from checked options. Raises InvalidRequest for a concurrency mode without early
         conflicts.
         """
-        enabled, mode, strategy = options.flag(ENABLE), options.value_or_default(CONCURRENCY), options.value_or_default(STRATEGY)
+        enabled, mode, strategy = (
+            options.flag(write_options.CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE),
+            options.value_or_default(CONCURRENCY),
+            options.value_or_default(write_options.CONCURRENCY_EARLY_CONFLICT_DETECTION_STRATEGY),
+        )
         if strategy.rsplit(".", 1)[-1] not in _STRATEGIES:
-            raise Unsupported(f"option {STRATEGY}={strategy} is not supported; use one of {', '.join(_STRATEGIES)}")
+            raise Unsupported(
+                f"option {write_options.CONCURRENCY_EARLY_CONFLICT_DETECTION_STRATEGY}={strategy} is not supported; "
+                f"use one of {', '.join(_STRATEGIES)}"
+            )
         if enabled and mode != _MODE:
-            raise InvalidRequest(f"{ENABLE}=true requires {CONCURRENCY}={_MODE}, as in Hudi; found {mode}")
+            raise InvalidRequest(
+                f"{write_options.CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE}=true requires {CONCURRENCY}={_MODE}, as "
+                f"in Hudi; found {mode}"
+            )
         return read_settings(cls, options, enabled=enabled)
 
 

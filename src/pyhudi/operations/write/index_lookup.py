@@ -40,18 +40,19 @@ from pyhudi.metadata_table.indexes.index_events import key_reader
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.metadata_table.writer.metadata_settings import METADATA_TABLE, PARTITIONED_SWITCH, RECORD_INDEX_SWITCH
-from pyhudi.operations.commit.commit_settings import INDEX_TYPE
-from pyhudi.options.declaration import Option, Options, read_settings
-from pyhudi.planning.bucket_routing import (
+from pyhudi.options import index_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.index_options import (
     BUCKET_COUNT,
     BUCKET_ENGINE,
-    COUNT_RULES,
-    HASH_FIELDS,
-    BucketLayout,
-    Placement,
-    bucket_groups,
+    BUCKET_INDEX_HASH_FIELD,
+    BUCKET_INDEX_PARTITION_EXPRESSIONS,
+    METADATA_TABLE,
+    PARTITIONED_SWITCH,
+    RECORD_INDEX_SWITCH,
 )
+from pyhudi.options.write_options import INDEX_TYPE
+from pyhudi.planning.bucket_routing import BucketLayout, Placement, bucket_groups
 from pyhudi.table.file_slices import BaseFile, FileSlice, logs_with_uncovered_keys
 from pyhudi.table.partition_buckets import load_counts, store_first
 from pyhudi.table.snapshot import Snapshot
@@ -77,9 +78,8 @@ _PROBED_FILES = 4
 _PROBED_ROWS = 10_000
 """Number of rows up to which all keys of such a file are read."""
 
-_BUCKET_PRUNING = Option("hoodie.bucket.index.query.pruning", bool, "true", "filters on keys prune buckets")
 
-LAYOUT_OPTIONS = (INDEX_TYPE, BUCKET_ENGINE, _BUCKET_PRUNING)
+LAYOUT_OPTIONS = (INDEX_TYPE, BUCKET_ENGINE, index_options.BUCKET_INDEX_QUERY_PRUNING)
 """Options that `read_layout` reads besides the layout itself."""
 
 
@@ -103,31 +103,10 @@ class IndexType(StrEnum):
 
 
 _MOVES = {
-    IndexType.RECORD_INDEX: Option(
-        "hoodie.record.index.update.partition.path",
-        bool,
-        "false",
-        "under index RECORD_INDEX a record whose partition changes moves to the new partition",
-    ),
-    IndexType.HBASE: Option(
-        "hoodie.hbase.index.update.partition.path",
-        bool,
-        "false",
-        "under index HBASE a record whose partition changes moves to the new partition",
-    ),
-    IndexType.GLOBAL_BLOOM: Option(
-        "hoodie.bloom.index.update.partition.path",
-        bool,
-        "true",
-        "under index GLOBAL_BLOOM a record whose partition changes moves to the new partition",
-    ),
+    IndexType.RECORD_INDEX: index_options.RECORD_INDEX_UPDATE_PARTITION_PATH,
+    IndexType.HBASE: index_options.HBASE_INDEX_UPDATE_PARTITION_PATH,
+    IndexType.GLOBAL_BLOOM: index_options.BLOOM_INDEX_UPDATE_PARTITION_PATH,
 }
-_MOVES_OF_OTHERS = Option(
-    "hoodie.simple.index.update.partition.path",
-    bool,
-    "true",
-    "under index GLOBAL_SIMPLE a record whose partition changes moves to the new partition",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +123,9 @@ class LookupSettings:
     """
 
     index_type: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
-    update_partition_path: Annotated[bool, *_MOVES.values(), _MOVES_OF_OTHERS] = True
-    prune_by_ranges: Annotated[
-        bool, Option("hoodie.bloom.index.prune.by.ranges", bool, "true", "index BLOOM prunes files by their key ranges")
-    ] = True
-    use_metadata: Annotated[
-        bool,
-        Option(
-            "hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM reads filters and key ranges from the metadata table"
-        ),
-    ] = False
+    update_partition_path: Annotated[bool, *_MOVES.values(), index_options.SIMPLE_INDEX_UPDATE_PARTITION_PATH] = True
+    prune_by_ranges: Annotated[bool, index_options.BLOOM_INDEX_PRUNE_BY_RANGES] = True
+    use_metadata: Annotated[bool, index_options.BLOOM_INDEX_USE_METADATA] = False
     buckets: Annotated[BucketLayout | ConsistentHashingSettings | None, INDEX_TYPE, BUCKET_ENGINE] = None
     hbase: HbaseSettings | None = None
 
@@ -170,7 +142,7 @@ class LookupSettings:
             cls,
             options,
             index_type=kind,
-            update_partition_path=options.flag(_MOVES.get(kind, _MOVES_OF_OTHERS)),
+            update_partition_path=options.flag(_MOVES.get(kind, index_options.SIMPLE_INDEX_UPDATE_PARTITION_PATH)),
             buckets=_buckets(options) if kind is IndexType.BUCKET else None,
             hbase=HbaseSettings.of(options) if kind is IndexType.HBASE else None,
         )
@@ -274,7 +246,7 @@ def _metadata_of(context: TableContext, snapshot: Snapshot) -> MetadataTable:
 
 
 def _describe_counts(layout: BucketLayout) -> str:
-    return f"{BUCKET_COUNT}={layout.count}" if layout.rules is None else f"{COUNT_RULES}={layout.rules}"
+    return f"{BUCKET_COUNT}={layout.count}" if layout.rules is None else f"{BUCKET_INDEX_PARTITION_EXPRESSIONS}={layout.rules}"
 
 
 def _record_index(settings: LookupSettings, context: TableContext, snapshot: Snapshot) -> tuple[str, MetadataPartition, bool]:
@@ -315,7 +287,7 @@ def read_layout(options: Options) -> BucketLayout | None:
     if options.value_or_default(INDEX_TYPE) != "BUCKET":
         return None
     # Buckets of a consistent hashing index are not fixed; such a table is read without bucket pruning.
-    if options.value_or_default(BUCKET_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
+    if options.value_or_default(BUCKET_ENGINE) != "SIMPLE" or not options.flag(index_options.BUCKET_INDEX_QUERY_PRUNING):
         return None
     return BucketLayout.of(options)
 
@@ -323,8 +295,10 @@ def read_layout(options: Options) -> BucketLayout | None:
 def _buckets(options: Options) -> BucketLayout | ConsistentHashingSettings:
     if options.value_or_default(BUCKET_ENGINE) == "SIMPLE":
         return BucketLayout.of(options)
-    if options.text(COUNT_RULES):
-        raise InvalidRequest(f"{COUNT_RULES} requires {BUCKET_ENGINE}=SIMPLE; cluster() resizes consistent hashing buckets")
+    if options.text(BUCKET_INDEX_PARTITION_EXPRESSIONS):
+        raise InvalidRequest(
+            f"{BUCKET_INDEX_PARTITION_EXPRESSIONS} requires {BUCKET_ENGINE}=SIMPLE; cluster() resizes consistent hashing buckets"
+        )
     return ConsistentHashingSettings.of(options)
 
 
@@ -347,7 +321,7 @@ def _plan_buckets(
         assert hashing_layout is not None, "a write with consistent hashing has loaded its metadata"
         check_ring_groups(slices, hashing_layout)
         layout, named = hashing_layout, slices
-        bucket_options = f"{HASH_FIELDS}={','.join(hashing_layout.hash_fields) or 'all key fields'}"
+        bucket_options = f"{BUCKET_INDEX_HASH_FIELD}={','.join(hashing_layout.hash_fields) or 'all key fields'}"
     if not (is_checked and isinstance(buckets, BucketLayout)):
         _check_layout(context, snapshot, named, layout, bucket_options)
     places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in named)

@@ -20,7 +20,8 @@ from pyhudi.operations.write.index_lookup import PlannedLookup, plan_write_looku
 from pyhudi.operations.write.resolve_blockers import resolve_pending_services
 from pyhudi.operations.write.write_attempt import Attempt, Written
 from pyhudi.operations.write.write_preconditions import slices_to_search
-from pyhudi.operations.write.write_settings import DUPLICATE_POLICY, WriteSettings
+from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.options.write_options import DUPLICATE_POLICY
 from pyhudi.planning.bucket_routing import shared_file_id
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, new_keys
 from pyhudi.planning.record_placement import (

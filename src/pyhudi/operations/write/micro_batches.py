@@ -18,7 +18,8 @@ from typing import Annotated
 
 from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed
 from pyhudi.operations.write.write_once import AlreadyCommitted, CommitSearch
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import write_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.environment import Environment
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -26,13 +27,6 @@ from pyhudi.table.timeline.active_timeline import Timeline
 _LOG = logging.getLogger("pyhudi.api.spark_streaming")
 
 SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
-
-IDENTIFIER = Option(
-    "hoodie.datasource.write.streaming.checkpoint.identifier",
-    str,
-    None,
-    "the stream's name in commits; unset: the id of the query in its checkpoint",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,33 +67,11 @@ class SinkSettings:
         skips_compaction: Run no compaction in the stream.
     """
 
-    identifier: Annotated[str | None, IDENTIFIER]
-    retries: Annotated[
-        int,
-        Option("hoodie.datasource.write.streaming.retry.count", int, "3", "retries of a failed batch", at_least=0),
-    ]
-    retry_wait_ms: Annotated[
-        int,
-        Option(
-            "hoodie.datasource.write.streaming.retry.interval.ms",
-            int,
-            "2000",
-            "milliseconds before the first retry of a failed batch; doubles with each retry",
-        ),
-    ]
-    drops_failed: Annotated[
-        bool,
-        Option(
-            "hoodie.datasource.write.streaming.ignore.failed.batch",
-            bool,
-            "false",
-            "a batch whose last retry failed is dropped, and the stream continues",
-        ),
-    ]
-    skips_compaction: Annotated[
-        bool,
-        Option("hoodie.datasource.write.streaming.disable.compaction", bool, "false", "no compaction runs in the stream"),
-    ]
+    identifier: Annotated[str | None, write_options.STREAMING_CHECKPOINT_IDENTIFIER]
+    retries: Annotated[int, write_options.STREAMING_RETRY_COUNT]
+    retry_wait_ms: Annotated[int, write_options.STREAMING_RETRY_INTERVAL_MS]
+    drops_failed: Annotated[bool, write_options.STREAMING_IGNORE_FAILED_BATCH]
+    skips_compaction: Annotated[bool, write_options.STREAMING_DISABLE_COMPACTION]
 
     @classmethod
     def of(cls, options: Options) -> SinkSettings:
@@ -109,7 +81,7 @@ class SinkSettings:
 
 def find_last_batch(context: TableContext, timeline: Timeline, identifier: str, search: CommitSearch) -> int | None:
     """Return the number of the newest committed batch of a stream, or None."""
-    for extra in search.newest_first(context.timeline, timeline):
+    for _, extra in search.newest_first(context.timeline, timeline):
         number = _number_in(extra, identifier)
         if number is not None:
             return number

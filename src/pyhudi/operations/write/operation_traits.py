@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingSettings
 from pyhudi.format.instants import Action
-from pyhudi.operations.commit.commit_settings import CONCURRENCY, NON_BLOCKING
+from pyhudi.operations.commit.commit_settings import NON_BLOCKING
 from pyhudi.operations.write.index_lookup import IndexType
-from pyhudi.operations.write.write_settings import DUPLICATE_POLICY, WriteOperation, WriteSettings
-from pyhudi.planning.bucket_routing import BUCKET_ENGINE
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.index_options import BUCKET_ENGINE
+from pyhudi.options.write_options import CONCURRENCY, DUPLICATE_POLICY
 from pyhudi.table.table_config import TableConfig
 
 

@@ -14,7 +14,8 @@ from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.touched_file_groups import touched_file_groups
 from pyhudi.operations.services.cluster import drop_clustering, drop_orphaned_clustering
 from pyhudi.operations.services.clustering_plans import load_node_changes
-from pyhudi.operations.write.write_settings import UPDATE_STRATEGY, WriteSettings
+from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.options.write_options import CLUSTERING_UPDATES_STRATEGY
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -98,7 +99,7 @@ def _is_resize_of(context: TableContext, clustering: str, groups: frozenset[tupl
 def _remedy(settings: WriteSettings, *, resized: bool) -> str:
     """Return alternatives for a write that a pending clustering blocks."""
     if not resized:
-        return f", or give writes precedence with {UPDATE_STRATEGY}=SparkAllowUpdateStrategy"
+        return f", or give writes precedence with {CLUSTERING_UPDATES_STRATEGY}=SparkAllowUpdateStrategy"
     if settings.operation.replaces:
         return ""
-    return f", or write rows twice with {UPDATE_STRATEGY}=SparkConsistentBucketDuplicateUpdateStrategy"
+    return f", or write rows twice with {CLUSTERING_UPDATES_STRATEGY}=SparkConsistentBucketDuplicateUpdateStrategy"

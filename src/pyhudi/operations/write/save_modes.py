@@ -27,24 +27,18 @@ from pyhudi.operations.admin.create_table import discard_after_error, discard_ne
 from pyhudi.operations.admin.open_table import existing_table_error, make_table, open_context, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_new_options, with_stored_options
-from pyhudi.operations.admin.table_settings import RECORD_KEY_FIELDS
 from pyhudi.operations.catalog_sync.sync_table import check_sync
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, supports_detached
 from pyhudi.operations.write.micro_batches import StreamBatch
-from pyhudi.operations.write.write_once import ONCE, skip_if_committed
+from pyhudi.operations.write.write_once import skip_if_committed
 from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import (
-    OPERATION,
-    PARTITIONS_TO_DELETE,
-    SAVE_MODE,
-    WriteOperation,
-    WriteSettings,
-    check_first_write,
-)
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_first_write
+from pyhudi.options.declaration import Options
 from pyhudi.options.scope import check_table_options, spark_write_verb
-from pyhudi.options.supported import Options
+from pyhudi.options.table_options import RECORD_KEY_FIELDS
+from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment

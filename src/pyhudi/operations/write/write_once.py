@@ -20,7 +20,7 @@ from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.options.declaration import Option
+from pyhudi.options.write_options import ONCE
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -33,14 +33,6 @@ APPLICATIONS_KEY = "pyhudi.write.applications"
 _MAX_APPLICATIONS = 1000
 _MAX_VERSION = (1 << 63) - 1
 _ARCHIVED_AT_ONCE = 64
-
-ONCE = Option(
-    "pyhudi.write.once",
-    str,
-    None,
-    "application:version of this write; if that version or a later one of the application is committed, nothing is written",
-    chooses="write",
-)
 
 
 class AlreadyCommitted(TableState):
@@ -82,20 +74,31 @@ class CommitSearch:
     _read: dict[Instant, Mapping[str, str]] = field(default_factory=dict)
     _archived: dict[str | None, list[Instant]] = field(default_factory=dict)
 
-    def newest_first(self, store: TimelineStore, timeline: Timeline) -> Iterator[Mapping[str, str]]:
-        """Yield the extra metadata of all completed writes, of the active and then of the archived timeline."""
-        active = timeline.completed_writes()
+    def newest_first(
+        self, store: TimelineStore, timeline: Timeline, after: str = ""
+    ) -> Iterator[tuple[Instant, Mapping[str, str]]]:
+        """Yield completed writes with their extra metadata, of the active and then of the archived timeline.
+
+        Args:
+            store: The timeline's files.
+            timeline: The active timeline.
+            after: Only writes that were requested after this instant time.
+        """
+        active = [instant for instant in timeline.completed_writes() if instant.request_time > after]
         for instant in sorted(active, key=_completion, reverse=True):
             if instant not in self._read:
                 self._read[instant] = _without_schema(read_commit(store, instant))
-            yield self._read[instant]
+            yield instant, self._read[instant]
+        if timeline.start is not None and timeline.start <= after:
+            # Archival moves the oldest instants first.
+            return
         known = {instant.step for instant in active}
-        archived = [instant for instant in self._archived_instants(store, timeline.start) if instant.step not in known]
+        archived = [i for i in self._archived_instants(store, timeline.start) if i.step not in known and i.request_time > after]
         for first in range(0, len(archived), _ARCHIVED_AT_ONCE):
             part = archived[first : first + _ARCHIVED_AT_ONCE]
             self._load_archived(store, part)
             for instant in part:
-                yield self._read.get(instant, {})
+                yield instant, self._read.get(instant, {})
 
     def _archived_instants(self, store: TimelineStore, start: str | None) -> list[Instant]:
         """Return the archived writes, newest completion first. They are listed again once the active timeline starts later."""
@@ -179,7 +182,7 @@ class ApplicationVersion:
     def _committed(self, context: TableContext, timeline: Timeline) -> tuple[_Versions, int | None]:
         """Return the versions in the newest commit that has any, and the newest version of this application."""
         newest: _Versions | None = None
-        for extra in self.search.newest_first(context.timeline, timeline):
+        for _, extra in self.search.newest_first(context.timeline, timeline):
             text = extra.get(APPLICATIONS_KEY)
             if not text:
                 continue

@@ -15,8 +15,9 @@ from pyhudi.operations.write.operation_traits import OperationTraits
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.options import table_options
+from pyhudi.options.table_options import SLASH_DATES
 from pyhudi.planning.bucket_routing import hashed_fields
-from pyhudi.records.keys.key_spec import SLASH_DATES
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.slash_dates import check_one_spelling
 from pyhudi.table.snapshot import Snapshot
@@ -73,9 +74,9 @@ def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: 
     need.
     """
     check_one_spelling(context.storage.uri, snapshot.listing.partitions())
-    if not context.config.property(SLASH_DATES):
+    if not context.config.property(SLASH_DATES.stored_as):
         with context.locked(settings.commit.lock_wait_ms) as locked:
-            store_table_config(locked.storage, {SLASH_DATES: "true"}, locked.env)
+            store_table_config(locked.storage, {SLASH_DATES.stored_as: "true"}, locked.env)
 
 
 def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot: Snapshot) -> None:
@@ -83,7 +84,7 @@ def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot:
     if snapshot.history is not None and schemas.partial:
         raise Unsupported(
             f"a partial update of {context.storage.uri} is not supported: the table uses schema on read "
-            "(hoodie.schema.on.read.enable). Upsert whole rows."
+            f"({table_options.SCHEMA_ON_READ}). Upsert whole rows."
         )
 
 

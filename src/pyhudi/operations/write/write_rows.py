@@ -59,7 +59,8 @@ from pyhudi.operations.write.write_preconditions import check_columns_by_ids, ch
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
-from pyhudi.planning.bucket_routing import BUCKET_ENGINE
+from pyhudi.options.index_options import BUCKET_ENGINE
+from pyhudi.options.write_options import GROUP
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
 from pyhudi.records.record_merge import RejectDuplicates
@@ -131,6 +132,8 @@ def planned_write(
     `run_write`.
     """
     check_writable(context)
+    if settings.group == "always":
+        raise Unsupported(f"{GROUP}=always: this write cannot be part of a group commit; set auto to write it alone")
     check_sync(settings.sync)
     check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
     shape = OperationTraits.of(settings)

@@ -13,8 +13,8 @@ from pyhudi.format.avro_to_arrow import check_supported
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import zone_mode
-from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER
-from pyhudi.operations.write.write_settings import SCHEMA_MODE, WriteOperation, WriteSettings
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.write_options import DELETE_FIELD, DELETE_MARKER, SCHEMA_MODE
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.key_values import check_key_argument

@@ -15,31 +15,39 @@ from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.metadata_table.codecs.metadata_partitions import RECORD_INDEX, SECONDARY_INDEX_PREFIX
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.create_table import check_columns
-from pyhudi.operations.admin.table_settings import WITHOUT_ZONE, TableSettings, zone_mode
-from pyhudi.operations.catalog_sync.sync_settings import HIVE_SYNC, META_SYNC, SyncSettings
-from pyhudi.operations.commit.commit_settings import (
-    CONCURRENCY,
-    DELETE_FIELD,
-    DELETE_MARKER,
-    INDEX_TYPE,
-    MEMORY_BUDGET,
-    METADATA_PREFIX,
-    NON_BLOCKING,
-    CommitSettings,
-    delete_marker_setting,
-)
+from pyhudi.operations.admin.table_settings import TableSettings, zone_mode
+from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
+from pyhudi.operations.commit.commit_settings import NON_BLOCKING, CommitSettings, delete_marker_setting
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
 from pyhudi.operations.write.index_lookup import LookupSettings
-from pyhudi.operations.write.write_once import ONCE, ApplicationVersion, CommitMark
-from pyhudi.options.declaration import Option, Options, read_settings
-from pyhudi.planning.bucket_routing import BUCKET_ENGINE
+from pyhudi.operations.write.write_once import ApplicationVersion, CommitMark
+from pyhudi.options import write_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.index_options import BUCKET_ENGINE
+from pyhudi.options.sync_options import HIVE_SYNC, META_SYNC
+from pyhudi.options.table_options import WITHOUT_ZONE
+from pyhudi.options.write_options import (
+    CONCURRENCY,
+    DELETE_FIELD,
+    DELETE_MARKER,
+    DRIVER_BATCH,
+    DRIVER_WORK,
+    DUPLICATE_POLICY,
+    GROUP,
+    INDEX_TYPE,
+    MEMORY_BUDGET,
+    METADATA_PREFIX,
+    ONCE,
+    PARTIAL_UPDATE,
+    SCHEMA_MODE,
+)
 from pyhudi.planning.record_placement import SizingSettings
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.records.schema_evolution import SchemaMode
-from pyhudi.records.timestamp_coercion import NANOSECONDS_OPTION, ZonelessTimestamps, with_zones
+from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.table_config import TableType
 from pyhudi.tasks.base_file_writer import FileSettings
@@ -151,152 +159,20 @@ class WriteOperation(StrEnum):
 _OVERWRITE_VERBS = ("insert_overwrite", "insert_overwrite_table")
 _WITH_ROWS = ("upsert", "insert", "bulk_insert", *_OVERWRITE_VERBS)
 
-OPERATION = Option(
-    "hoodie.datasource.write.operation",
-    tuple(WriteOperation),
-    WriteOperation.UPSERT.value,
-    "operation of a write; unset: upsert, or bulk_insert without a record key",
-    chooses="write",
-)
-PARTITIONS_TO_DELETE = Option(
-    "hoodie.datasource.write.partitions.to.delete",
-    str,
-    None,
-    "partitions that delete_partition deletes; unset: those of the rows",
-    chooses="write",
-)
-SAVE_MODE = Option(
-    "pyhudi.save.mode",
-    ("append", "overwrite", "errorifexists", "ignore"),
-    None,
-    'the save mode, where `df.write.format("pyhudi")` has mode append: Spark supports only append and overwrite there',
-    chooses="write",
-)
-PARTIAL_UPDATE = Option(
-    "pyhudi.partial.update",
-    bool,
-    "false",
-    "the rows of an upsert have some of the columns, and the others retain their values",
-    chooses="write",
-    verbs=("upsert",),
-)
-DUPLICATE_POLICY = Option(
-    "hoodie.datasource.insert.dup.policy",
-    ("none", "drop", "fail"),
-    "none",
-    "what an insert does with rows whose keys exist in the table: adds them, skips them, or fails",
-    verbs=("insert",),
-)
-_DROP_DUPLICATES = Option(
-    "hoodie.datasource.write.insert.drop.duplicates",
-    bool,
-    "false",
-    "same as hoodie.datasource.insert.dup.policy=drop; turns an upsert into an insert",
-    verbs=("upsert", "insert", "bulk_insert"),
-)
 _COMBINE = {
-    WriteOperation.UPSERT: Option(
-        "hoodie.combine.before.upsert",
-        bool,
-        "true",
-        "an upsert combines rows of one key into the one that wins by the merge mode",
-        verbs=("upsert",),
-    ),
-    WriteOperation.DELETE: Option(
-        "hoodie.combine.before.delete", bool, "true", "a delete ignores repeated keys", verbs=("delete",)
-    ),
+    WriteOperation.UPSERT: write_options.COMBINE_BEFORE_UPSERT,
+    WriteOperation.DELETE: write_options.COMBINE_BEFORE_DELETE,
 }
-_COMBINE_INSERTS = Option(
-    "hoodie.combine.before.insert",
-    bool,
-    "false",
-    "an insert or overwrite combines rows of one key",
-    verbs=_WITH_ROWS,
+OPERATIONS_ON_INPUT_ROWS = (
+    PARTIAL_UPDATE,
+    write_options.INSERT_DROP_DUPLICATES,
+    write_options.SET_NULL_FOR_MISSING_COLUMNS,
+    write_options.RECONCILE_SCHEMA,
+    write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP,
 )
-SCHEMA_MODE = Option(
-    "pyhudi.schema.mode",
-    tuple(SchemaMode),
-    SchemaMode.MERGE.value,
-    "which changes of the table's columns the rows may make: none, lossless ones (merge), also nulls in required columns "
-    "(widen), or those that Hudi makes by default",
-    verbs=_WITH_ROWS,
-)
-_NANOSECONDS = Option(
-    NANOSECONDS_OPTION,
-    ("refuse", "cut"),
-    "refuse",
-    "how timestamps finer than microseconds are handled: refused, or truncated",
-    verbs=(*_WITH_ROWS, "delete"),
-)
-_NULL_FOR_MISSING = Option(
-    "hoodie.write.set.null.for.missing.columns",
-    bool,
-    "false",
-    "columns that the rows of a write lack become null; false refuses such rows",
-    verbs=_WITH_ROWS,
-)
-_RECONCILE = Option(
-    "hoodie.datasource.write.reconcile.schema",
-    bool,
-    "false",
-    "the same as hoodie.write.set.null.for.missing.columns",
-    verbs=_WITH_ROWS,
-)
-_ALLOW_DROP = Option(
-    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
-    bool,
-    "false",
-    "a write whose rows lack columns drops them from the table",
-    verbs=_WITH_ROWS,
-)
-_EVENT_TIME = Option(
-    "hoodie.payload.event.time.field",
-    str,
-    None,
-    "event time column: commits record the earliest and latest value of each file (minEventTime, maxEventTime)",
-    verbs=_WITH_ROWS,
-)
-_WATERMARK = Option(
-    "hoodie.write.track.event.time.watermark",
-    bool,
-    "true",
-    "record the event time in commits; Hudi 1.1 records it only if this is true, Hudi 1.0 does not know the option",
-    verbs=_WITH_ROWS,
-)
-OPERATIONS_ON_INPUT_ROWS = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
 """Options that define how the input rows of an upsert are interpreted. They do not apply to rows computed from the
 table.
 """
-DRIVER_BATCH = Option(
-    "pyhudi.spark.driver.batch.bytes",
-    int,
-    str(16 << 20),
-    "bytes of Arrow data up to which the rows of a write on Spark are collected on the driver; 0: never",
-    at_least=0,
-    verbs=(*_WITH_ROWS, "delete"),
-)
-DRIVER_WORK = Option(
-    "pyhudi.spark.driver.work.bytes",
-    int,
-    str(256 << 20),
-    "bytes of the table up to which a write whose rows are on the driver reads and rewrites them there; more: on the cluster",
-    at_least=0,
-    verbs=(*_WITH_ROWS, "delete"),
-)
-STATIC_PARTITIONS = Option(
-    "hoodie.static.overwrite.partition.paths",
-    str,
-    None,
-    "partitions that an insert overwrite replaces in addition to those of its rows",
-    chooses="write",
-    verbs=_OVERWRITE_VERBS,
-)
-UPDATE_STRATEGY = Option(
-    "hoodie.clustering.updates.strategy",
-    str,
-    "SparkRejectUpdateStrategy",
-    "class that decides whether a write may change files of a pending clustering",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +184,7 @@ class WriteSettings:
         clustering_updates: Whether writes may change file groups of a pending clustering: reject, allow, or duplicate
             (write rows twice during a bucket resize).
         drops_clusterings: Whether such writes drop the clustering plan, so that it is not run in vain.
+        group: Whether small batches of several writers become one commit.
         once: Application version or micro-batch of the write, so that it is committed once.
         partial: Rows of an upsert have some of the columns; the others retain their values.
         marker: Marks a row as a delete, instead of `_hoodie_is_deleted`.
@@ -317,53 +194,23 @@ class WriteSettings:
         overwrite_where: Predicate of the partitions that an insert_overwrite replaces; None for those of the rows.
     """
 
-    operation: Annotated[WriteOperation, _DROP_DUPLICATES]
+    operation: Annotated[WriteOperation, write_options.INSERT_DROP_DUPLICATES]
     index: LookupSettings
-    combine: Annotated[bool, *_COMBINE.values(), _COMBINE_INSERTS]
-    duplicate_policy: Annotated[str, DUPLICATE_POLICY, _DROP_DUPLICATES]
-    allow_duplicates: Annotated[
-        bool,
-        Option(
-            "hoodie.merge.allow.duplicate.on.inserts",
-            bool,
-            "true",
-            "inserts into a small file stay records of their own if their keys exist; false merges them",
-            verbs=("insert",),
-        ),
-    ]
-    sort_mode: Annotated[
-        str,
-        Option(
-            "hoodie.bulkinsert.sort.mode",
-            ("NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT"),
-            "NONE",
-            "how a bulk insert sorts and distributes its rows",
-            verbs=("bulk_insert",),
-        ),
-    ]
-    bulk_parallelism: Annotated[
-        int,
-        Option(
-            "hoodie.bulkinsert.shuffle.parallelism",
-            int,
-            "0",
-            "number of tasks of a bulk insert; 0: the engine decides",
-            verbs=("bulk_insert",),
-        ),
-    ]
+    combine: Annotated[bool, *_COMBINE.values(), write_options.COMBINE_BEFORE_INSERT]
+    duplicate_policy: Annotated[str, DUPLICATE_POLICY, write_options.INSERT_DROP_DUPLICATES]
+    allow_duplicates: Annotated[bool, write_options.MERGE_ALLOW_DUPLICATE_ON_INSERTS]
+    sort_mode: Annotated[str, write_options.BULKINSERT_SORT_MODE]
+    bulk_parallelism: Annotated[int, write_options.BULKINSERT_SHUFFLE_PARALLELISM]
     schema_mode: Annotated[SchemaMode, SCHEMA_MODE]
     without_zone: Annotated[ZonelessTimestamps | None, WITHOUT_ZONE]
-    truncates_nanoseconds: Annotated[bool, _NANOSECONDS]
-    null_for_missing: Annotated[bool, _NULL_FOR_MISSING, _RECONCILE]
-    allow_drop: Annotated[
-        bool,
-        _ALLOW_DROP,
-    ]
-    allow_empty: Annotated[bool, Option("hoodie.allow.empty.commit", bool, "true", "a write without changes creates a commit")]
+    truncates_nanoseconds: Annotated[bool, write_options.TIMESTAMPS_NANOSECONDS]
+    null_for_missing: Annotated[bool, write_options.SET_NULL_FOR_MISSING_COLUMNS, write_options.RECONCILE_SCHEMA]
+    allow_drop: Annotated[bool, write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP]
+    allow_empty: Annotated[bool, write_options.ALLOW_EMPTY_COMMIT]
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     driver_batch_bytes: Annotated[int, DRIVER_BATCH]
     driver_work_bytes: Annotated[int, DRIVER_WORK]
-    partitions_to_overwrite: Annotated[tuple[str, ...] | None, STATIC_PARTITIONS]
+    partitions_to_overwrite: Annotated[tuple[str, ...] | None, write_options.STATIC_PARTITIONS]
     files: FileSettings
     sizing: SizingSettings
     commit: CommitSettings
@@ -372,19 +219,12 @@ class WriteSettings:
     sync: Annotated[SyncSettings | None, META_SYNC, HIVE_SYNC]
     metadata: MetadataSettings
     early: EarlySettings
-    clustering_updates: Annotated[str, UPDATE_STRATEGY, BUCKET_ENGINE]
-    drops_clusterings: Annotated[
-        bool,
-        Option(
-            "hoodie.clustering.rollback.pending.replacecommit.on.conflict",
-            bool,
-            "false",
-            "a write to files of a pending clustering, if it is allowed, drops the plan",
-        ),
-    ]
+    clustering_updates: Annotated[str, write_options.CLUSTERING_UPDATES_STRATEGY, BUCKET_ENGINE]
+    drops_clusterings: Annotated[bool, write_options.CLUSTERING_ROLLBACK_PENDING_REPLACECOMMIT_ON_CONFLICT]
     partial: Annotated[bool, PARTIAL_UPDATE]
-    event_time: Annotated[str | None, _EVENT_TIME, _WATERMARK] = None
+    event_time: Annotated[str | None, write_options.PAYLOAD_EVENT_TIME_FIELD, write_options.TRACK_EVENT_TIME_WATERMARK] = None
     once: Annotated[CommitMark | None, ONCE] = None
+    group: Annotated[str, GROUP] = "never"
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     replaces_schema: bool = False
     overwrite_where: Filter | None = None
@@ -393,32 +233,36 @@ class WriteSettings:
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
         """Build the settings from checked options. Raises InvalidRequest for incompatible options."""
         policy = options.value_or_default(DUPLICATE_POLICY)
-        if options.flag(_DROP_DUPLICATES):
+        if options.flag(write_options.INSERT_DROP_DUPLICATES):
             if operation is WriteOperation.BULK_INSERT:
-                raise InvalidRequest(f"{_DROP_DUPLICATES} is incompatible with bulk_insert; use insert")
+                raise InvalidRequest(f"{write_options.INSERT_DROP_DUPLICATES} is incompatible with bulk_insert; use insert")
             policy = "drop"
             if operation is WriteOperation.UPSERT:
                 if options.flag(PARTIAL_UPDATE):
                     raise InvalidRequest(
-                        f"{_DROP_DUPLICATES} turns the upsert into an insert, and {PARTIAL_UPDATE} requires an upsert"
+                        f"{write_options.INSERT_DROP_DUPLICATES} turns the upsert into an insert, and "
+                        f"{PARTIAL_UPDATE} requires an upsert"
                     )
                 operation = WriteOperation.INSERT
-        static = options.text(STATIC_PARTITIONS)
+        static = options.text(write_options.STATIC_PARTITIONS)
         prefix = options.value_or_default(METADATA_PREFIX)
         settings = read_settings(
             cls,
             options,
             operation=operation,
-            combine=options.flag(_COMBINE.get(operation, _COMBINE_INSERTS)),
+            combine=options.flag(_COMBINE.get(operation, write_options.COMBINE_BEFORE_INSERT)),
             duplicate_policy=policy,
             schema_mode=SchemaMode(options.value_or_default(SCHEMA_MODE)),
-            truncates_nanoseconds=options.value_or_default(_NANOSECONDS) == "cut",
-            null_for_missing=options.flag(_NULL_FOR_MISSING) or options.flag(_RECONCILE),
+            truncates_nanoseconds=options.value_or_default(write_options.TIMESTAMPS_NANOSECONDS) == "cut",
+            null_for_missing=options.flag(write_options.SET_NULL_FOR_MISSING_COLUMNS)
+            or options.flag(write_options.RECONCILE_SCHEMA),
             partitions_to_overwrite=tuple(part.strip() for part in static.split(",")) if static else None,
             extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
             clustering_updates=_update_strategy(options),
             partial=options.flag(PARTIAL_UPDATE) and operation is WriteOperation.UPSERT,
-            event_time=options.text(_EVENT_TIME) if options.flag(_WATERMARK) else None,
+            event_time=options.text(write_options.PAYLOAD_EVENT_TIME_FIELD)
+            if options.flag(write_options.TRACK_EVENT_TIME_WATERMARK)
+            else None,
             marker=delete_marker_setting(options, combines_with_flag=False),
             sync=SyncSettings.after_writes(options),
             once=None if (once := options.text(ONCE)) is None else ApplicationVersion.parse(once),
@@ -474,7 +318,7 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
 
 def _update_strategy(options: Options) -> str:
     """Parse `hoodie.clustering.updates.strategy` as reject, allow or duplicate."""
-    name = options.value_or_default(UPDATE_STRATEGY)
+    name = options.value_or_default(write_options.CLUSTERING_UPDATES_STRATEGY)
     known = {
         "SparkRejectUpdateStrategy": "reject",
         "SparkAllowUpdateStrategy": "allow",
@@ -482,7 +326,11 @@ def _update_strategy(options: Options) -> str:
     }
     strategy = known.get(name.rsplit(".", 1)[-1])
     if strategy is None:
-        raise Unsupported(f"option {UPDATE_STRATEGY}={name} is not supported; use one of {', '.join(known)}")
+        raise Unsupported(
+            f"option {write_options.CLUSTERING_UPDATES_STRATEGY}={name} is not supported; use one of {', '.join(known)}"
+        )
     if strategy == "duplicate" and options.value_or_default(BUCKET_ENGINE) != "CONSISTENT_HASHING":
-        raise InvalidRequest(f"option {UPDATE_STRATEGY}={name} requires {BUCKET_ENGINE}=CONSISTENT_HASHING")
+        raise InvalidRequest(
+            f"option {write_options.CLUSTERING_UPDATES_STRATEGY}={name} requires {BUCKET_ENGINE}=CONSISTENT_HASHING"
+        )
     return strategy

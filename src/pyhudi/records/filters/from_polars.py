@@ -23,7 +23,7 @@ from pyhudi.records.filters.filter_functions import build_call, cast_to
 from pyhudi.records.filters.from_arrow import as_filter, literal_value, only_operand
 
 _DEPTH_LIMIT = 100
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "<>": operator.ne,
     "<": operator.lt,
@@ -167,7 +167,7 @@ def _convert_binary(expression: Any, left: Any, right: Any, depth: int) -> Any:
     for join in (operator.and_, operator.or_):
         if same(join(left, right)):
             return _chain(join, left, right, depth)
-    for sign, compare in _COMPARISONS.items():
+    for sign, compare in COMPARISONS.items():
         if same(compare(left, right)):
             sides = [_node(side, depth + 1) for side in (left, right)]
             if any(isinstance(side, Expr) for side in sides):

@@ -20,20 +20,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.options import table_options as props
 from pyhudi.records.joda_timestamps import time_zone
-from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
+from pyhudi.records.keys.timestamp_key_rule import TimeRule
 
-RECORD_FIELDS = "hoodie.table.recordkey.fields"
-PARTITION_FIELDS = "hoodie.table.partition.fields"
-GENERATOR_TYPE = "hoodie.table.keygenerator.type"
-GENERATOR_CLASS = "hoodie.table.keygenerator.class"
-HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
-URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
-SLASH_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
-CONSISTENT_TIMESTAMPS = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
-"""Table properties of the key configuration."""
-EXTRACTOR = "hoodie.table.partition_extractor_class"
-"""Table property that names the class with which Hudi reads partition values from paths."""
 _SLASH_DATES_CLASS = "SlashEncodedDayPartitionValueExtractor"
 _CLASS_PACKAGES = ("org.apache.hudi.keygen", "com.uber.hoodie", "com.uber.hoodie.keygen", "org.apache.hudi")
 
@@ -155,9 +145,11 @@ class KeySpec:
             raise InvalidRequest(f"the {generator} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
         time_zone(self.timestamp_zone)
         if self.slash_dates and (count != 1 or kinds != {PartitionFieldType.SIMPLE}):
-            raise InvalidRequest(f"{SLASH_DATES} takes one partition field whose value is the path: {', '.join(names)}")
+            raise InvalidRequest(
+                f"{props.SLASH_DATES.stored_as} takes one partition field whose value is the path: {', '.join(names)}"
+            )
         if self.slash_dates and self.url_encode:
-            raise Unsupported(f"{SLASH_DATES} and {URL_ENCODE} in one table are not supported")
+            raise Unsupported(f"{props.SLASH_DATES.stored_as} and {props.URL_ENCODE.stored_as} in one table are not supported")
 
     @classmethod
     def for_fields(
@@ -207,28 +199,32 @@ class KeySpec:
             Unsupported: A user-defined generator.
             InvalidRequest: Values that contradict each other.
         """
-        record_fields = _names(properties.get(RECORD_FIELDS))
-        partition_texts = _names(properties.get(PARTITION_FIELDS))
+        record_fields = _names(properties.get(props.RECORD_KEY_FIELDS.stored_as))
+        partition_texts = _names(properties.get(props.PARTITION_FIELDS.stored_as))
         generator: KeyGenerator | None = None
-        name = properties.get(GENERATOR_CLASS) or properties.get(GENERATOR_TYPE)
+        name = properties.get(props.GENERATOR_CLASS.stored_as) or properties.get(props.GENERATOR_TYPE.stored_as)
         if name:
             generator = parse_key_generator(name)
         if generator is None:
             generator = infer_key_generator(record_fields, partition_texts)
         partition_fields = tuple(_partition_field(text, generator) for text in partition_texts)
-        extractor = properties.get(EXTRACTOR, "").strip().rpartition(".")[2]
+        extractor = properties.get(props.PARTITION_EXTRACTOR.stored_as, "").strip().rpartition(".")[2]
         # With several fields Hudi ignores the option.
         has_one_plain_field = [field.kind for field in partition_fields] == [PartitionFieldType.SIMPLE]
-        slashes = _flag(properties, SLASH_DATES) if SLASH_DATES in properties else extractor == _SLASH_DATES_CLASS
+        slashes = (
+            _flag(properties, props.SLASH_DATES.stored_as)
+            if props.SLASH_DATES.stored_as in properties
+            else extractor == _SLASH_DATES_CLASS
+        )
         return cls(
             generator=generator,
             record_fields=record_fields,
             partition_fields=partition_fields,
-            hive_style=_flag(properties, HIVE_STYLE),
-            url_encode=_flag(properties, URL_ENCODE),
+            hive_style=_flag(properties, props.HIVE_STYLE.stored_as),
+            url_encode=_flag(properties, props.URL_ENCODE.stored_as),
             # Writers of table version 6 store only the output format.
             time=TimeRule.from_properties(properties) if _has_time_type(properties) else None,
-            consistent_timestamps=_flag(properties, CONSISTENT_TIMESTAMPS),
+            consistent_timestamps=_flag(properties, props.CONSISTENT_TIMESTAMPS.stored_as),
             slash_dates=slashes and has_one_plain_field,
         )
 
@@ -243,19 +239,19 @@ class KeySpec:
             )
         result: dict[str, str] = {}
         if self.record_fields:
-            result[RECORD_FIELDS] = ",".join(self.record_fields)
+            result[props.RECORD_KEY_FIELDS.stored_as] = ",".join(self.record_fields)
         custom = self.generator is KeyGenerator.CUSTOM
         texts = [f"{field.name}:{field.kind.value}" if custom else field.name for field in self.partition_fields]
-        result[PARTITION_FIELDS] = ",".join(texts)
-        result[GENERATOR_TYPE] = self.generator.value
-        result[HIVE_STYLE] = "true" if self.hive_style else "false"
-        result[URL_ENCODE] = "true" if self.url_encode else "false"
+        result[props.PARTITION_FIELDS.stored_as] = ",".join(texts)
+        result[props.GENERATOR_TYPE.stored_as] = self.generator.value
+        result[props.HIVE_STYLE.stored_as] = "true" if self.hive_style else "false"
+        result[props.URL_ENCODE.stored_as] = "true" if self.url_encode else "false"
         if self.time is not None:
             result.update(self.time.to_properties())
         if self.consistent_timestamps:
-            result[CONSISTENT_TIMESTAMPS] = "true"
+            result[props.CONSISTENT_TIMESTAMPS.stored_as] = "true"
         if self.slash_dates:
-            result[SLASH_DATES] = "true"
+            result[props.SLASH_DATES.stored_as] = "true"
         return result
 
     @property
@@ -317,7 +313,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _has_time_type(properties: Mapping[str, str]) -> bool:
-    return any(prefix + "timestamp.type" in properties for prefix in TIME_PREFIXES)
+    return any(prefix + "timestamp.type" in properties for prefix in props.TIME_PREFIXES)
 
 
 def _flag(properties: Mapping[str, str], name: str) -> bool:

@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.paths import split_path
+from pyhudi.options.table_options import URL_ENCODE
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.java_strings import has_text, is_binary_like
 from pyhudi.records.joda_timestamps import parse_pattern
-from pyhudi.records.keys.key_spec import URL_ENCODE, KeySpec, PartitionField, PartitionFieldType, partition_columns
+from pyhudi.records.keys.key_spec import KeySpec, PartitionField, PartitionFieldType, partition_columns
 from pyhudi.records.keys.key_values import key_text, value_codes
 from pyhudi.records.keys.partition_times import time_parts
 
@@ -39,7 +40,7 @@ NEEDS_ENCODING = r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
 
 UNUSABLE_PATHS = (
     (r"(^|/)(\.|\.\.|)(/|$)", "contains an empty folder name, '.' or '..'"),
-    (r"^[^/]*:", f"has a colon in its first folder, which Hadoop parses as a scheme: set {URL_ENCODE}=true"),
+    (r"^[^/]*:", f"has a colon in its first folder, which Hadoop parses as a scheme: set {URL_ENCODE.stored_as}=true"),
     (r"^\.hoodie(/|$)", "is reserved for Hudi's metadata"),
 )
 """Patterns of paths that storage does not support, each with the problem."""

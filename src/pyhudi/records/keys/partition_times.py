@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.options.table_options import TIME_PREFIXES
 from pyhudi.records.java_strings import is_string_like, timestamp_micros
 from pyhudi.records.joda_timestamps import MAX_INSTANT_MS, MIN_INSTANT_MS, TimePattern, local_ms, parse_pattern, time_zone
 from pyhudi.records.keys.key_spec import KeySpec, PartitionField, PartitionFieldType
 from pyhudi.records.keys.key_values import value_codes
-from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, UNIT_MS, UNITS_PER_MS, TimeRule, TimeType
+from pyhudi.records.keys.timestamp_key_rule import UNIT_MS, UNITS_PER_MS, TimeRule, TimeType
 
 
 def time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.options import table_options
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.key_values import column_text
 
@@ -30,7 +31,9 @@ def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
             string form. Names field and row.
     """
     if spec.generates_keys:
-        raise InvalidRequest("the table has no record key fields: its keys are generated; set hoodie.table.recordkey.fields")
+        raise InvalidRequest(
+            f"the table has no record key fields: its keys are generated; set {table_options.RECORD_KEY_FIELDS.stored_as}"
+        )
     texts = [column_text(spec, batch, name, "record key") for name in spec.record_fields]
     if not spec.is_composite:
         _check_keys_present(texts, spec.record_fields)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.options.table_options import TIME_PREFIXES
 from pyhudi.records.joda_timestamps import parse_pattern, time_zone
 
-TIME_PREFIXES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
 UNIT_MS = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000, "MILLISECONDS": 1}
 UNITS_PER_MS = {"MICROSECONDS": 1_000, "NANOSECONDS": 1_000_000}
 
@@ -68,7 +68,7 @@ class TimeRule:
         if self.scalar_unit not in (*UNIT_MS, *UNITS_PER_MS):
             raise InvalidRequest(f"unknown time unit {self.scalar_unit!r}: use one of {', '.join((*UNIT_MS, *UNITS_PER_MS))}")
         if self.type.is_textual and not self.input_patterns:
-            raise InvalidRequest(f"the time type {self.type} needs hoodie.keygen.timebased.input.dateformat")
+            raise InvalidRequest(f"the time type {self.type} needs {TIME_PREFIXES[0]}input.dateformat")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> TimeRule | None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.options import file_options
 from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal
 from pyhudi.records.pair_merge import PairSide, merge_pairs, overlaid
 from pyhudi.records.record_merge import MissingValues, RecordMergeRule, choose_column
@@ -157,7 +158,7 @@ class LogRecords:
             first_mismatch = int(np.flatnonzero(np.asarray(differs))[0])
             raise CorruptData(
                 f"record positions in the logs do not match the base file: row {int(rows[first_mismatch])} has another key; "
-                "read with hoodie.merge.use.record.positions=false to merge by key",
+                f"read with {file_options.MERGE_USE_RECORD_POSITIONS}=false to merge by key",
                 expected=log_keys[first_mismatch].as_py(),
                 found=older.column(RECORD_KEY)[first_mismatch].as_py(),
             )

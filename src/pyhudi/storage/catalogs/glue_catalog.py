@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState
+from pyhudi.options import lock_options, sync_options
 from pyhudi.storage.catalogs.catalog_client import CatalogColumn, CatalogPartition, CatalogTable, batches
 
 _CHANGED_AT_ONCE = 100
@@ -198,8 +199,8 @@ class GlueCatalog:
                 return None
             if code in _REFUSALS:
                 raise InvalidRequest(
-                    f"{self.name} refuses these credentials; check hoodie.aws.access.key, hoodie.aws.secret.key and "
-                    f"hoodie.aws.session.token, or AWS_ACCESS_KEY_ID and its like: {error}"
+                    f"{self.name} refuses these credentials; check {lock_options.ACCESS_KEY}, {lock_options.SECRET_KEY} and "
+                    f"{lock_options.SESSION_TOKEN}, or AWS_ACCESS_KEY_ID and its like: {error}"
                 ) from error
             if code in _WRONG:
                 raise InvalidRequest(f"{self.name} rejects the request: {error}") from error
@@ -208,7 +209,7 @@ class GlueCatalog:
             raise TableState(f"{self.name} refuses it: {error}") from error
         except NoCredentialsError as error:
             raise InvalidRequest(
-                f"{self.name}: no credentials found. Set hoodie.aws.access.key and hoodie.aws.secret.key, or "
+                f"{self.name}: no credentials found. Set {lock_options.ACCESS_KEY} and {lock_options.SECRET_KEY}, or "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role of the machine"
             ) from error
         except (BotoCoreError, OSError) as error:
@@ -224,7 +225,7 @@ def _client(region: str | None, endpoint: str | None, credentials: tuple[str | N
         raise InvalidRequest('the AWS Glue catalog needs boto3: pip install "pyhudi[aws]"') from None
     access_key, secret_key, token = credentials
     if (access_key is None) != (secret_key is None):
-        raise InvalidRequest("hoodie.aws.access.key and hoodie.aws.secret.key go together: set both or none")
+        raise InvalidRequest(f"{lock_options.ACCESS_KEY} and {lock_options.SECRET_KEY} go together: set both or none")
     try:
         return boto3.session.Session().client(
             "glue",
@@ -236,7 +237,7 @@ def _client(region: str | None, endpoint: str | None, credentials: tuple[str | N
             config=Config(connect_timeout=_ANSWER_TIMEOUT_S, read_timeout=_ANSWER_TIMEOUT_S),
         )
     except NoRegionError:
-        raise InvalidRequest("AWS Glue needs a region: set hoodie.aws.glue.region, or AWS_DEFAULT_REGION") from None
+        raise InvalidRequest(f"AWS Glue needs a region: set {sync_options.AWS_GLUE_REGION}, or AWS_DEFAULT_REGION") from None
 
 
 def _fill(stored: dict[str, Any], table: CatalogTable) -> None:

@@ -44,6 +44,7 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.format.paths import file_name, join_path, parent_folder
+from pyhudi.options import lock_options
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.hdfs.hdfs_options import hdfs_settings
 from pyhudi.storage.hdfs.webhdfs_client import FileStatus, HdfsClient, is_absence
@@ -351,7 +352,7 @@ class HdfsStorage(UriMixin):
                     if "already exists" not in str(error):
                         raise Unsupported(
                             f"{self.absolute(path)}: HDFS rejects extended attributes ({error}), which atomic replacement needs. "
-                            "Set dfs.namenode.xattrs.enabled, or choose another lock (hoodie.write.lock.provider)"
+                            f"Set dfs.namenode.xattrs.enabled, or choose another lock ({lock_options.PROVIDER})"
                         ) from error
                 except NoResponse:
                     pass

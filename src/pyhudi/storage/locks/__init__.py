@@ -14,18 +14,12 @@ lock_registry       options, provider selection, combined locks
 
 from __future__ import annotations
 
+from pyhudi.options.lock_options import LOCK_WAIT
 from pyhudi.storage.locks.file_system_lock import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
 from pyhudi.storage.locks.hold_notices import HOLD_NOTICE_PATH, MAX_HOLD_MS
 from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.storage.locks.lock_provider import LockProvider
-from pyhudi.storage.locks.lock_registry import (
-    LOCK_WAIT,
-    CombinedLock,
-    LockFactory,
-    LockSettings,
-    open_lock,
-    register_lock_provider,
-)
+from pyhudi.storage.locks.lock_registry import CombinedLock, LockFactory, LockSettings, open_lock, register_lock_provider
 from pyhudi.storage.locks.retained_lock import RetainedLock
 from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
 

@@ -28,15 +28,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import lock_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.lock_options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
-
-ACCESS_KEY = Option("hoodie.aws.access.key", str, None, "access key of AWS; unset: the credentials of the machine")
-SECRET_KEY = Option("hoodie.aws.secret.key", str, None, "secret key of AWS")
-SESSION_TOKEN = Option("hoodie.aws.session.token", str, None, "session token of AWS")
-
-_TABLE = Option("hoodie.write.lock.dynamodb.table", str, None, "DynamoDB table that holds the locks")
 
 # A dead writer does not make others time out if its lease is shorter than their wait.
 _SHORTEST_LEASE_MS = 10_000
@@ -54,40 +50,14 @@ class DynamoDbSettings:
     billing_mode PROVISIONED. access_key, secret_key, session_token: credentials; default: those of the machine.
     """
 
-    table: Annotated[str | None, _TABLE] = None
-    partition_key: Annotated[
-        str | None,
-        Option("hoodie.write.lock.dynamodb.partition_key", str, None, "name of the lock; unset: the table's name"),
-    ] = None
-    region: Annotated[str, Option("hoodie.write.lock.dynamodb.region", str, "us-east-1", "region of DynamoDB")] = "us-east-1"
-    endpoint_url: Annotated[
-        str | None, Option("hoodie.write.lock.dynamodb.endpoint_url", str, None, "DynamoDB at another address than Amazon's")
-    ] = None
-    billing_mode: Annotated[
-        str,
-        Option(
-            "hoodie.write.lock.dynamodb.billing_mode",
-            ("PAY_PER_REQUEST", "PROVISIONED"),
-            "PAY_PER_REQUEST",
-            "how a table of locks that is created is paid for",
-        ),
-    ] = "PAY_PER_REQUEST"
-    read_capacity: Annotated[
-        int, Option("hoodie.write.lock.dynamodb.read_capacity", int, "20", "read capacity of a table of locks", at_least=1)
-    ] = 20
-    write_capacity: Annotated[
-        int, Option("hoodie.write.lock.dynamodb.write_capacity", int, "10", "write capacity of a table of locks", at_least=1)
-    ] = 10
-    creation_timeout_ms: Annotated[
-        int,
-        Option(
-            "hoodie.write.lock.dynamodb.table_creation_timeout",
-            int,
-            "120000",
-            "milliseconds to wait for a table of locks that is created",
-            at_least=1,
-        ),
-    ] = 120_000
+    table: Annotated[str | None, lock_options.DYNAMODB_TABLE] = None
+    partition_key: Annotated[str | None, lock_options.DYNAMODB_PARTITION_KEY] = None
+    region: Annotated[str, lock_options.DYNAMODB_REGION] = "us-east-1"
+    endpoint_url: Annotated[str | None, lock_options.DYNAMODB_ENDPOINT_URL] = None
+    billing_mode: Annotated[str, lock_options.DYNAMODB_BILLING_MODE] = "PAY_PER_REQUEST"
+    read_capacity: Annotated[int, lock_options.DYNAMODB_READ_CAPACITY] = 20
+    write_capacity: Annotated[int, lock_options.DYNAMODB_WRITE_CAPACITY] = 10
+    creation_timeout_ms: Annotated[int, lock_options.DYNAMODB_TABLE_CREATION_TIMEOUT] = 120_000
     access_key: Annotated[str | None, ACCESS_KEY] = field(default=None, repr=False)
     secret_key: Annotated[str | None, SECRET_KEY] = field(default=None, repr=False)
     session_token: Annotated[str | None, SESSION_TOKEN] = field(default=None, repr=False)
@@ -103,9 +73,9 @@ class DynamoDbLock(LeaseLock):
 
     def __init__(self, env: Environment, settings: DynamoDbSettings, key: str, *, wait_ms: int = 60_000) -> None:
         if not settings.table:
-            raise InvalidRequest(f"the DynamoDB lock provider requires the option {_TABLE}")
+            raise InvalidRequest(f"the DynamoDB lock provider requires the option {lock_options.DYNAMODB_TABLE}")
         if (settings.access_key is None) != (settings.secret_key is None):
-            raise InvalidRequest("hoodie.aws.access.key and hoodie.aws.secret.key go together: set both or none")
+            raise InvalidRequest(f"{lock_options.ACCESS_KEY} and {lock_options.SECRET_KEY} go together: set both or none")
         _boto3()
         validity_ms = max(_SHORTEST_LEASE_MS, wait_ms // 2)
         super().__init__(env, validity_ms=validity_ms, renew_ms=validity_ms // 3, wait_ms=wait_ms)

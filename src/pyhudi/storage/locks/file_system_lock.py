@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import HudiError, Internal, StorageUnavailable, Unsupported
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import lock_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.hdfs.hdfs_options import HDFS_SCHEMES
@@ -20,9 +21,6 @@ from pyhudi.storage.uris import parse_uri
 
 FILE_LOCK_NAME = "lock"
 
-_EXPIRY = Option(
-    "hoodie.write.lock.filesystem.expire", int, "0", "minutes after which a file system lock is taken for left behind; 0: never"
-)
 
 _LOG = logging.getLogger("pyhudi.storage.locks")
 
@@ -36,16 +34,13 @@ class FileSystemLockSettings:
         expire_ms: Age in milliseconds after which a lock is considered abandoned; 0 for never.
     """
 
-    path: Annotated[
-        str | None,
-        Option("hoodie.write.lock.filesystem.path", str, None, "folder of the file system lock; unset: the table's .hoodie"),
-    ] = None
-    expire_ms: Annotated[int, _EXPIRY] = 0
+    path: Annotated[str | None, lock_options.FILESYSTEM_PATH] = None
+    expire_ms: Annotated[int, lock_options.FILESYSTEM_EXPIRE] = 0
 
     @classmethod
     def of(cls, options: Options) -> FileSystemLockSettings:
         """Create the settings from validated options."""
-        return read_settings(cls, options, expire_ms=options.integer(_EXPIRY) * 60_000)
+        return read_settings(cls, options, expire_ms=options.integer(lock_options.FILESYSTEM_EXPIRE) * 60_000)
 
 
 class FileSystemLock(LockProvider):

@@ -25,15 +25,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import lock_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
 from pyhudi.storage.process_identity import user_name
 from pyhudi.storage.thrift_client import connect_to_first, load_messages, metastore_address
-
-_URIS = Option("hoodie.write.lock.hivemetastore.uris", str, None, "Hive metastores, thrift://host:port, with commas between them")
-_DATABASE = Option("hoodie.write.lock.hivemetastore.database", str, None, "database of the table that Hive locks")
-_TABLE = Option("hoodie.write.lock.hivemetastore.table", str, None, "table that Hive locks")
 
 _ANSWER_TIMEOUT_MS = 20_000
 # The server's timeout is far longer; this is how long a recent response is trusted.
@@ -44,19 +41,10 @@ _TRUST_MS = 5_000
 class HiveLockSettings:
     """Options of the Hive metastore lock.  heartbeat_ms: milliseconds between two renewals of a lock."""
 
-    uris: Annotated[tuple[str, ...], _URIS] = ()
-    database: Annotated[str | None, _DATABASE] = None
-    table: Annotated[str | None, _TABLE] = None
-    heartbeat_ms: Annotated[
-        int,
-        Option(
-            "hoodie.write.lock.heartbeat_interval_ms",
-            int,
-            "60000",
-            "milliseconds between two renewals of a lock of the Hive metastore",
-            at_least=1,
-        ),
-    ] = 60_000
+    uris: Annotated[tuple[str, ...], lock_options.HIVEMETASTORE_URIS] = ()
+    database: Annotated[str | None, lock_options.HIVEMETASTORE_DATABASE] = None
+    table: Annotated[str | None, lock_options.HIVEMETASTORE_TABLE] = None
+    heartbeat_ms: Annotated[int, lock_options.HEARTBEAT_INTERVAL_MS] = 60_000
 
     @classmethod
     def of(cls, options: Options) -> HiveLockSettings:
@@ -68,10 +56,14 @@ class HiveLock(LeaseLock):
     """Lock on a Hive table.  Raises InvalidRequest if settings are missing or thriftpy2 is not installed."""
 
     def __init__(self, env: Environment, settings: HiveLockSettings, *, wait_ms: int = 60_000) -> None:
-        for option, value in ((_URIS, settings.uris), (_DATABASE, settings.database), (_TABLE, settings.table)):
+        for option, value in (
+            (lock_options.HIVEMETASTORE_URIS, settings.uris),
+            (lock_options.HIVEMETASTORE_DATABASE, settings.database),
+            (lock_options.HIVEMETASTORE_TABLE, settings.table),
+        ):
             if not value:
                 raise InvalidRequest(f"the Hive metastore lock provider requires the option {option}")
-        self._servers = tuple(metastore_address(str(_URIS), uri) for uri in settings.uris)
+        self._servers = tuple(metastore_address(str(lock_options.HIVEMETASTORE_URIS), uri) for uri in settings.uris)
         _messages()
         super().__init__(
             env, validity_ms=2 * settings.heartbeat_ms, renew_ms=settings.heartbeat_ms, wait_ms=wait_ms, trusted_ms=_TRUST_MS

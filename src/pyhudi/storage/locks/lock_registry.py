@@ -12,7 +12,9 @@ from typing import Annotated
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.paths import META_FOLDER
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import lock_options
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.lock_options import LOCK_WAIT
 from pyhudi.records.hashing import path_hash
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
@@ -69,9 +71,6 @@ class CombinedLock(LockProvider):
             lock.renew()
 
 
-LOCK_WAIT = Option("hoodie.write.lock.wait_time_ms", int, "60000", "milliseconds to wait for the lock")
-
-
 @dataclass(frozen=True, slots=True)
 class LockSettings:
     """The lock of a table's writers.
@@ -87,12 +86,7 @@ class LockSettings:
         hive: Options of the Hive metastore lock.
     """
 
-    provider: Annotated[
-        str | None,
-        Option(
-            "hoodie.write.lock.provider", str, None, "class of the lock that writers share; unset: a lease in the table's storage"
-        ),
-    ] = None
+    provider: Annotated[str | None, lock_options.PROVIDER] = None
     table_name: str = ""
     wait_ms: Annotated[int, LOCK_WAIT] = 60_000
     storage: StorageLockSettings = field(default_factory=StorageLockSettings)
@@ -149,16 +143,16 @@ def register_lock_provider(class_name: str, factory: LockFactory) -> None:
 def _check_servers(settings: LockSettings, provider: str) -> None:
     """Raise InvalidRequest if an option selects a server that the provider does not use: other writers may lock there."""
     named = (
-        ("hoodie.write.lock.zookeeper.url", settings.zookeeper.url, "Zookeeper"),
-        ("hoodie.write.lock.dynamodb.table", settings.dynamodb.table, "DynamoDB"),
-        ("hoodie.write.lock.hivemetastore.uris", ",".join(settings.hive.uris), "HiveMetastore"),
+        (lock_options.ZOOKEEPER_URL.key, settings.zookeeper.url, "Zookeeper"),
+        (lock_options.DYNAMODB_TABLE.key, settings.dynamodb.table, "DynamoDB"),
+        (lock_options.HIVEMETASTORE_URIS.key, ",".join(settings.hive.uris), "HiveMetastore"),
     )
     for option, value, word in named:
         if value and provider.startswith(_HUDI) and f".{word}" not in provider:
             fitting = " or ".join(name for name in _FACTORIES if f".{word}" in name)
             raise InvalidRequest(
                 f"option {option}={value} selects where writers lock, but the lock provider is {provider}; "
-                f"set hoodie.write.lock.provider to {fitting}, or leave the option out"
+                f"set {lock_options.PROVIDER} to {fitting}, or leave the option out"
             )
 
 

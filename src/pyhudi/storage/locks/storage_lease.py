@@ -33,7 +33,8 @@ from typing import Annotated
 
 from pyhudi.errors import StorageFull, StorageUnavailable
 from pyhudi.format.paths import LOCK_FOLDER
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import lock_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.fifo_queue import FifoQueue
@@ -56,16 +57,6 @@ _LOOKS_OF_THE_NEXT = 10
 # A renewal or release that another request of ours overtook is retried; a store that repeats this is not usable.
 _WRITE_ATTEMPTS = 3
 
-_VALIDITY = Option("hoodie.write.lock.storage.validity.timeout.secs", int, "30", "seconds that a lease is good for", at_least=1)
-_RENEWAL = Option(
-    "hoodie.write.lock.storage.heartbeat.poll.secs",
-    int,
-    "5",
-    "seconds between two renewals of a lease",
-    aliases=("hoodie.write.lock.storage.renew.interval.secs",),
-    at_least=1,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class StorageLockSettings:
@@ -74,14 +65,17 @@ class StorageLockSettings:
     The duration is shorter than writers wait, so that a dead writer does not make others time out.
     """
 
-    validity_ms: Annotated[int, _VALIDITY] = 30_000
-    renew_ms: Annotated[int, _RENEWAL] = 5_000
+    validity_ms: Annotated[int, lock_options.STORAGE_VALIDITY_TIMEOUT_SECS] = 30_000
+    renew_ms: Annotated[int, lock_options.STORAGE_HEARTBEAT_POLL_SECS] = 5_000
 
     @classmethod
     def of(cls, options: Options) -> StorageLockSettings:
         """Create the settings from validated options."""
         return read_settings(
-            cls, options, validity_ms=options.integer(_VALIDITY) * 1000, renew_ms=options.integer(_RENEWAL) * 1000
+            cls,
+            options,
+            validity_ms=options.integer(lock_options.STORAGE_VALIDITY_TIMEOUT_SECS) * 1000,
+            renew_ms=options.integer(lock_options.STORAGE_HEARTBEAT_POLL_SECS) * 1000,
         )
 
 
@@ -117,7 +111,8 @@ class StorageLock(LeaseLock):
         self._lease: _Lease | None = None
         # Tag of the object that was written last; None if unknown.
         self._tag: str | None = None
-        # Content of the lock object while waiting, and when it was first observed.
+        # Content of the lock object when it was not free, and when it was first observed. No two leases have equal content,
+        # so a process that tries once in a while observes how long one is unchanged.
         self._watched: tuple[bytes, int] = (b"", 0)
         # The wall clock and the monotonic clock at the start of the wait.
         self._began_ms = (0, 0)
@@ -135,7 +130,6 @@ class StorageLock(LeaseLock):
         name = f"{Process.current().text}:{self._validity_ms}:" if self._label is None else self._label
         self._owner = f"{name}{self._env.uuid4()}"
         self._queue = FifoQueue(self._storage, self._env, QUEUE_FOLDER)
-        self._watched = (b"", 0)
         self._tag = None
         self._began_ms = (self._env.now_ms(), self._env.monotonic_ms())
 

@@ -30,13 +30,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options import lock_options
+from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
 from pyhudi.storage.locks.lock_provider import LockWait
 
 _MARK = "lock-"
-_URL = Option("hoodie.write.lock.zookeeper.url", str, None, "servers of ZooKeeper, host:port, with commas between them")
 
 # Servers retain a silent session for at least two ticks, and two ticks are longer than half a second.
 _TRUST_MS = 1_000
@@ -51,34 +51,11 @@ class ZookeeperSettings:
     the server considers a client dead, within its own limits. connection_timeout_ms: for each response.
     """
 
-    url: Annotated[str | None, _URL] = None
-    base_path: Annotated[
-        str | None, Option("hoodie.write.lock.zookeeper.base_path", str, None, "node of ZooKeeper under which locks lie")
-    ] = None
-    lock_key: Annotated[
-        str | None,
-        Option("hoodie.write.lock.zookeeper.lock_key", str, None, "its node below the base path; unset: the table's name"),
-    ] = None
-    session_timeout_ms: Annotated[
-        int,
-        Option(
-            "hoodie.write.lock.zookeeper.session_timeout_ms",
-            int,
-            "60000",
-            "milliseconds of silence after which ZooKeeper takes a holder for dead",
-            at_least=1_000,
-        ),
-    ] = 60_000
-    connection_timeout_ms: Annotated[
-        int,
-        Option(
-            "hoodie.write.lock.zookeeper.connection_timeout_ms",
-            int,
-            "15000",
-            "milliseconds to wait for an answer of ZooKeeper",
-            at_least=1,
-        ),
-    ] = 15_000
+    url: Annotated[str | None, lock_options.ZOOKEEPER_URL] = None
+    base_path: Annotated[str | None, lock_options.ZOOKEEPER_BASE_PATH] = None
+    lock_key: Annotated[str | None, lock_options.ZOOKEEPER_LOCK_KEY] = None
+    session_timeout_ms: Annotated[int, lock_options.ZOOKEEPER_SESSION_TIMEOUT_MS] = 60_000
+    connection_timeout_ms: Annotated[int, lock_options.ZOOKEEPER_CONNECTION_TIMEOUT_MS] = 15_000
 
     @classmethod
     def of(cls, options: Options) -> ZookeeperSettings:
@@ -88,7 +65,7 @@ class ZookeeperSettings:
     def path(self, table_name: str) -> str:
         """The node of the table's lock.  Raises InvalidRequest if the settings lack the base path."""
         if not self.base_path:
-            raise InvalidRequest("the ZooKeeper lock provider requires the option hoodie.write.lock.zookeeper.base_path")
+            raise InvalidRequest(f"the ZooKeeper lock provider requires the option {lock_options.ZOOKEEPER_BASE_PATH}")
         return node_path(self.base_path, self.lock_key or table_name)
 
 
@@ -104,7 +81,10 @@ class ZookeeperLock(LeaseLock):
 
     def __init__(self, env: Environment, settings: ZookeeperSettings, path: str, *, wait_ms: int = 60_000) -> None:
         if not settings.url:
-            raise InvalidRequest(f"the ZooKeeper lock provider requires the option {_URL}, for instance zookeeper.example:2181")
+            raise InvalidRequest(
+                f"the ZooKeeper lock provider requires the option {lock_options.ZOOKEEPER_URL}, for instance "
+                "zookeeper.example:2181"
+            )
         _check_url(settings.url)
         super().__init__(env, validity_ms=settings.session_timeout_ms, wait_ms=wait_ms, trusted_ms=_TRUST_MS)
         self._url = settings.url
@@ -288,7 +268,9 @@ def _check_url(url: str) -> None:
     try:
         collect_hosts(url)
     except ValueError as error:
-        raise InvalidRequest(f"{_URL}={url}: expected host:port, with commas between several: {error}") from error
+        raise InvalidRequest(
+            f"{lock_options.ZOOKEEPER_URL}={url}: expected host:port, with commas between several: {error}"
+        ) from error
 
 
 def _client_class() -> Any:

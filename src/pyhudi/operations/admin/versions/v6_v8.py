@@ -62,21 +62,14 @@ from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.transaction import check_no_pending_restore
 from pyhudi.operations.services.compact import run_compaction
-from pyhudi.records.keys.key_spec import GENERATOR_CLASS, GENERATOR_TYPE, PartitionFieldType
+from pyhudi.options import table_options as props
+from pyhudi.records.keys.key_spec import PartitionFieldType
 from pyhudi.records.merge_mode import PAYLOAD_STRATEGY, MergeMode
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.table.file_slices import LogFile
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.table_config import (
-    MODE_PROPERTY,
-    PAYLOAD_PROPERTY,
-    PRECOMBINE_FIELD,
-    STRATEGY_ALIAS,
-    STRATEGY_PROPERTY,
-    merge_properties,
-    store_table_config,
-)
+from pyhudi.table.table_config import merge_properties, store_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 from pyhudi.table.timeline.archived_timeline import HistoryStore
@@ -99,7 +92,7 @@ class V6V8(VersionStep):
         if any(field.kind is PartitionFieldType.UNKNOWN for field in config.keys.partition_fields):
             raise Unsupported(
                 "the table has a custom key generator, and does not record how its partition fields form paths; set "
-                "hoodie.table.partition.fields to field:TYPE first"
+                f"{props.PARTITION_FIELDS.stored_as} to field:TYPE first"
             )
 
     def up(self, context: TableContext, step_context: StepContext) -> VersionChange:
@@ -110,7 +103,7 @@ class V6V8(VersionStep):
             timeline = locked.timeline.load()
             check_no_pending_restore(locked, timeline, CHANGING)
             taken_back = _rollback_failed_writes(locked, step_context.settings.commit, timeline)
-            if locked.config.property("hoodie.table.metadata.partitions") or locked.storage.child(METADATA_FOLDER).stat(
+            if locked.config.property(props.METADATA_PARTITIONS.stored_as) or locked.storage.child(METADATA_FOLDER).stat(
                 PROPERTIES_FILE
             ):
                 locked = drop_store(locked)
@@ -225,43 +218,45 @@ def _has_plan(context: TableContext, instant: Instant) -> bool:
 def _properties_of_8(context: TableContext) -> Mapping[str, str | None]:
     config = context.config
     stored = dict(config.properties)
-    generator = stored.get(GENERATOR_TYPE) or config.keys.generator.value
+    generator = stored.get(props.GENERATOR_TYPE.stored_as) or config.keys.generator.value
     return {
-        "hoodie.table.version": "8",
-        "hoodie.timeline.layout.version": "2",
-        "hoodie.table.initial.version": stored.get("hoodie.table.initial.version", "6"),
-        "hoodie.timeline.path": "timeline",
-        "hoodie.timeline.history.path": "history",
-        GENERATOR_TYPE: generator,
+        props.VERSION.stored_as: "8",
+        props.LAYOUT.stored_as: "2",
+        props.INITIAL_VERSION.stored_as: stored.get(props.INITIAL_VERSION.stored_as, "6"),
+        props.TIMELINE_PATH.stored_as: "timeline",
+        props.HISTORY_PATH.stored_as: "history",
+        props.GENERATOR_TYPE.stored_as: generator,
         # The releases with version 8 read only this property name, which later releases do not write.
-        PRECOMBINE_FIELD: config.ordering_field,
+        props.ORDERING.stored_as: config.ordering_field,
         **merge_properties(config.merge),
     }
 
 
 def _properties_of_6(context: TableContext) -> Mapping[str, str | None]:
     config = context.config
-    fields = config.property("hoodie.table.partition.fields")
-    generator = config.property(GENERATOR_CLASS) or _GENERATOR_CLASSES.get(config.property(GENERATOR_TYPE).upper())
+    fields = config.property(props.PARTITION_FIELDS.stored_as)
+    generator = config.property(props.GENERATOR_CLASS.stored_as) or _GENERATOR_CLASSES.get(
+        config.property(props.GENERATOR_TYPE.stored_as).upper()
+    )
     if generator is None:
-        raise InvalidRequest(f"version 6 has no key generator class for {config.property(GENERATOR_TYPE)!r}")
+        raise InvalidRequest(f"version 6 has no key generator class for {config.property(props.GENERATOR_TYPE.stored_as)!r}")
     return {
-        "hoodie.table.version": "6",
-        "hoodie.timeline.layout.version": "1",
-        "hoodie.archivelog.folder": ARCHIVE_NAME,
-        "hoodie.table.partition.fields": ",".join(part.split(":")[0] for part in fields.split(",")) if fields else fields,
-        PAYLOAD_PROPERTY: config.merge.payload_class,
-        GENERATOR_CLASS: generator,
-        GENERATOR_TYPE: None,
-        "hoodie.table.initial.version": None,
-        MODE_PROPERTY: None,
-        STRATEGY_PROPERTY: None,
-        STRATEGY_ALIAS: None,
-        "hoodie.timeline.path": None,
-        "hoodie.timeline.history.path": None,
-        "hoodie.table.index.defs.path": None,
-        "hoodie.table.metadata.partitions": None,
-        "hoodie.table.metadata.partitions.inflight": None,
+        props.VERSION.stored_as: "6",
+        props.LAYOUT.stored_as: "1",
+        props.ARCHIVE_FOLDER.stored_as: ARCHIVE_NAME,
+        props.PARTITION_FIELDS.stored_as: ",".join(part.split(":")[0] for part in fields.split(",")) if fields else fields,
+        props.PAYLOAD.stored_as: config.merge.payload_class,
+        props.GENERATOR_CLASS.stored_as: generator,
+        props.GENERATOR_TYPE.stored_as: None,
+        props.INITIAL_VERSION.stored_as: None,
+        props.MERGE_MODE.stored_as: None,
+        props.STRATEGY_ID.stored_as: None,
+        props.STRATEGY_ALIAS: None,
+        props.TIMELINE_PATH.stored_as: None,
+        props.HISTORY_PATH.stored_as: None,
+        props.INDEX_DEFINITIONS_PATH.stored_as: None,
+        props.METADATA_PARTITIONS.stored_as: None,
+        props.METADATA_INFLIGHT.stored_as: None,
     }
 
 

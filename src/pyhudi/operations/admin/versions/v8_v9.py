@@ -51,6 +51,7 @@ from pyhudi.operations.admin.versions.version_step import (
     prepare_version_change,
 )
 from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.options import table_options as props
 from pyhudi.records.keys.key_spec import KeyGenerator
 from pyhudi.records.merge_mode import (
     DEFAULT_PAYLOAD,
@@ -70,23 +71,10 @@ from pyhudi.records.merge_mode import (
 from pyhudi.records.payloads import FIRST_VALUE_PAYLOAD, MYSQL_POSITION, PAYLOAD_ALIASES
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.table.snapshot import load_snapshot
-from pyhudi.table.table_config import (
-    LEGACY_PAYLOAD,
-    MERGE_PROPERTY,
-    MODE_PROPERTY,
-    ORDERING_FIELDS,
-    PAYLOAD_PROPERTY,
-    PRECOMBINE_FIELD,
-    STRATEGY_ALIAS,
-    STRATEGY_PROPERTY,
-    UPDATE_MODE,
-    TableConfig,
-    load_table_config,
-    store_table_config,
-)
+from pyhudi.table.table_config import TableConfig, load_table_config, store_table_config
 from pyhudi.table.table_context import TableContext
 
-_VERSION = "hoodie.table.version"
+_VERSION = props.VERSION.stored_as
 
 _BESIDE_MODES = (OVERWRITE_PAYLOAD, DEFAULT_PAYLOAD, EVENT_TIME_PAYLOAD)
 """Payload classes that version 8 stores together with their merge mode; all others are CUSTOM there."""
@@ -150,8 +138,9 @@ class V8V9(VersionStep):
             else config.merge.update_mode is not None
         ):
             raise Unsupported(
-                f"the table at {uri} merges by {config.merge.mode} with {UPDATE_MODE}={config.merge.update_mode}, for "
-                f"which version 8 has no payload class ({LEGACY_PAYLOAD}={payload or ''})"
+                f"the table at {uri} merges by {config.merge.mode} with "
+                f"{props.UPDATE_MODE.stored_as}={config.merge.update_mode}, for "
+                f"which version 8 has no payload class ({props.LEGACY_PAYLOAD.stored_as}={payload or ''})"
             )
         index = load_index_definitions(context).get(RECORD_INDEX)
         if index is not None and index.by_partition:
@@ -256,7 +245,7 @@ def _set_metadata_version(locked_context: TableContext, version: TableVersion) -
 
 def _payload_of(config: TableConfig) -> str:
     """Return the payload class by which the table merges, or that is equivalent to its merge mode; '' if there is none."""
-    name = modern_payload_name(config.property(LEGACY_PAYLOAD) or config.property(PAYLOAD_PROPERTY))
+    name = modern_payload_name(config.property(props.LEGACY_PAYLOAD.stored_as) or config.property(props.PAYLOAD.stored_as))
     return PAYLOAD_ALIASES.get(name, name)
 
 
@@ -271,26 +260,30 @@ def _has_merger(config: TableConfig) -> bool:
 
 def _properties_of_9(config: TableConfig, marker: DeleteMarker | None) -> Mapping[str, str | None]:
     """Return the properties of version 9; ``marker`` is the delete marker in the options of version 8 writers."""
-    changes: dict[str, str | None] = {_VERSION: "9", PRECOMBINE_FIELD: None}
+    changes: dict[str, str | None] = {_VERSION: "9", props.ORDERING.stored_as: None}
     translation = _translation(config)
     if config.merge.mode is not MergeMode.CUSTOM:
-        changes[STRATEGY_PROPERTY] = None
+        changes[props.STRATEGY_ID.stored_as] = None
     elif translation is not None:
         strategy = STRATEGY_BY_MODE[translation.mode]
-        changes |= {MODE_PROPERTY: str(translation.mode), STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
+        changes |= {
+            props.MERGE_MODE.stored_as: str(translation.mode),
+            props.STRATEGY_ID.stored_as: strategy,
+            props.STRATEGY_ALIAS: strategy,
+        }
     elif _has_merger(config):
-        changes |= {LEGACY_PAYLOAD: _payload_of(config) or None, PAYLOAD_PROPERTY: None}
+        changes |= {props.LEGACY_PAYLOAD.stored_as: _payload_of(config) or None, props.PAYLOAD.stored_as: None}
     marker_properties: Mapping[str, str] = {} if marker is None else {MARKER_FIELD: marker.field, MARKER_TEXT: marker.text}
     ordering = config.ordering_fields
     if translation is not None:
-        changes |= {LEGACY_PAYLOAD: _payload_of(config), PAYLOAD_PROPERTY: None}
+        changes |= {props.LEGACY_PAYLOAD.stored_as: _payload_of(config), props.PAYLOAD.stored_as: None}
         if translation.update_mode is not None:
-            changes[UPDATE_MODE] = str(translation.update_mode)
+            changes[props.UPDATE_MODE.stored_as] = str(translation.update_mode)
         marker_properties = dict(translation.properties) or marker_properties
         ordering = translation.ordering or ordering
     if ordering:
-        changes[ORDERING_FIELDS] = ",".join(ordering)
-    return {**changes, **{MERGE_PROPERTY + name: text for name, text in marker_properties.items()}}
+        changes[props.ORDERING_FIELDS] = ",".join(ordering)
+    return {**changes, **{props.MERGE_PROPERTY + name: text for name, text in marker_properties.items()}}
 
 
 def _ordering_of_8(config: TableConfig) -> tuple[str, ...]:
@@ -298,19 +291,19 @@ def _ordering_of_8(config: TableConfig) -> tuple[str, ...]:
 
 
 def _properties_of_8(config: TableConfig) -> Mapping[str, str | None]:
-    changes: dict[str, str | None] = {_VERSION: "8", UPDATE_MODE: None, ORDERING_FIELDS: None}
-    changes[PRECOMBINE_FIELD] = next(iter(_ordering_of_8(config)), None)
+    changes: dict[str, str | None] = {_VERSION: "8", props.UPDATE_MODE.stored_as: None, props.ORDERING_FIELDS: None}
+    changes[props.ORDERING.stored_as] = next(iter(_ordering_of_8(config)), None)
     mode, payload, translation = config.merge.mode, _payload_of(config), _translation(config)
     if mode is not MergeMode.CUSTOM:
-        changes |= {PAYLOAD_PROPERTY: payload or PAYLOAD_BY_MODE[mode], LEGACY_PAYLOAD: None}
+        changes |= {props.PAYLOAD.stored_as: payload or PAYLOAD_BY_MODE[mode], props.LEGACY_PAYLOAD.stored_as: None}
         if payload in _BESIDE_MODES or not payload:
             strategy = STRATEGY_BY_MODE[mode]
         else:
             strategy = PAYLOAD_STRATEGY
-            changes[MODE_PROPERTY] = str(MergeMode.CUSTOM)
-        changes |= {STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
+            changes[props.MERGE_MODE.stored_as] = str(MergeMode.CUSTOM)
+        changes |= {props.STRATEGY_ID.stored_as: strategy, props.STRATEGY_ALIAS: strategy}
     elif _has_merger(config):
-        changes |= {PAYLOAD_PROPERTY: payload or DEFAULT_PAYLOAD, LEGACY_PAYLOAD: None}
+        changes |= {props.PAYLOAD.stored_as: payload or DEFAULT_PAYLOAD, props.LEGACY_PAYLOAD.stored_as: None}
     # The payload class implies these; a delete marker of the table stays, although writers read it from options only.
     implied = translation.properties if translation is not None else ()
-    return {**changes, **{MERGE_PROPERTY + name: None for name, _ in implied}}
+    return {**changes, **{props.MERGE_PROPERTY + name: None for name, _ in implied}}

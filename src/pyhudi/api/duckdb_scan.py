@@ -1,0 +1,160 @@
+"""The rows of a query as DuckDB SQL over its base files, for the slices that DuckDB reads itself.
+
+`operations.read.native_scan` selects the slices; PyHudi's reader supplies the others. DuckDB interprets some characters of
+a path as a glob pattern, and names without regard to case: files that this affects are left to PyHudi's reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pyhudi.errors import Unsupported
+from pyhudi.operations.read.native_scan import divide_query
+from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.planning.native_scan import NativeColumn, NativeScan
+from pyhudi.records.filters.engine_expressions import to_engine
+from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.table.file_slices import FileSlice
+
+_GLOB_CHARACTERS = frozenset("*?[")
+
+_OPTIONS = "hive_partitioning = false, union_by_name = false, can_have_nan = true"
+"""The statistics of Parquet ignore NaN, so without `can_have_nan` DuckDB would skip row groups with it."""
+
+_TYPES: dict[pa.DataType, str] = {
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.date32(): "DATE",
+    pa.time32("ms"): "TIME",
+    pa.time64("us"): "TIME",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRows:
+    """Rows that DuckDB reads.
+
+    Attributes:
+        sql: A query that returns them, in the columns of the scan.
+        paths: The files that it reads.
+        rest: Slices that PyHudi's reader reads.
+    """
+
+    sql: str
+    paths: tuple[str, ...]
+    rest: tuple[FileSlice, ...]
+
+
+def native_rows(query: SnapshotQuery, condition: Expr | None) -> NativeRows | None:
+    """Return the rows of a query that DuckDB reads; None if there are none. condition: which of them the SQL returns."""
+    query = replace(query, spec=replace(query.spec, condition=condition))
+    divided = divide_query(query, _can_read)
+    if not divided.scans or not query.schema.names:
+        return None
+    try:
+        where = "" if condition is None else f" WHERE {to_engine(condition, _DuckDBExpressions())}"
+        parts = [_select(scan, query.schema.names, where) for scan in divided.scans]
+    except Unsupported:
+        return None
+    paths = tuple(path for scan in divided.scans for path in scan.paths)
+    return NativeRows(" UNION ALL ".join(parts), paths, divided.rest)
+
+
+def quote_identifier(name: str) -> str:
+    """Quote an identifier for DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(text: str) -> str:
+    """Text as a literal of DuckDB."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _can_read(path: str, schema: pa.Schema) -> bool:
+    return _GLOB_CHARACTERS.isdisjoint(path) and len({name.casefold() for name in schema.names}) == len(schema.names)
+
+
+def _select(scan: NativeScan, names: Iterable[str], where: str) -> str:
+    files = ", ".join(map(text_literal, scan.paths))
+    source = f"read_parquet([{files}], {_OPTIONS})"
+    columns = ", ".join(f"{_column(column)} AS {quote_identifier(column.field.name)}" for column in scan.columns)
+    rows = f"SELECT {columns} FROM {source}"
+    chosen = ", ".join(map(quote_identifier, names))
+    return f"SELECT {chosen} FROM ({rows}){where}"
+
+
+def _column(column: NativeColumn) -> str:
+    if column.stored_name is None:
+        return _literal(pa.scalar(None, column.field.type) if column.value is None else column.value)
+    name = quote_identifier(column.stored_name)
+    return f"CAST({name} AS {_type_name(column.field.type)})" if column.is_cast else name
+
+
+def _type_name(type_: pa.DataType) -> str:
+    types = pa.types
+    if types.is_timestamp(type_):
+        return "TIMESTAMP" if type_.tz is None else "TIMESTAMPTZ"
+    if types.is_decimal(type_):
+        return f"DECIMAL({type_.precision}, {type_.scale})"
+    if types.is_fixed_size_binary(type_):
+        return "BLOB"
+    if types.is_struct(type_):
+        return f"STRUCT({', '.join(f'{quote_identifier(child.name)} {_type_name(child.type)}' for child in type_.fields)})"
+    if types.is_list(type_):
+        return f"{_type_name(type_.value_type)}[]"
+    if types.is_map(type_):
+        return f"MAP({_type_name(type_.key_type)}, {_type_name(type_.item_type)})"
+    try:
+        return _TYPES[type_]
+    except KeyError:
+        raise Unsupported(f"a column of type {type_} in DuckDB's own scan") from None
+
+
+def _literal(value: pa.Scalar) -> str:
+    type_ = value.type
+    name = _type_name(type_)
+    if not value.is_valid:
+        return f"CAST(NULL AS {name})"
+    if pa.types.is_timestamp(type_):
+        micros = value.cast(pa.timestamp("us", type_.tz)).value
+        return f"{'make_timestamp' if type_.tz is None else 'make_timestamptz'}({micros})"
+    if pa.types.is_date32(type_):
+        return f"(DATE '1970-01-01' + CAST({value.value} AS INTEGER))"
+    if pa.types.is_binary(type_) or pa.types.is_fixed_size_binary(type_):
+        return f"from_hex('{value.as_py().hex()}')"
+    if pa.types.is_time(type_):
+        raise Unsupported("a constant time of day in DuckDB's own scan")
+    return f"CAST({text_literal(str(value.as_py()))} AS {name})"
+
+
+class _DuckDBExpressions:
+    """`ExpressionBuilder` of DuckDB: SQL text."""
+
+    def compare(self, column: str, sign: str, value: pa.Scalar) -> str:
+        return f"({quote_identifier(column)} {sign} {_literal(value)})"
+
+    def is_in(self, column: str, values: list[pa.Scalar]) -> str:
+        return f"({quote_identifier(column)} IN ({', '.join(map(_literal, values))}))"
+
+    def is_null(self, column: str) -> str:
+        return f"({quote_identifier(column)} IS NULL)"
+
+    def starts_with(self, column: str, prefix: str) -> str:
+        return f"starts_with({quote_identifier(column)}, {text_literal(prefix)})"
+
+    def constant(self, value: bool) -> str:  # noqa: FBT001
+        return "TRUE" if value else "FALSE"
+
+    def negated(self, part: str) -> str:
+        return f"(NOT {part})"
+
+    def joined(self, parts: Iterable[str], *, is_any: bool) -> str:
+        return f"({(' OR ' if is_any else ' AND ').join(parts)})"

@@ -1,0 +1,513 @@
+"""Reads by the Parquet reader of an engine give the rows and types of reads by PyHudi's reader.
+
+Each question is asked twice: as it is, and with every file slice left to PyHudi's reader.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pyhudi as hp
+from pyhudi import Table
+from pyhudi.api import duckdb_scan, polars_scan
+from pyhudi.api.scan import Scan
+from pyhudi.errors import HudiError, TableState, Unsupported
+from pyhudi.operations.read import native_scan
+from pyhudi.operations.read.native_scan import DividedQuery, divide_query
+from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.planning.native_scan import MAX_SCANS
+from pyhudi.records.filters.engine_expressions import to_engine
+from pyhudi.records.filters.filter_ast import Constant
+from tests.support.golden_tables import golden_cases, open_golden
+from tests.support.old_columns import grown
+from tests.support.rows import assert_same_rows
+
+_ZONE = datetime(2026, 7, 1, 12, tzinfo=UTC)
+_YEARS = [_ZONE, datetime(1, 1, 1, tzinfo=UTC), None, datetime(9999, 12, 31, tzinfo=UTC), _ZONE, _ZONE]
+_DAYS = [date(2026, 7, 1), date(1, 1, 1), date(9999, 12, 31), None, date(1582, 10, 5), date(1970, 1, 1)]
+_SMALL = [Decimal("1.25"), Decimal("-99999.99"), None, Decimal(0), Decimal("0.01"), Decimal(5)]
+_LARGE = [Decimal(10) ** 27, -(Decimal(10) ** 27), None, Decimal(0), Decimal("1e-10"), Decimal(1)]
+_STRUCT = pa.struct([("x", pa.int64()), ("y", pa.struct([("z", pa.string())]))])
+_DEEP = pa.list_(pa.struct([("a", pa.list_(pa.float64()))]))
+_PLAIN: dict[str, pa.Array] = {
+    "flag": pa.array([True, False, None, True, False, None]),
+    "i": pa.array([1, -(2**31), 2**31 - 1, None, 0, 7], pa.int32()),
+    "l": pa.array([1, -(2**63), 2**63 - 1, None, 2**53 + 1, 7]),
+    "f": pa.array([0.1, -0.0, 0.0, None, math.nan, math.inf], pa.float32()),
+    "d": pa.array([0.1, -0.0, 0.0, None, math.nan, -math.inf]),
+    "t": pa.array(["a", "", None, "Zoë \U0001f600", "quote ' \" \\", "a%_b"]),
+    "b": pa.array([b"", b"\x00\xff", None, b"a", b"b", b"\x80"]),
+    "day": pa.array(_DAYS),
+    "at": pa.array(_YEARS, pa.timestamp("us", "UTC")),
+    "seconds": pa.array([_ZONE] * 5 + [None], pa.timestamp("s", "UTC")),
+    "millis": pa.array([_ZONE] * 5 + [None], pa.timestamp("ms", "Asia/Tokyo")),
+    "small": pa.array(_SMALL, pa.decimal128(7, 2)),
+    "large": pa.array(_LARGE, pa.decimal128(38, 10)),
+    "list": pa.array([[1, None], [], None, [3], [4], [5]], pa.list_(pa.int64())),
+    "texts": pa.array([["a", None], [], None, ["b"], ["c"], [""]], pa.list_(pa.string())),
+    "map": pa.array([[("k", 1)], [], None, [("a", None), ("b", 2)], [], []], pa.map_(pa.string(), pa.int64())),
+    "struct": pa.array(
+        [{"x": 1, "y": {"z": "a"}}, {"x": None, "y": None}, None, {"x": 2, "y": {"z": None}}, None, None], _STRUCT
+    ),
+    "deep": pa.array([[{"a": [1.5]}], [], None, [None], [{"a": None}], [{"a": []}]], _DEEP),
+}
+
+
+def _rows(count: int = 6, first: int = 0) -> pa.Table:
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "id": [f"k{number}" for number in numbers],
+            "part": [f"p{number % 2}" for number in numbers],
+            "ts": pa.array(numbers, pa.int64()),
+            **{name: values.slice(0, count) for name, values in _PLAIN.items()},
+        }
+    )
+
+
+def _create(folder: Path, options: dict[str, object] | None = None, **arguments: Any) -> Table:
+    settings = {"hoodie.index.bloom.num_entries": 100, "hoodie.compact.inline": False, **(options or {})}
+    return Table.create(
+        folder / "t", **{"record_key": "id", "partition_by": "part", "ordering": "ts", "options": settings, **arguments}
+    )
+
+
+def typed(folder: Path) -> Table:
+    table = _create(folder)
+    table.insert(_rows())
+    table.upsert(_rows(3))
+    return table
+
+
+def empty(folder: Path) -> Table:
+    return _create(folder, schema=_rows().schema)
+
+
+def emptied(folder: Path) -> Table:
+    table = typed(folder)
+    table.delete([f"k{number}" for number in range(6)])
+    return table
+
+
+def local_times(folder: Path) -> Table:
+    table = _create(folder, {"pyhudi.timestamps.without.zone": "local", "hoodie.write.table.version": 9})
+    table.insert(_rows().append_column("wall", pa.array([datetime(2026, 7, 1, 12, 30)] * 5 + [None], pa.timestamp("us"))))
+    return table
+
+
+def evolved(folder: Path) -> Table:
+    """Files of the first write lack columns and have narrower types, one of which only PyHudi widens."""
+    table = _create(folder, {"hoodie.parquet.small.file.limit": 0})
+    first = (
+        _rows().drop_columns(["t", "struct", "l", "d", "millis"]).append_column("l", pa.array([1, 2, None, 4, 5, 6], pa.int32()))
+    )
+    table.insert(first.append_column("d", pa.array([1, 2, None, 4, 5, 6], pa.int32())))
+    table.insert(_rows(6, 6), options={"pyhudi.schema.mode": "evolve"})
+    return table
+
+
+def widened_floats(folder: Path) -> Table:
+    table = _create(folder, {"hoodie.parquet.small.file.limit": 0})
+    narrow = pa.array([0.1, None, 1e-30, 2.5, -0.0, math.nan], pa.float32())
+    table.insert(_rows().drop_columns(["d"]).append_column("d", narrow))
+    table.insert(_rows(6, 6), options={"pyhudi.schema.mode": "evolve"})
+    return table
+
+
+def by_ids(folder: Path) -> Table:
+    """Two columns have swapped their names; another one was dropped and created again."""
+    table = _create(folder, {"hoodie.parquet.small.file.limit": 0})
+    table.insert(_rows())
+    table.alter.rename("l", "l2")
+    table.alter.rename("d", "l")
+    table.alter.rename("l2", "d")
+    table.alter.drop("t")
+    table.alter.add("t", pa.int64())
+    changed = _rows(6, 6).drop_columns(["l", "d", "t"])
+    table.insert(changed.append_column("l", _PLAIN["d"]).append_column("d", _PLAIN["l"]).append_column("t", _PLAIN["l"]))
+    return table
+
+
+def path_columns(folder: Path) -> Table:
+    table = _create(folder, {"hoodie.datasource.write.drop.partition.columns": True})
+    table.insert(_rows())
+    return table
+
+
+def defaults(folder: Path) -> Table:
+    return grown(folder / "t", "cow")
+
+
+def without_meta(folder: Path) -> Table:
+    table = _create(folder, {"hoodie.populate.meta.fields": False})
+    table.insert(_rows())
+    return table
+
+
+def odd_paths(folder: Path) -> Table:
+    """Partitions whose names mean something to engines."""
+    table = _create(folder, {"hoodie.datasource.write.hive_style_partitioning": True})
+    names = ["a b%20c=é'", "x*", "[y]", "q?", "part=1", '"']
+    table.insert(_rows().set_column(1, "part", pa.array(names)))
+    return table
+
+
+def merged(folder: Path) -> Table:
+    """Some slices have logs."""
+    table = _create(folder, table_type="mor")
+    table.insert(_rows())
+    table.upsert(_rows(1))
+    return table
+
+
+BUILDERS: dict[str, Callable[[Path], Table]] = {
+    function.__name__: function
+    for function in (
+        typed, empty, emptied, local_times, evolved, widened_floats, by_ids, path_columns, defaults, without_meta, odd_paths,
+        merged,
+    )
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Table]:
+    return {name: build(tmp_path_factory.mktemp(name)) for name, build in BUILDERS.items()}
+
+
+class Divisions(list[DividedQuery]):
+    """How queries were divided."""
+
+    @property
+    def engine_files(self) -> int:
+        return sum(len(divided.plain) for divided in self)
+
+
+@contextmanager
+def watched(*, native: bool) -> Iterator[Divisions]:
+    """Record divisions; without `native` engines read no file."""
+    divisions = Divisions()
+
+    def dividing(query: Any, *rule: Any) -> DividedQuery:
+        divisions.append(divide_query(query, *rule) if native else DividedQuery((), (), tuple(query.tasks)))
+        return divisions[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (polars_scan, duckdb_scan):
+            patch.setattr(module, "divide_query", dividing)
+        yield divisions
+
+
+def assert_same_answer(ask: Callable[[], Any]) -> Divisions:
+    """Ask natively and through PyHudi's reader: equal columns, types and rows, or equal errors."""
+    with watched(native=False):
+        expected = _answer(ask)
+    with watched(native=True) as divisions:
+        found = _answer(ask)
+    if isinstance(expected, HudiError):
+        assert type(found) is type(expected) and str(found) == str(expected)
+        return divisions
+    assert found.schema.equals(expected.schema), f"{found.schema}\n{expected.schema}"
+    assert_same_rows(found, expected)
+    return divisions
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    try:
+        answer = ask()
+    except HudiError as error:
+        return error
+    return answer.to_arrow() if isinstance(answer, pl.DataFrame) else answer
+
+
+def scans(table: Table) -> dict[str, Callable[[], Scan]]:
+    found: dict[str, Callable[[], Scan]] = {
+        "all": table.scan,
+        "meta": lambda: table.scan(["*"]),
+        "one": lambda: table.scan(["part", "id"]),
+        "nothing": lambda: table.scan([]),
+        "read optimized": table.read_optimized,
+        "from path": lambda: table.scan(options={"hoodie.datasource.read.extract.partition.values.from.path": True}),
+        **{condition: _scan_with(table, condition) for condition in conditions(table)},
+    }
+    times = [instant.request_time for instant in table.timeline().completed_writes()]
+    if times:
+        found["then"] = lambda: table.scan(as_of=times[0])
+        if table.config.populate_meta_fields:
+            completed = table.timeline().completed_writes()[0].completion_time
+            found["newest"] = lambda: table.incremental(after=completed)
+            found["changed"] = lambda: table.incremental(after="earliest", filter="ts > 1")
+    return found
+
+
+CONDITIONS = (
+    "id = 'k1'", "part <> 'p0'", "ts in (1, 2, 9)", "not ts in (1, 2)", "t is null", "not t is null", "t >= 'a'", "t like 'a%'",
+    "not t like 'Z%'", "t like '%b'", "i > 0 and not (l < 7)", "i is null or l = 9223372036854775807", "f > 1", "f = 0.0",
+    "not f <= 1", "d >= 0", "d <> 0.1", "d < 1", "d = cast('nan' as double)", "d in (0.1, 0.0)", "flag", "not flag",
+    "day > date '1582-10-05'", "at = timestamp '2026-07-01 12:00:00'", "at < timestamp '1970-01-01 00:00:00'",
+    "small >= 1.25", "small in (1.25, 5)", "large < 0", "list is null", "struct.x = 1", "length(t) > 2", "b is null",
+)  # fmt: skip
+
+
+def _scan_with(table: Table, condition: str) -> Callable[[], Scan]:
+    return lambda: table.scan(filter=condition)
+
+
+def conditions(table: Table) -> list[str]:
+    found = []
+    for condition in CONDITIONS:
+        try:
+            table.scan(filter=condition)
+        except HudiError:
+            continue
+        found.append(condition)
+    return found
+
+
+def test_only_plain_slices_are_read_by_engines(tables: dict[str, Table]) -> None:
+    divided = {kind: divide_query(table.scan().query) for kind, table in tables.items()}
+    assert {kind for kind, found in divided.items() if not found.rest} == {*BUILDERS} - {"widened_floats", "merged"}
+    assert {kind for kind, found in divided.items() if not found.plain} == {"empty"}
+    # Of a float that became a double only PyHudi gives the value that Hudi does.
+    assert [len(divided["widened_floats"].plain), len(divided["widened_floats"].rest)] == [2, 2]
+    assert [len(divided["merged"].plain), len(divided["merged"].rest)] == [1, 1]
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_polars_frames(tables: dict[str, Table], kind: str) -> None:
+    table = tables[kind]
+    for name, scan in scans(table).items():
+        direct = assert_same_answer(lambda scan=scan: scan().to_polars())  # type: ignore[misc]
+        lazy = assert_same_answer(lambda scan=scan: hp.scan_polars(scan()).collect())  # type: ignore[misc]
+        with watched(native=True):
+            frame = scan().to_polars()
+        if frame.width:
+            assert_same_rows(frame.to_arrow().cast(scan().schema), scan().to_arrow())
+        if name == "all":
+            assert (direct.engine_files > 0, lazy.engine_files > 0) == (kind != "empty",) * 2
+
+
+PREDICATES = (
+    pl.col("id") == "k1",
+    pl.col("part") == "p1",
+    pl.col("ts") > 2,
+    (pl.col("ts") > 2) | pl.col("id").str.ends_with("0"),
+)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_polars_pushdown(tables: dict[str, Table], kind: str) -> None:
+    """Predicates, projections and limits reach the engine's own scan."""
+    frame = hp.scan_polars(tables[kind])
+    for predicate in PREDICATES:
+        assert_same_answer(lambda predicate=predicate: frame.filter(predicate).collect())  # type: ignore[misc]
+        assert_same_answer(lambda predicate=predicate: frame.filter(predicate).select("part").collect())  # type: ignore[misc]
+        assert_same_answer(lambda predicate=predicate: frame.filter(predicate).select(pl.len()).collect())  # type: ignore[misc]
+    count = tables[kind].scan().count()
+    for engine in ("in-memory", "streaming"):
+        assert_same_answer(lambda engine=engine: frame.select(pl.len()).collect(engine=engine))  # type: ignore[misc]
+        sums = frame.group_by("part").agg(pl.col("ts").sum()).sort("part")
+        assert_same_answer(lambda sums=sums, engine=engine: sums.collect(engine=engine))  # type: ignore[misc]
+        assert frame.head(2).collect(engine=engine).height == min(2, count)
+        assert frame.head(100).collect(engine=engine).height == count
+        assert frame.filter(pl.col("ts") >= 1).head(1).collect(engine=engine).height == min(1, max(0, count - 1))
+    assert_same_answer(lambda: frame.head(4).filter(pl.col("ts") >= 0).select(pl.len()).collect())
+
+
+@pytest.mark.parametrize("name", ["f", "d"])
+def test_polars_compares_floats_as_in_memory(tables: dict[str, Table], name: str) -> None:
+    """The statistics of a file ignore NaN."""
+    frame = hp.scan_polars(tables["typed"])
+    column = pl.col(name)
+    tests = (column > 1, column >= 0, column < 0.5, column == 0, column != 0, column == math.nan, ~(column <= 1), column.is_nan())
+    for test in tests:
+        assert assert_same_answer(lambda test=test: frame.filter(test).collect()).engine_files  # type: ignore[misc]
+
+
+SELECTS = (
+    "SELECT * FROM t",
+    "SELECT count(*) FROM t",
+    "SELECT part, count(*) AS n, sum(ts) AS s, max(id) AS m FROM t GROUP BY part ORDER BY part",
+    "SELECT id FROM t WHERE ts > 2 ORDER BY id LIMIT 2",
+    "SELECT DISTINCT part FROM t",
+    "SELECT id, _hoodie_record_key, _hoodie_commit_time FROM t WHERE part = 'p1'",
+    "SELECT a.id, b.ts FROM t a JOIN t b ON a.id = b.id WHERE a.part = 'p0'",
+    "SELECT * FROM hudi_query('t', 'read_optimized')",
+    "SELECT id, ts FROM hudi_table_changes('t', 'latest_state', 'earliest') WHERE ts > 1",
+    "SELECT id FROM t WHERE nope = 1",
+    "SELECT CAST(id AS INT) FROM t WHERE id = 'k1'",
+)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_sql(tables: dict[str, Table], kind: str) -> None:
+    table = tables[kind]
+    catalog = hp.Catalog()
+    catalog.register("t", table.uri)
+    for number, select in enumerate(SELECTS):
+        divisions = assert_same_answer(lambda select=select: hp.sql(select, catalog=catalog))  # type: ignore[misc]
+        if number == 0:
+            assert (divisions.engine_files > 0) == (kind != "empty")
+    for condition in conditions(table) if kind in ("typed", "evolved", "path_columns") else ():
+        if "cast" not in condition and "struct" not in condition:
+            assert_same_answer(lambda condition=condition: hp.sql(f"SELECT * FROM t WHERE {condition}", catalog=catalog))  # type: ignore[misc]
+    for name in table.scan().schema.names:
+        assert_same_answer(lambda name=name: hp.sql(f"SELECT `{name}` FROM t WHERE `{name}` IS NOT NULL", catalog=catalog))  # type: ignore[misc]
+
+
+def test_sql_finds_nan_by_statistics(tables: dict[str, Table]) -> None:
+    catalog = hp.Catalog()
+    catalog.register("t", tables["typed"].uri)
+    for condition in ("d > 1e300", "d = 'NaN'", "NOT d <= 1", "f > 1000", "d <> 0"):
+        select = f"SELECT id FROM t WHERE {condition} ORDER BY id"
+        assert assert_same_answer(lambda select=select: hp.sql(select, catalog=catalog)).engine_files  # type: ignore[misc]
+    assert hp.sql("SELECT id FROM t WHERE d > 5", catalog=catalog).to_pylist() == [{"id": "k4"}]
+
+
+def test_a_file_with_int96_times_is_left_to_our_reader(tmp_path: Path) -> None:
+    table = _create(tmp_path)
+    table.insert(_rows())
+    for path in (tmp_path / "t").glob("p*/*.parquet"):
+        file = pq.ParquetFile(path)
+        rows, metadata = file.read(), dict(file.metadata.metadata or {})
+        file.close()
+        metadata = {key: value for key, value in metadata.items() if not key.startswith((b"pyhudi", b"ARROW"))}
+        pq.write_table(rows.replace_schema_metadata(metadata), path, use_deprecated_int96_timestamps=True, store_schema=False)
+    plain = [name for name in table.scan().schema.names if name not in ("at", "seconds", "millis")]
+    for columns, engine_reads in ((["id", "at"], False), (["ts", "millis"], False), (plain, True)):
+        scan = table.scan(columns)
+        divisions = assert_same_answer(scan.to_polars)
+        assert (divisions.engine_files > 0) == engine_reads, columns
+        assert_same_rows(scan.to_polars().to_arrow().cast(scan.schema), scan.to_arrow())
+
+
+@pytest.mark.parametrize("name", golden_cases())
+@pytest.mark.sample(6)
+def test_tables_of_hudi(name: str, tmp_path: Path) -> None:
+    path = open_golden(name, tmp_path).path
+    table = Table(path)
+    for scan in (table.scan(), table.read_optimized(["*"])):
+        assert_same_answer(scan.to_polars)
+        assert_same_answer(lambda scan=scan: hp.scan_polars(scan).collect())  # type: ignore[misc]
+    catalog = hp.Catalog()
+    catalog.register("t", str(path))
+    assert_same_answer(lambda: hp.sql("SELECT * FROM t", catalog=catalog))
+
+
+def _readers(table: Table, catalog: Any) -> dict[str, Callable[[], Any]]:
+    frame = hp.scan_polars(table)
+    return {
+        "to_polars": table.scan().to_polars,
+        "lazy": frame.collect,
+        "lazy count": frame.select(pl.len()).collect,
+        "sql": lambda: hp.sql("SELECT * FROM t", catalog=catalog),
+    }
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "footer", "column"])
+def test_a_file_that_cannot_be_read_is_reported_by_our_reader(tmp_path: Path, damage: str) -> None:
+    table = _create(tmp_path)
+    table.insert(_rows())
+    catalog = hp.Catalog()
+    catalog.register("t", table.uri)
+    readers = _readers(table, catalog)
+    for read in readers.values():
+        read()
+    path = next((tmp_path / "t" / "p1").glob("*.parquet"))
+    content = bytearray(path.read_bytes())
+    if damage == "missing":
+        path.unlink()
+    elif damage == "truncated":
+        path.write_bytes(content[:-1])
+    elif damage == "footer":
+        content[-20] ^= 255
+        path.write_bytes(content)
+    else:
+        group = pq.read_metadata(path).row_group(0)
+        [chunk] = [c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "id"]
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        content[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+        path.write_bytes(content)
+    error = {"missing": "is missing", "column": "cannot be read|Parquet"}.get(damage, "Parquet|parquet")
+    for name, read in readers.items():
+        if damage == "column" and name == "lazy count":
+            continue
+        with pytest.raises((HudiError, pl.exceptions.ComputeError), match=error):
+            read()
+
+
+def test_a_clean_between_plan_and_read_is_an_error(tmp_path: Path) -> None:
+    table = _create(tmp_path)
+    table.insert(_rows())
+    scan, frame = table.scan(), hp.scan_polars(table)
+    for number in range(3):
+        table.upsert(_rows(6), options={"hoodie.clean.automatic": False} if number else None)
+    cleaned = {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1}
+    table.clean(dry_run=False, options=cleaned)
+    with pytest.raises(TableState, match="if a clean removed it"):
+        scan.to_polars()
+    with pytest.raises((TableState, pl.exceptions.ComputeError), match="if a clean removed it"):
+        frame.collect()
+    catalog = hp.Catalog()
+    catalog.register("t", table.uri)
+    assert hp.sql("SELECT count(*) AS n FROM t", catalog=catalog).to_pylist() == [{"n": 6}]
+
+
+def test_engines_do_not_read_other_stores() -> None:
+    table = Table.create("memory://native/t", record_key="id")
+    table.insert(_rows())
+    query = table.scan().query
+    assert divide_query(query) == DividedQuery((), (), tuple(query.tasks))
+
+
+def test_names_that_differ_in_case_are_left_to_our_reader(tables: dict[str, Table]) -> None:
+    """DuckDB does not tell them apart; such a file has another writer."""
+    assert divide_query(tables["typed"].scan().query, lambda path, schema: "T" in schema.names).plain == ()
+    assert duckdb_scan._can_read("/a/b.parquet", pa.schema([("t", pa.int64()), ("u", pa.int64())]))
+    assert not duckdb_scan._can_read("/a/b.parquet", pa.schema([("t", pa.int64()), ("T", pa.int64())]))
+    assert not duckdb_scan._can_read("/a/[b]/c.parquet", pa.schema([]))
+
+
+def test_many_layouts_are_left_to_our_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition has another constant."""
+    table = path_columns(tmp_path)
+    query = table.scan().query
+    assert MAX_SCANS > 1 and len(divide_query(query).scans) == 2
+    monkeypatch.setattr(native_scan, "MAX_SCANS", 1)
+    divided = divide_query(query)
+    assert (len(divided.scans), len(divided.plain), len(divided.rest)) == (1, 1, 1)
+    assert assert_same_answer(table.scan().to_polars).engine_files == 1
+
+
+def test_a_query_cannot_read_other_files(tmp_path: Path) -> None:
+    table = _create(tmp_path)
+    table.insert(_rows())
+    other = tmp_path / "other.parquet"
+    shutil.copy(next((tmp_path / "t" / "p0").glob("*.parquet")), other)
+    catalog = hp.Catalog()
+    catalog.register("t", table.uri)
+    with pytest.raises(HudiError):
+        hp.sql(f"SELECT * FROM t, read_parquet('{other}') AS o", catalog=catalog)
+
+
+def test_a_condition_that_engines_lack_is_left_to_our_reader(tables: dict[str, Table]) -> None:
+    query = tables["typed"].scan(filter="length(t) > 1").query
+    assert isinstance(query, SnapshotQuery)
+    assert duckdb_scan.native_rows(query, query.spec.condition) is None
+    assert duckdb_scan.native_rows(query, None) is not None
+    with pytest.raises(Unsupported, match="an engine's own scan"):
+        to_engine(query.spec.condition or Constant(True), polars_scan._PolarsExpressions())
