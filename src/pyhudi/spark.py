@@ -336,13 +336,16 @@ def call(
     Raises:
         InvalidRequest: The procedure, table or argument does not exist.
     """
-    if (table is None) == (path is None):
+    procedures = features.load("procedures", f"procedure {procedure}")
+    second = procedures.second_table(procedure)
+    if second and table is not None and path is not None:
+        arguments[second] = os.fspath(path)
+        path = None
+    if (table is None) == (path is None) and procedure.lower() != "help":
         raise InvalidRequest(f"procedure {procedure} requires either table= or path=")
     if table is not None:
         path = table_location(spark, table)
-    rows = features.load("procedures", f"procedure {procedure}").call(
-        procedure, path=path, storage_options=storage_options, spark=spark, **arguments
-    )
+    rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, **arguments)
     return spark.createDataFrame(rows)
 
 

@@ -149,6 +149,7 @@ CHANGES: dict[str, Verb] = {
 }
 LOOKS: dict[str, Verb] = {
     "exists": lambda table, at: Table.exists(table.uri),
+    "with_options": lambda table, at: table.with_options({}),
     "uri": lambda table, at: table.uri,
     "name": lambda table, at: table.name,
     "config": lambda table, at: table.config,
@@ -162,10 +163,10 @@ LOOKS: dict[str, Verb] = {
     "plot": lambda table, at: table.plot,
 }
 READS: dict[str, Verb] = {
+    "count": lambda table, at: table.count(),
     "schema": lambda table, at: table.schema(),
     "partitions": lambda table, at: table.partitions(),
     "scan": lambda table, at: table.scan().to_arrow(),
-    "count": lambda table, at: table.count(),
     "read_optimized": lambda table, at: table.read_optimized().to_arrow(),
     "lookup": lambda table, at: table.lookup(["a"]).to_arrow(),
     "filter_exists": lambda table, at: table.filter_exists({"id": ["a"]}),
@@ -194,6 +195,8 @@ INDEX_CHANGES: dict[str, Callable[[Indexes], object]] = {
 INDEX_LOOKS = {"list"}
 
 PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
+    "drop_partition": {"partition": "x"},
+    "truncate_table": {},
     "run_bootstrap": {
         "table_type": "COPY_ON_WRITE",
         "bootstrap_path": "/elsewhere",
@@ -287,7 +290,8 @@ def test_every_verb_stands_here() -> None:
     assert _public(Alter) == {*ALTER_CHANGES}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
     # What is told to a catalog is no change of the table.
-    shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync"))}
+    shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync", "copy_to_"))}
+    shown |= {"commits_compare", "export_instants", "partition_bucket_index_manager"}
     assert set(procedures.NAMES) - shown == set(PROCEDURE_CHANGES)
     assert _commands() == {*COMMAND_CHANGES, *COMMAND_LOOKS, *COMMAND_READS}
 

@@ -377,7 +377,7 @@ def _show_databases(session: SparkStatementSession, statement: S.ShowDatabases) 
 
 def _call(session: SparkStatementSession, statement: S.CallProcedure) -> DataFrame:
     path, storage_options, arguments = called(session, statement)
-    if path is None:
+    if path is None and statement.procedure.lower() != "help":
         raise InvalidRequest(f"CALL {statement.procedure} needs table => name, or path => '/path'")
     return session.verbs.call(session.spark, statement.procedure, path=path, storage_options=storage_options, **arguments)
 

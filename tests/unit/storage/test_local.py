@@ -364,6 +364,7 @@ def _increment(path: str, rounds: int) -> None:
                 break
 
 
+@pytest.mark.full
 def test_put_if_matches_holds_among_processes(tmp_path: Path) -> None:
     open_storage(tmp_path).put("n", b"0")
     context = multiprocessing.get_context("spawn")
