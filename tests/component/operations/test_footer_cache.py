@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyhudi import Scan, Table, scan_polars
+from pyhudi import Scan, Table, scan_polars, sql
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.parquet.parquet_file import SplitFooter, read_parted_footer
 from pyhudi.options.read_options import READ_CHECKSUMS
@@ -188,7 +188,6 @@ def change_last_value(table: Table, column: str, *, later_ns: int = 0) -> None:
 READERS: dict[str, Callable[[Scan], pa.Table]] = {
     "arrow": Scan.to_arrow,
     "batches": lambda scan: scan.to_reader().read_all(),
-    "polars": lambda scan: scan_polars(scan).collect().to_arrow(),
     "dataset": lambda scan: scan.to_dataset().to_table(),
 }
 
@@ -215,6 +214,25 @@ def test_page_checksums_are_verified_always_once_or_never(tmp_path: Path, column
     change_last_value(table, "id", later_ns=5_000_000)
     with pytest.raises(CorruptData, match=base_file(table).name):
         READERS[read](readers["once"].scan())
+
+
+def test_polars_and_duckdb_verify_page_checksums_if_each_read_does(tmp_path: Path) -> None:
+    table = price_table(tmp_path / "t")
+    expected = table.scan().to_arrow()["value"].to_pylist()
+    change_last_value(table, "value")
+    for mode in ("always", "once"):
+        scan = Table(table.uri, options={READ_CHECKSUMS.key: mode}).scan(["id", "value"])
+        reads: list[Callable[[], pa.Table]] = [
+            lambda scan=scan: scan_polars(scan).collect().to_arrow(),  # type: ignore[misc]
+            lambda scan=scan: scan.to_polars().to_arrow(),  # type: ignore[misc]
+            lambda scan=scan: sql("SELECT * FROM s", tables={"s": scan}),  # type: ignore[misc]
+        ]
+        for read in reads:
+            if mode == "always":
+                with pytest.raises(CorruptData, match=base_file(table).name):
+                    read()
+            else:
+                assert read()["value"].to_pylist() != expected
 
 
 def test_each_column_is_verified_once(tmp_path: Path) -> None:
