@@ -255,6 +255,8 @@ STEPS = (
     Step("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT count(*) AS n FROM s"),
     Step("SELECT n FROM v", ({"n": 3},)),
     Step("INSERT INTO v VALUES (1)", error="is a view"),
+    Step("MERGE INTO s USING (SELECT n, 1L AS id FROM v) AS u ON s.id = u.id WHEN MATCHED THEN UPDATE SET fare = u.n"),
+    Step("SELECT fare FROM s WHERE id = 1", ({"fare": 3.0},)),
     Step("DROP VIEW v"),
     Step("DROP VIEW v", error="no such view"),
     Step("COMMENT ON TABLE s IS 'all rides'"),

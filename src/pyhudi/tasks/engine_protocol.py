@@ -54,6 +54,8 @@ class PrepareRequest:
         driver_batch_bytes: Maximum size of rows that a distributed engine may collect on the driver; 0 for none.
         driver_work_bytes: Maximum size of the table data that it may then read and write on the driver.
         truncate_nanoseconds: Truncate timestamps to microseconds; rejected otherwise.
+        stored_keys: The rows have RECORD_KEY and PARTITION_PATH of stored records, in a table that generates its keys.
+        has_new_rows: Rows with a null RECORD_KEY are new, and get generated keys; rejected otherwise.
     """
 
     data_schema: pa.Schema
@@ -72,6 +74,8 @@ class PrepareRequest:
     marks_deletes: bool = False
     driver_batch_bytes: int = 0
     driver_work_bytes: int = 0
+    stored_keys: bool = False
+    has_new_rows: bool = False
 
     @property
     def input_schema(self) -> pa.Schema:

@@ -64,11 +64,13 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     if not request.truncate_nanoseconds:
         check_no_truncated_nanoseconds(given)
     rows = conform(given, request.input_schema)
+    paths = partition_paths(request.keys, rows)
     if request.keys.generates_keys:
         keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
+        if request.stored_keys:
+            keys = _stored_keys(request, batch, paths, keys)
     else:
         keys = record_keys(request.keys, rows)
-    paths = partition_paths(request.keys, rows)
     marked = [batch.column(DELETE_COLUMN)] if request.marks_deletes else []
     for name in request.required_ordering:
         # A delete by key removes its record regardless of the ordering value.
@@ -121,6 +123,33 @@ def key_columns(input_schema: pa.Schema, request: PrepareRequest) -> pa.Schema:
     """
     typed = typed_nulls(input_schema, request.data_schema)
     return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
+
+
+def _stored_keys(
+    request: PrepareRequest, batch: pa.RecordBatch, paths: pa.StringArray, new_keys: pa.StringArray
+) -> pa.StringArray:
+    """Return the keys that rows carry from the table, and new keys for new rows.
+
+    Raises InvalidRequest for a row without a key, and for one whose columns make another partition than that of its record.
+    """
+    keys, stored_paths = (pc.cast(batch.column(name), pa.string()) for name in (RECORD_KEY, PARTITION_PATH))
+    if keys.null_count and not request.has_new_rows:
+        row = pc.index(keys.is_null(), True).as_py()
+        raise InvalidRequest(
+            f"{RECORD_KEY} is null in row {row} (counted from 0): rows with the _hoodie_ columns update the stored rows that "
+            "they name. Insert new rows without these columns"
+        )
+    row = pc.index(pc.and_(keys.is_valid(), pc.not_equal(stored_paths, paths)), True).as_py()
+    if row >= 0:
+        raise InvalidRequest(MOVED_STORED_ROW.format(stored_paths[row].as_py(), paths[row].as_py()))
+    return pc.coalesce(keys, new_keys)
+
+
+MOVED_STORED_ROW = (
+    "a row is stored in partition {!r}, and its columns make {!r}: a row without a record key keeps its partition. Delete the "
+    "row and insert it without the _hoodie_ columns"
+)
+"""Error of an update that would move a row of a table that generates its keys."""
 
 
 def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:

@@ -78,10 +78,12 @@ class ParquetWriter:
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write rows as one or more row groups."""
         self._writer.write_table(table, row_group_size=row_group_size)
+        self._sink.pass_on()
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write rows as a row group."""
         self._writer.write_batch(batch)
+        self._sink.pass_on()
 
     def close(self, metadata: Mapping[str, str] | None = None, edit: Callable[[bytes], bytes] | None = None) -> None:
         """Write the footer, once.
@@ -105,7 +107,7 @@ class ParquetWriter:
     def discard(self) -> None:
         """Abort: drop everything that pyarrow still writes, now or when it is collected."""
         self._closed = True
-        self._sink.start_buffering()
+        self._sink.start_buffering(discards=True)
         with suppress(Exception):
             self._finish()
 

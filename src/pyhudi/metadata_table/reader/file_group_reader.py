@@ -132,6 +132,17 @@ class GroupReader:
         newer = [self._named(log, partial(self._block_cells, log, block, request)) for log, block in valid]
         return GroupCells(base, tuple(layer for layer in newer if layer is not None))
 
+    def has_only_data(self, slice_: FileSlice) -> bool:
+        """Return True if the log files of a slice have only blocks of data and deletes: none changes older blocks."""
+        self._files.fetch(slice_.logs)
+        blocks = (block for log in slice_.logs for block in self._files.blocks(log, verified=True))
+        return all(
+            isinstance(block, LogBlock)
+            and block.kind in (BlockType.HFILE, BlockType.DELETE)
+            and not any(key is HeaderKey.COMPACTED_BLOCK_TIMES for key, _ in block.headers)
+            for block in blocks
+        )
+
     def _read_now(self, slice_: FileSlice, request: KeyRequest) -> GroupCells:
         cells = self.read(slice_, request)
         return GroupCells(tuple(cells.base), cells.newer)

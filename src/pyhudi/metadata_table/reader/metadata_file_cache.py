@@ -61,11 +61,14 @@ class MetadataFiles:
         self._headers: LruCache[str, tuple[LogBlock | CorruptBlock, ...]] = LruCache(_CACHED_LOGS)
         self._schemas: dict[str, str] = {}
 
-    def of_instants(self, instants: Container[str | None], check_not_stale: Callable[[], None]) -> MetadataFiles:
+    def of_instants(
+        self, instants: Container[str | None], storage: Storage, check_not_stale: Callable[[], None]
+    ) -> MetadataFiles:
         """Return a cache for a reload of the same metadata table, filled with the files of unchanged instants."""
-        retained = MetadataFiles(self._storage, check_not_stale)
+        retained = MetadataFiles(storage, check_not_stale)
         self._contents.copy_to(retained._contents, lambda path: _instant_of(path) in instants)
-        self._hfiles.copy_to(retained._hfiles, lambda key: _instant_of(key[0]) in instants)
+        # An open HFile reads through the storage that it was opened with, unless its file is held in memory.
+        self._hfiles.copy_to(retained._hfiles, lambda key: key[0] in retained._contents)
         self._headers.copy_to(retained._headers, lambda path: _instant_of(path) in instants)
         retained._schemas = self._schemas
         return retained

@@ -29,6 +29,11 @@ def column_defaults(config: TableConfig) -> dict[str, str]:
     return _with_prefix(config, DEFAULT_PREFIX)
 
 
+def default_sql(config: TableConfig, name: str) -> str:
+    """Return the default of a column as Spark SQL, where a backslash is an escape; NULL if it has none."""
+    return column_defaults(config).get(name, "NULL").replace("\\", "\\\\")
+
+
 def with_stored_options(options: Options, config: TableConfig) -> Options:
     """Return options with those of the table as defaults."""
     stored = {key: value for key, value in stored_options(config).items() if key in REGISTRY}

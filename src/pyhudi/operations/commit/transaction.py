@@ -212,6 +212,10 @@ class Transaction:
             wait_for_foreign_writers(self.context, self.settings, base_timeline, self.instant_time, waited_for)
         if check is not None and not planned.shares_groups:
             check.check_unlocked(None, groups)
+        # Another process may run the same plan, with the same instant time; only the lock shows whose files these are.
+        is_shared = self.may_have_late_attempts or self.action.is_service
+        if not is_shared:
+            delete_unreported_files(self.context.storage, self.instant_time, planned.metadata)
         with ExitStack() as stack:
             end_prefetch = None if check is None else stack.enter_context(check.prefetching())
             locked = stack.enter_context(self.context.locked(self.settings.lock_wait_ms))
@@ -235,7 +239,8 @@ class Transaction:
                 self.without_ids,
             )
             commit = recorded.commit
-            delete_unreported_files(locked.storage, self.instant_time, commit.metadata)
+            if is_shared:
+                delete_unreported_files(locked.storage, self.instant_time, commit.metadata)
             if planned.metadata_commit is not None:
                 self.metadata_timeline = planned.metadata_commit(commit)
             elif self.context.config.metadata_partitions:
