@@ -10,6 +10,8 @@ _.unschedule_compaction
 _.log_compact
 _.unschedule_clustering
 _.expired_partitions
+_.add_constraint
+_.drop_constraint
 _.record_index
 _.to_dict
 _.amplification

@@ -39,7 +39,11 @@ from pyhudi.tasks.incoming_rows import MOVED_STORED_ROW, incoming_schema, key_co
 
 def prepared_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest) -> DataFrame:
     """The rows of a frame with columns `input_schema`, in the incoming layout; with ORDER if duplicates are combined."""
-    rows = _key_rows(frame, input_schema, request) if request.keys_only else _native_rows(frame, input_schema, request)
+    rows: DataFrame | None = None
+    if request.keys_only:
+        rows = _key_rows(frame, input_schema, request)
+    elif not request.constraints:
+        rows = _native_rows(frame, input_schema, request)
     if rows is None:
         schema = to_spark_schema(incoming_schema(request))
         rows = frame.mapInArrow(_Prepare(request), schema)

@@ -28,6 +28,7 @@ from pyhudi.metadata_table.indexes import check_computable, open_indexes
 from pyhudi.metadata_table.reader.metadata_listing import choose_listing
 from pyhudi.metadata_table.writer.initialize_partitions import drop_for_new_columns, ensure_metadata_table
 from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
+from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
@@ -63,6 +64,8 @@ from pyhudi.options.index_options import BUCKET_ENGINE
 from pyhudi.options.write_options import GROUP
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.record_merge import RejectDuplicates
 from pyhudi.records.schema_evolution import continues
 from pyhudi.table.file_slices import FileSlice
@@ -387,6 +390,7 @@ class Write:
             partition_columns=schemas.partition_columns,
             truncate_nanoseconds=self.settings.truncates_nanoseconds,
             marks_deletes=self.marks_deletes,
+            constraints=self._constraints(),
             stored_keys=self.stored_keys,
             has_new_rows=self._is_computed,
             driver_batch_bytes=self.settings.driver_batch_bytes,
@@ -430,6 +434,34 @@ class Write:
             attempt.begin_files(None)
         return attempt
 
+    def _constraints(self) -> tuple[tuple[str, str], ...]:
+        """Return the constraints that the rows have to satisfy.
+
+        Raises:
+            Unsupported: A partial update has some of the columns that one reads.
+        """
+        columns, constraints = self.schemas.input, table_constraints(self.started_from.config)
+        if columns is None or not constraints:
+            return constraints
+        checked = []
+        for name, condition in constraints:
+            used = {column.split(".")[0] for column in filter_columns(parse_filter(condition))}
+            missing = sorted(used.difference(columns.names))
+            if missing and len(missing) < len(used):
+                raise Unsupported(
+                    f"a partial update of {self.context.storage.uri} has no column {missing[0]}, which constraint {name!r} "
+                    f"({condition}) needs together with its other columns: add the column"
+                )
+            if not missing:
+                checked.append((name, condition))
+        return tuple(checked)
+
+    def _check_same_constraints(self, transaction: Transaction) -> None:
+        """Raise InvalidRequest if the table's constraints are not those that the rows were checked against."""
+        config = transaction.config
+        if config is not None and table_constraints(config) != table_constraints(self.started_from.config):
+            raise InvalidRequest(f"the constraints of {self.context.storage.uri} changed while this write ran: run it again")
+
     def _attempt_on(
         self,
         transaction: Transaction,
@@ -438,6 +470,7 @@ class Write:
         loaded_metadata: Mapping[str, tuple[FileSlice, ...]] | None,
     ) -> Attempt:
         """Create an attempt planned on a snapshot; for ``loaded_metadata`` see `Attempt`."""
+        self._check_same_constraints(transaction)
         transaction.columns = self.columns_after(snapshot, transaction)
         transaction.planned_on(snapshot)
         ids = None if transaction.columns is None else transaction.columns.ids
