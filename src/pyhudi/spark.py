@@ -44,9 +44,10 @@ from pyhudi.engines.spark.type_conversion import (
     small_frame,
     table_location,
 )
-from pyhudi.engines.spark.update_delete import SparkDelete, run_spark_delete
+from pyhudi.engines.spark.update_delete import run_spark_delete
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.clauses import DeleteStatement
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
@@ -230,7 +231,7 @@ def delete(
     table = TableHandle(path, storage_options, with_once(options, once), None)
     parsed = table.parse(VERBS["pyhudi.spark.delete"], None)
     return table.write(
-        lambda settings: run_spark_delete(table.load_context(parsed), SparkDelete(spark, where, alias), settings),
+        lambda settings: run_spark_delete(table.load_context(parsed), spark, DeleteStatement(where, alias), settings),
         WriteSettings.of(parsed, WriteOperation.DELETE),
     )
 
@@ -336,13 +337,16 @@ def call(
     Raises:
         InvalidRequest: The procedure, table or argument does not exist.
     """
-    if (table is None) == (path is None):
+    procedures = features.load("procedures", f"procedure {procedure}")
+    second = procedures.second_table(procedure)
+    if second and table is not None and path is not None:
+        arguments[second] = os.fspath(path)
+        path = None
+    if (table is None) == (path is None) and procedure.lower() != "help":
         raise InvalidRequest(f"procedure {procedure} requires either table= or path=")
     if table is not None:
         path = table_location(spark, table)
-    rows = features.load("procedures", f"procedure {procedure}").call(
-        procedure, path=path, storage_options=storage_options, spark=spark, **arguments
-    )
+    rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, **arguments)
     return spark.createDataFrame(rows)
 
 

@@ -102,6 +102,8 @@ DictionaryType: TypeAlias = DataType
 TimestampType: TypeAlias = DataType
 Decimal128Type: TypeAlias = DataType
 
+class FixedSizeListType(DataType): ...
+
 class BaseExtensionType(DataType):
     @property
     def extension_name(self) -> str: ...
@@ -417,6 +419,7 @@ DoubleArray: TypeAlias = Array
 StringArray: TypeAlias = Array
 BinaryArray: TypeAlias = Array
 FixedSizeBinaryArray: TypeAlias = Array
+FixedSizeListArray: TypeAlias = Array
 Decimal128Array: TypeAlias = Array
 ListArray: TypeAlias = Array
 ListViewArray: TypeAlias = Array

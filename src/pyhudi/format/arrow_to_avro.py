@@ -11,6 +11,7 @@ Hudi stores a table's schema as Avro JSON; PyHudi works on Arrow. The mapping (s
     timestamp[us, UTC]           long, timestamp-micros
     timestamp[us]                long, local-timestamp-micros
     decimal128(p, s)             fixed named `fixed` in namespace `<record>.<field>`, the fewest bytes for p, decimal
+    fixed_size_list<T not null>  fixed named `vector_<T>_<dimension>`, vector
     list<T>                      array
     map<string, T>               map
     struct                       record named after its field, in the namespace of its parent's full name
@@ -44,6 +45,7 @@ from pyhudi.format.avro_to_arrow import (
     default_text,
     record_fields,
 )
+from pyhudi.format.hudi_types import is_vector, vector_to_avro
 from pyhudi.format.meta_columns import is_meta_field
 
 
@@ -162,6 +164,8 @@ def _type_json(type_: pa.DataType, name: str, namespace: str, previous: Any, pat
             "precision": type_.precision,
             "scale": type_.scale,
         }
+    if is_vector(type_):
+        return vector_to_avro(type_)
     if pa.types.is_fixed_size_binary(type_):
         return {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": type_.byte_width}
     if pa.types.is_list(type_):

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.avro_resolve import Json, resolve_avro
+from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, vector_from_avro
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.meta_columns import is_meta_field
 
@@ -57,10 +58,11 @@ def avro_to_arrow(text: str) -> pa.Schema:
     """Return the Arrow schema of a table's Avro JSON text, in column order, with meta columns if present.
 
     A union with null, in either order, is a nullable field; T alone is a non-nullable one. An enum becomes string, a
-    uuid string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64,
-    fixed bytes fixed_size_binary, an array's item `element`. A doc becomes the field's metadata entry `comment`. The
-    default of a non-nullable field becomes the entry `default` (see `column_default`). A column with a logical type
-    whose values PyHudi does not decode has the type of the stored bytes, and fails `check_supported`.
+    uuid string, a vector a fixed size list, a millisecond timestamp microseconds, a local timestamp one without a zone,
+    a time time32 or time64, fixed bytes fixed_size_binary, an array's item `element`. A doc becomes the field's
+    metadata entry `comment`, a type of Hudi 1.2 the entry `hudi_type`. The default of a non-nullable field becomes the
+    entry `default` (see `column_default`). A column with a logical type whose values PyHudi does not decode has the
+    type of the stored bytes, and fails `check_supported`.
 
     Specification: docs/formats/base-file.md, "Types".
 
@@ -95,9 +97,11 @@ def arrow_field(field: Json) -> pa.Field:
         raise Unsupported(f"column {field['name']!r}: {error.args[0]}") from error
     doc = field.get("doc")
     metadata: dict[bytes, str] = {COMMENT: doc} if isinstance(doc, str) and doc else {}
-    reason = _unsupported_reason(field["type"])
+    reason = None if is_vector(type_) else _unsupported_reason(field["type"])
     if reason is not None:
         metadata[UNSUPPORTED] = reason
+    if is_vector(type_):
+        metadata[HUDI_TYPE] = hudi_type_name(type_)
     if not nullable and field.get("default") is not None:
         metadata[DEFAULT] = json.dumps(_in_microseconds(field["default"], field["type"]))
     return pa.field(field["name"], type_, nullable, metadata=metadata or None)
@@ -126,7 +130,7 @@ def _unsupported_reason(node: Any) -> str | None:
     if not isinstance(node, dict):
         return None
     if node.get("logicalType") in _NOT_PLAIN:
-        return f"the logical type {node['logicalType']} (Hudi 1.2) is not supported"
+        return f"the logical type {node['logicalType']} (Hudi 1.2) is not supported in this form"
     below = [node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields") or ())]
     return _unsupported_reason([part for part in below if part is not None]) if any(below) else None
 
@@ -202,6 +206,8 @@ def arrow_type(node: Any) -> tuple[pa.DataType, bool]:
         return pa.map_(pa.field("key", pa.string(), False), pa.field("value", type_, nullable)), False
     if kind == "enum":
         return pa.string(), False
+    if logical == "vector" and (vector := vector_from_avro(node)) is not None:
+        return vector, False
     if kind == "fixed":
         return pa.binary(node["size"]), False
     if kind == "null":

@@ -92,6 +92,11 @@ class TableVersion(IntEnum):
         return self in (TableVersion.EIGHT, TableVersion.NINE)
 
     @property
+    def has_hudi_types(self) -> bool:
+        """Tables may have the column types of Hudi 1.2 (`format.hudi_types`)."""
+        return self >= TableVersion.EIGHT
+
+    @property
     def has_one_log_file_per_commit(self) -> bool:
         """A log file is named after the delta commit that wrote it; without it after its base file."""
         return self >= TableVersion.EIGHT

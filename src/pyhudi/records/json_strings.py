@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.hudi_types import is_vector
 from pyhudi.records.java_strings import float_text, is_binary_like, is_string_like, timestamp_micros
 
 _CONTROLS = [chr(code) for code in range(0x20)]
@@ -47,6 +48,8 @@ def json_text(values: pa.Array) -> pa.StringArray:
         return _struct(values)
     if types.is_map(type_):
         return _enclose(values, "{", _joined(values, _entries(values)), "}")
+    if is_vector(type_):
+        return json_text(values.cast(pa.list_(type_.value_type)))
     if types.is_list(type_) or types.is_large_list(type_):
         return _enclose(values, "[", _joined(values, _texts(_items(values))), "]")
     if is_string_like(type_):

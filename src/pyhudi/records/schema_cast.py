@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.hudi_types import is_vector, vectors_to_bytes
 from pyhudi.records.java_strings import is_binary_like, is_string_like, timestamp_micros, value_text, widen_floats_as_text
 from pyhudi.records.type_normalization import is_list_like
+from pyhudi.records.vectors import to_vectors
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
@@ -192,6 +194,8 @@ def has_required_part(field: pa.Field) -> bool:
     if not field.nullable:
         return True
     type_ = field.type
+    if is_vector(type_):
+        return True
     if pa.types.is_struct(type_):
         return any(has_required_part(child) for child in type_.fields)
     if pa.types.is_list(type_):
@@ -208,7 +212,7 @@ def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa
     type_ = field.type
     matches = array.type == type_ and not _has_required_child(type_)
     result = array if matches else _cast(array, type_, path, parent_valid)
-    return result if field.nullable or not result.null_count else _without_validity(result)
+    return result if field.nullable or not result.null_count or is_vector(type_) else _without_validity(result)
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
@@ -240,6 +244,12 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str, parent_valid: pa.Array
         return _cast(pc.run_end_decode(array), type_, path, parent_valid)
     if isinstance(source, pa.BaseExtensionType):
         return _cast(array.storage, type_, path, parent_valid)
+    if is_vector(type_) and (is_list_like(source) or types.is_fixed_size_binary(source)):
+        return to_vectors(
+            _list_from_view(array) if types.is_list_view(source) or types.is_large_list_view(source) else array, type_, path
+        )
+    if is_vector(source) and types.is_fixed_size_binary(type_):
+        return vectors_to_bytes(array)
     if types.is_struct(type_) and types.is_struct(source):
         return _cast_struct(array, type_, path, parent_valid)
     if types.is_list(type_) and is_list_like(source):

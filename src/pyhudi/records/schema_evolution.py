@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.hudi_types import hudi_type_name, is_vector
 from pyhudi.options import write_options
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.type_normalization import is_list_like, normalise
@@ -267,7 +268,7 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
         return pa.map_(
             pa.field("key", pa.string(), False), pa.field("value", type_, _nullable_after(ours, theirs, path + "{}", rules))
         )
-    if _casts_to_table(incoming, table):
+    if _casts_to_table(incoming, table) or (is_vector(table) and _is_number_list(incoming)):
         return table
     # A string never widens a decimal or date column: the cases above cast it.
     if str(incoming) not in _WIDENINGS.get(str(table), ()):
@@ -313,8 +314,16 @@ def _casts_to_table(incoming: pa.DataType, table: pa.DataType) -> bool:
     return bool(types.is_fixed_size_binary(table) and types.is_binary(incoming))
 
 
+def _is_number_list(type_: pa.DataType) -> bool:
+    """Return True for lists whose elements may become those of a vector; each row is checked when it is cast."""
+    types = pa.types
+    return bool(types.is_list(type_) and (types.is_integer(type_.value_type) or types.is_floating(type_.value_type)))
+
+
 def _why_not(table: pa.DataType, incoming: pa.DataType) -> str:
     types = pa.types
+    if is_vector(table):
+        return f"a column of type {hudi_type_name(table)} takes lists of {table.list_size} numbers, and keeps its type"
     if types.is_timestamp(table) and types.is_timestamp(incoming):
         return "a column cannot mix timestamps with and without a time zone: cast the column to the table's type"
     if types.is_timestamp(table) or types.is_timestamp(incoming):

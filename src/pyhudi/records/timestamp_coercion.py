@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.hudi_types import is_vector
 from pyhudi.options.table_options import WITHOUT_ZONE
 from pyhudi.options.write_options import TIMESTAMPS_NANOSECONDS
 from pyhudi.records.type_normalization import is_list_like
@@ -90,6 +91,8 @@ def _zoned_type(
         return _zoned_type(type_.value_type, table, path, mode, problems)
     if types.is_timestamp(type_) and type_.tz is None:
         return _zoned_timestamp(type_, table, path, mode, problems)
+    if is_vector(type_):
+        return type_
     if is_list_like(type_):
         table_entry = table.value_field if table is not None and types.is_list(table) else None
         return pa.list_(_zoned_field(type_.value_field, table_entry, path + "[]", mode, problems))

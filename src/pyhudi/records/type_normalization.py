@@ -9,20 +9,22 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.arrow_to_avro import check_name
 from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, LOCAL_TIMESTAMP, TIMESTAMP
+from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, parse_hudi_type
 from pyhudi.records.java_strings import is_binary_like, is_string_like
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
     """Return the columns in canonical types.
 
-    Large, view, dictionary and run-end layouts become plain ones; fixed size lists become lists; int8, int16, uint8 and
+    Large, view, dictionary and run-end layouts become plain ones; fixed size lists become lists, except vectors (elements
+    that are not nullable) and columns whose metadata entry `hudi_type` names a vector, such as VECTOR(4); int8, int16, uint8 and
     uint16 become int32; uint32 becomes int64; float16 becomes float32; decimal32 and decimal64 become decimal128;
     date64 becomes date32; fixed_size_binary becomes binary; timestamps become microseconds, in UTC if they have a time
     zone. (`records.timestamp_coercion` decides which timestamps without a time zone a table accepts.)
 
     Not supported: uint64, decimal256, null, time, duration, interval, union, extension types except JSON, structs
     without fields, maps whose keys are not strings, and two columns of one struct or table whose names differ only in
-    case. Nullability and the field metadata entry `comment` are kept; all other metadata is dropped.
+    case. Nullability and the field metadata entries `comment` and `hudi_type` are kept; all other metadata is dropped.
 
     Raises:
         InvalidRequest: Lists every column that Hudi cannot store.
@@ -54,9 +56,27 @@ def _normal_field(field: pa.Field, path: str, problems: list[str]) -> pa.Field:
         problems.append(
             f"{column_path}: a name may contain letters, digits and underscores, and must not begin with a digit: rename it"
         )
-    comment = (field.metadata or {}).get(COMMENT)
-    metadata = {COMMENT: comment} if comment else None
-    return pa.field(field.name, _normal_type(field.type, column_path, problems), field.nullable, metadata=metadata)
+    named = (field.metadata or {}).get(HUDI_TYPE)
+    metadata = {key: value for key, value in (field.metadata or {}).items() if key in (COMMENT, HUDI_TYPE) and value}
+    type_ = _normal_type(field.type, column_path, problems) if named is None else _named_type(field, column_path, problems)
+    if "." in column_path and is_vector(type_):
+        problems.append(f"{column_path}: {_NESTED_VECTOR}")
+    return pa.field(field.name, type_, field.nullable, metadata=metadata or None)
+
+
+def _named_type(field: pa.Field, path: str, problems: list[str]) -> pa.DataType:
+    """Return the type that the field's metadata names, if the field has such values."""
+    name = (field.metadata or {})[HUDI_TYPE].decode(errors="replace")
+    try:
+        type_ = parse_hudi_type(name)
+    except InvalidRequest as error:
+        problems.append(f"{path}: {error}")
+        return field.type
+    if not (is_list_like(field.type) or pa.types.is_null(field.type)):
+        problems.append(f"{path}: {name} takes lists of numbers, not {field.type}")
+    if is_vector(field.type) and field.type != type_:
+        problems.append(f"{path}: its metadata names {name}, and its type is {hudi_type_name(field.type)}")
+    return type_
 
 
 def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataType:
@@ -66,14 +86,20 @@ def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataT
         return simple
     if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
         return _normal_type(type_.value_type, path, problems)
+    if is_vector(type_):
+        return type_
     if is_list_like(type_):
         value = type_.value_field
+        if is_vector(value.type):
+            problems.append(f"{path}[]: {_NESTED_VECTOR}")
         return pa.list_(pa.field("element", _normal_type(value.type, path + "[]", problems), value.nullable))
     if types.is_map(type_):
         key = _normal_type(type_.key_type, path + "{key}", problems)
         if not types.is_string(key):
             problems.append(f"{path}: the keys of a map must be strings, these are {type_.key_type}: use an array of structs")
         item = _normal_type(type_.item_type, path + "{}", problems)
+        if is_vector(item):
+            problems.append(f"{path}{{}}: {_NESTED_VECTOR}")
         return pa.map_(pa.field("key", pa.string(), False), pa.field("value", item, type_.item_field.nullable))
     if types.is_struct(type_):
         if type_.num_fields == 0:
@@ -83,6 +109,9 @@ def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataT
         return pa.string()
     problems.append(f"{path}: type {type_}: {_refusal(type_)}")
     return type_
+
+
+_NESTED_VECTOR = "a vector must be a column of its own, not a part of a struct, list or map"
 
 
 def _normal_scalar(type_: pa.DataType) -> pa.DataType | None:

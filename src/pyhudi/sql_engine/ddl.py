@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from pyhudi import features
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound, Unsupported
 from pyhudi.operations.admin.alter_properties import NAME_PROPERTY
@@ -125,8 +126,11 @@ def called(
     path = arguments.pop("path", None)
     storage_options = session.storage_options
     if named is not None:
-        if path is not None:
+        second = features.load("procedures", "CALL").second_table(statement.procedure)
+        if path is not None and second is None:
             raise InvalidRequest(f"CALL {statement.procedure} takes either table => or path =>")
+        if path is not None and second is not None:
+            arguments[second] = path
         storage = session.table(named).context.storage
         path, storage_options = storage.uri, dict(storage.spec().options)
     arguments.pop("table", None)

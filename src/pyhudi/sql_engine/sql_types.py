@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.hudi_types import hudi_type_name, is_vector, vector_type
 from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.tokens import TokenCursor
 
@@ -76,6 +77,8 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
         return pa.map_(pa.field("key", key, False), pa.field("value", value))
     if word == "STRUCT":
         return _struct(cursor)
+    if word == "VECTOR":
+        return _vector(cursor)
     if word in _TEXT:
         raise Unsupported(
             f"{describe_position(cursor.statement, start)}: type {word} with a length, which a table cannot store; use STRING"
@@ -111,6 +114,8 @@ def type_name(kind: pa.DataType) -> str:
         return "timestamp_ntz" if kind.tz is None else "timestamp"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
+    if is_vector(kind):
+        return hudi_type_name(kind).lower()
     if pa.types.is_list(kind):
         return f"array<{type_name(kind.value_type)}>"
     if pa.types.is_map(kind):
@@ -129,6 +134,14 @@ def _decimal(cursor: TokenCursor) -> pa.DataType:
     if not 0 < precision <= 38 or scale > precision:
         cursor.fail("a precision of 1 to 38 digits, and a scale of at most the precision")
     return pa.decimal128(precision, scale)
+
+
+def _vector(cursor: TokenCursor) -> pa.DataType:
+    cursor.expect("(")
+    dimension = _whole(cursor)
+    element = cursor.name("an element type") if cursor.accept_keywords(",") else "FLOAT"
+    cursor.expect(")")
+    return vector_type(dimension, element)
 
 
 def _whole(cursor: TokenCursor) -> int:

@@ -5,6 +5,7 @@ numbers          to numbers: fractions are truncated for integers and rounded fo
 dates and times  to one another
 primitive types  to strings, except floats, timestamps and binary, whose text form is specific to Spark: cast them in
 the statement
+lists of numbers to vectors of as many elements
 strings          in UPDATE and MERGE, as in Hudi, to numbers, booleans, dates and timestamps; other text is an error.
                  In INSERT they are refused
 other types      unchanged
@@ -16,7 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.hudi_types import is_vector
 from pyhudi.records.schema_cast import NULL_REMEDY
+from pyhudi.records.type_normalization import is_list_like
+from pyhudi.records.vectors import to_vectors
 
 _types = pa.types
 
@@ -74,6 +78,8 @@ def _may_become(input_type: pa.DataType, target_type: pa.DataType) -> bool:
         return _is_text(input_type) or bool(plain)
     if _types.is_binary(target_type) or _types.is_fixed_size_binary(target_type):
         return bool(_types.is_binary(input_type) or _types.is_large_binary(input_type))
+    if is_vector(target_type):
+        return is_list_like(input_type) and (_is_number(input_type.value_type) or _types.is_null(input_type.value_type))
     if _types.is_list(target_type):
         return bool(_types.is_list(input_type)) and _may_become(input_type.value_type, target_type.value_type)
     if _types.is_map(target_type):
@@ -101,6 +107,10 @@ def _become(array: pa.Array, field: pa.Field) -> pa.Array:
             raise InvalidRequest(f"column {field.name!r} may not be null: row {row} (counted from 0) is null. {NULL_REMEDY}")
         if array.type == kind:
             return array
+        if is_vector(kind) and is_list_like(array.type):
+            if _types.is_decimal(array.type.value_type) or _types.is_null(array.type.value_type):
+                array = pc.cast(array, pa.list_(pa.float64()))
+            return to_vectors(array, kind, field.name)
         if _is_text(array.type) and _is_cast_from_text(kind):
             return _parsed(pc.utf8_trim_whitespace(array), kind)
         if _types.is_integer(kind) and not _types.is_integer(array.type) and _is_number(array.type):

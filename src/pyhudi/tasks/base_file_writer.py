@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.format.bloom_filter import BloomFilter
+from pyhudi.format.hudi_types import vector_columns_entry
 from pyhudi.format.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import is_orc
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
@@ -280,7 +281,12 @@ class BaseFileWriter:
         # rows that match.
         watched = self._floats
         plain = partial(closing_without, bounds=watched.columns, dictionaries=watched.zeros)
-        entries = {AVRO_SCHEMA_KEY: self._avro_schema, **watched.footer, **self._key_entries()}
+        entries = {
+            AVRO_SCHEMA_KEY: self._avro_schema,
+            **watched.footer,
+            **vector_columns_entry(self._schema),
+            **self._key_entries(),
+        }
         writer.close(entries, plain if watched.columns or watched.zeros else None)
         return self._collected[0]
 

@@ -8,8 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pyhudi as hp
 from pyhudi import InvalidRequest, Table, TableNotFound, TableState, Unsupported
 from pyhudi.features import procedures
+from pyhudi.format.actions.clean_metadata import CleanMetadata
+from pyhudi.format.instants import Action
 
 
 @pytest.fixture
@@ -94,3 +97,133 @@ def test_versions(path: str) -> None:
     assert int(Table(path).config.version) == 8
     with pytest.raises(InvalidRequest, match="'9' is none of SIX, EIGHT, NINE"):
         procedures.call("upgrade_table", path=path, to_version="9")
+
+
+def table_with_clean(root: Path, kind: str = "cow") -> Table:
+    """A partitioned table with three commits and one clean."""
+    table = Table.create(str(root), record_key="id", partition_by="part", ordering="ts", table_type=kind)
+    for ts in range(3):
+        table.upsert(pa.table({"id": ["a", "b"], "ts": [ts, ts], "part": ["x", "y"]}))
+    table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
+    return table
+
+
+def test_cleans_are_shown_with_partitions_and_plans(tmp_path: Path) -> None:
+    table = table_with_clean(tmp_path / "t")
+    [clean] = procedures.call("show_cleans", path=table.uri).to_pylist()
+    parts = procedures.call("show_cleans_metadata", path=table.uri).to_pylist()
+    [plan] = procedures.call("show_clean_plans", path=table.uri).to_pylist()
+    assert clean["clean_time"] == plan["plan_time"] and clean["total_files_deleted"] == 2
+    assert [(row["partition_path"], row["success_delete_files"]) for row in parts] == [("x", 1), ("y", 1)]
+    assert (plan["state"], plan["policy"], plan["total_partitions_to_clean"]) == ("COMPLETED", "KEEP_LATEST_COMMITS", 2)
+    archived = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
+    for ts in range(3, 9):
+        table.upsert(pa.table({"id": ["a", "b"], "ts": [ts, ts], "part": ["x", "y"]}))
+    table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
+    table.archive(options=archived)
+    times = procedures.call("show_cleans", path=table.uri, showArchived=True, limit=100)["clean_time"].to_pylist()
+    assert clean["clean_time"] in times and times == sorted(times, reverse=True)
+
+
+def test_file_slices_and_file_status(tmp_path: Path) -> None:
+    table = table_with_clean(tmp_path / "t")
+    latest = procedures.call("show_fsview_latest", path=table.uri, path_regex="x").to_pylist()
+    every = procedures.call("show_fsview_all", path=table.uri, filter="partition = 'x'").to_pylist()
+    assert [row["partition"] for row in latest] == ["x"] and len(every) == 2
+    assert every[0]["data_file"] == latest[0]["data_file"] and latest[0]["data_file"].startswith("file:/")
+    newest = latest[0]["base_instant"]
+    before = procedures.call("show_fsview_latest", path=table.uri, path_regex="x", max_instant=newest).to_pylist()
+    assert before[0]["base_instant"] == every[1]["base_instant"] < newest
+    name = latest[0]["data_file"].rpartition("/")[2]
+    status = procedures.call("show_file_status", path=table.uri, partition="x", file=name).to_pylist()[0]
+    assert (status["status"], status["timeline"]) == ("exist", "active")
+    [files] = [found.success_delete_files for found in cleaned(table).values() if found.partition_path == "x"]
+    status = procedures.call("show_file_status", path=table.uri, partition="x", file=files[0]).to_pylist()[0]
+    assert (status["status"], status["action"]) == ("deleted", "clean")
+    assert procedures.call("show_file_status", path=table.uri, partition="x", file="z").to_pylist()[0]["status"] == "unknown"
+    with pytest.raises(InvalidRequest, match="pass partition="):
+        procedures.call("show_file_status", path=table.uri, file=name)
+
+
+def cleaned(table: Table) -> Any:
+    store = table.context.timeline
+    return CleanMetadata.decode(store.read(store.load().completed(Action.CLEAN)[-1])).partition_metadata
+
+
+def test_log_files_of_a_pending_compaction_are_scheduled(path: str) -> None:
+    table = Table(path)
+    table.schedule_compaction()
+    table.upsert(pa.table({"id": ["a"], "ts": [9]}), options={"hoodie.compact.inline": False})
+    [row] = procedures.call("show_fsview_latest", path=path).to_pylist()
+    assert row["num_delta_files"] == 3 and row["delta_size_compaction_scheduled"] > row["delta_size_compaction_unscheduled"] > 0
+    assert row["delta_files_compaction_scheduled"].count("HoodieLogFile") == 2
+
+
+def test_unreadable_parquet_files_are_listed(tmp_path: Path) -> None:
+    table = table_with_clean(tmp_path / "t")
+    assert procedures.call("show_invalid_parquet", path=table.uri).num_rows == 0
+    damaged = sorted((tmp_path / "t" / "x").glob("*.parquet"))[0]
+    damaged.write_bytes(damaged.read_bytes()[:-4])
+    assert [
+        str(row).rpartition("/")[2] for row in procedures.call("show_invalid_parquet", path=table.uri)["path"].to_pylist()
+    ] == [damaged.name]
+    assert procedures.call("show_invalid_parquet", path=table.uri, partitions="y").num_rows == 0
+    with pytest.raises(Unsupported, match="needDelete"):
+        procedures.call("show_invalid_parquet", path=table.uri, needDelete=True)
+
+
+def test_metadata_table_content(tmp_path: Path) -> None:
+    table = table_with_clean(tmp_path / "t")
+    stats = dict(procedures.call("show_metadata_table_stats", path=table.uri).to_pandas().itertuples(index=False))
+    assert int(stats["files.logFileCount"]) > 0 and int(stats["files.totalBaseFileSizeInBytes"]) >= 0
+    ids = procedures.call("show_metadata_table_column_stats", path=table.uri, targetColumns="id", partition="x").to_pylist()
+    assert {(row["column_name"], row["min_value"], row["max_value"]) for row in ids} == {("id", "a", "a")}
+
+
+def test_partitions_are_dropped_and_the_table_truncated(tmp_path: Path) -> None:
+    table = table_with_clean(tmp_path / "t")
+    assert procedures.call("drop_partition", path=table.uri, partition="x").to_pylist() == [{"result": "Success"}]
+    assert Table(table.uri).scan().to_arrow()["id"].to_pylist() == ["b"]
+    assert procedures.call("truncate_table", path=table.uri)["result"].to_pylist() == ["Success"]
+    assert Table(table.uri).scan().count() == 0
+
+
+def test_commits_of_two_tables_are_compared(tmp_path: Path) -> None:
+    older, newer = table_with_clean(tmp_path / "older"), table_with_clean(tmp_path / "newer")
+    times = [instant.request_time for instant in newer.timeline().completed_writes()]
+    [ahead] = procedures.call("commits_compare", path=newer.uri, other_path=older.uri)["compare_detail"].to_pylist()
+    assert ahead == f"Source newer is ahead by 3 commits. Commits to catch up - [{', '.join(times)}]"
+    statement = f"CALL commits_compare(table => '{older.uri}', path => '{newer.uri}')"
+    assert hp.sql(statement)["compare_detail"].to_pylist()[0].startswith("Source older is behind by 3 commits.")
+
+
+def test_instants_are_exported(tmp_path: Path) -> None:
+    table = table_with_clean(tmp_path / "t")
+    with pytest.raises(InvalidRequest, match="create it first"):
+        procedures.call("export_instants", path=table.uri, local_folder=str(tmp_path / "out"))
+    (tmp_path / "out").mkdir()
+    procedures.call("export_instants", path=table.uri, local_folder=str(tmp_path / "out"), actions="commit", limit=2)
+    exported = sorted((tmp_path / "out").iterdir())
+    stored = sorted((tmp_path / "t" / ".hoodie" / "timeline").glob("*.commit"))[:2]
+    assert [(file.name, file.read_bytes()) for file in exported] == [(file.name, file.read_bytes()) for file in stored]
+
+
+def test_help_lists_and_describes_procedures() -> None:
+    assert "show_cleans: " in procedures.call("help")["result"][0].as_py()
+    assert procedures.call("help", cmd="show_cleans")["result"][0].as_py() == procedures.describe("show_cleans")
+    assert "show_commits" in hp.sql("CALL help()")["result"][0].as_py()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("copy_to_table", {"new_table": "n"}, "Spark session"),
+        ("copy_to_temp_view", {"view_name": "n"}, "Spark session"),
+        ("partition_bucket_index_manager", {"add": "a,4"}, "show_config=true"),
+        ("show_fsview_latest", {"merge": False}, "merge=false"),
+        ("show_fsview_all", {"include_in_flight": True}, "include_in_flight"),
+    ],
+)
+def test_unsupported_arguments_name_the_supported_way(path: str, name: str, arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(Unsupported, match=words):
+        procedures.call(name, path=path, **arguments)

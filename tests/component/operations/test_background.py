@@ -190,6 +190,7 @@ def test_processes_take_different_plans(served: hp.Table) -> None:
     assert served.validate().ok
 
 
+@pytest.mark.full
 def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
     process = serve(served, "--pause", "600", "--no-plan")
     assert process.stdout is not None
@@ -202,6 +203,7 @@ def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
     assert served.scan().count() == 20
 
 
+@pytest.mark.full
 def test_what_a_killed_process_was_at_is_taken_up_by_the_next(served: hp.Table) -> None:
     process = serve(served, "--once", "--no-plan", program=("-c", DIES))
     _, err = process.communicate(timeout=1200)

@@ -349,6 +349,7 @@ def test_a_child_of_fork_loads_for_itself(tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.full
 def test_readers_beside_a_writer_see_every_commit_that_was_acknowledged(tmp_path: Path) -> None:
     table = made(tmp_path / "t", "mor")
     reader, acknowledged, wrong = Table(table.uri), [0], list[str]()

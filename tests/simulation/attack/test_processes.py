@@ -16,6 +16,7 @@ from tests.simulation.checker.quick import quickly
 from tests.support.needs import WIDE
 
 
+@pytest.mark.full
 def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
     assert killed(tmp_path, 1, writers=2, turns=2) == []
 
@@ -52,6 +53,7 @@ def test_a_store_that_often_does_not_answer(seed: int) -> None:
         pytest.fail("\n".join((repr(schedule), *verdict.outcomes, *verdict.faults)))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("lock", suspensions.LOCKS)
 def test_a_writer_suspended_at_a_call_of_a_commit_blocks_nobody_for_longer_than_the_lock_wait(lock: str) -> None:
     every = "1" if WIDE else "60"

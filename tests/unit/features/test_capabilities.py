@@ -46,6 +46,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
+@pytest.mark.sample(1)
 def test_removing_a_folder_and_its_line_removes_the_capability(name: str, tmp_path: Path) -> None:
     copy = tmp_path / "pyhudi"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -109,6 +110,7 @@ def test_exported_names_are_defined_by_their_modules() -> None:
     assert exporting == ["bootstrap", "hbase_index", "recovery", "report"]
 
 
+@pytest.mark.full
 def test_attributes_taken_of_a_capability_are_exported() -> None:
     """A type checker does not see these attributes: `load` returns a module of any kind."""
     taken = []

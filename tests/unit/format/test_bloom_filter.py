@@ -171,6 +171,7 @@ def test_key_types_and_slices_leave_the_same_bytes(kind: pa.DataType) -> None:
         assert simple.encode() == expected.encode()
 
 
+@pytest.mark.full
 def test_many_chunks_and_long_keys() -> None:
     keys = [f"{i:09d}" for i in range(40_000)] + ["y" * 100_000 + str(i) for i in range(12)]
     simple = BloomFilter.create("SIMPLE", 50_000, 0.001)

@@ -410,6 +410,7 @@ def test_trees_combine() -> None:
 
 
 @pytest.mark.parametrize("operator", ["=", "<>", "<"])
+@pytest.mark.sample(1)
 def test_thousands_of_parts(operator: str) -> None:
     """Neither Arrow nor Spark nor Python walks down a chain; a list of equal values is one test."""
     schema = pa.schema([("v", pa.int64()), ("w", pa.int64())])

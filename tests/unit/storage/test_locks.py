@@ -409,6 +409,7 @@ def _take_and_die(path: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.full
 def test_processes_under_contention_and_a_death_lose_no_count(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_work, args=(str(tmp_path), 8)) for _ in range(3)]

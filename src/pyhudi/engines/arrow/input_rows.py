@@ -3,7 +3,7 @@
     Arrow                  tables, batches, readers, datasets, scanners, anything with the Arrow PyCapsule interface
                            (Polars, pandas, DuckDB, ...)
     Polars LazyFrame       collected
-    columns                a mapping of names to values
+    columns                a mapping of names to values; a two-dimensional numpy array has a list in each row
     rows                   a list of mappings: missing names are null
     a generator            of mappings, which are collected before anything is written; or of tables and frames, one at
                            a time
@@ -20,6 +20,7 @@ from datetime import date, datetime
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
@@ -197,6 +198,8 @@ def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidRequest(f"column {name!r} is {values!r:.80} and not a list of values; write a row as [{{...}}]")
     try:
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
         array = pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise InvalidRequest(f"column {name!r} cannot be read as Arrow: {error}") from error

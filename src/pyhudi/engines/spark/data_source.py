@@ -68,6 +68,7 @@ from pyhudi.records.filters.build import escaped_pattern
 from pyhudi.records.filters.filter_ast import And, Expr
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.schema_cast import same_type
+from pyhudi.records.vectors import list_layout
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.table_context import TableContext
 
@@ -122,7 +123,7 @@ class HudiSource(DataSource):
         if entry:
             _check_entry(expected, plan_query(context, options, None, None).schema)
         query = plan_query(context, options, expected.names, None)
-        for field, stored in zip(expected, query.schema, strict=True):
+        for field, stored in zip(expected, list_layout(query.schema), strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(f"column {field.name!r} is requested as {field.type}, but the table has {stored.type}")
         # Spark refuses a reader with pushFilters in sessions without filter pushdown, and only the command line shows

@@ -28,9 +28,11 @@ from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
 from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, DataFrame, SparkSession, column, to_spark_schema
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.hudi_types import is_vector
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.names import is_orc
+from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.operations.read.change_queries import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.query import SnapshotQuery, incremental_range, plan_incremental_query, plan_snapshot_query, read_spec
@@ -166,10 +168,11 @@ def _divided(
     task_slices: list[FileSlice] = []
     plain: list[FileSlice] = []
     from_path = {*spec.path_columns, *(path_valued_columns(spec.keys) if spec.values_from_path else ())}
-    path_only = not from_path.isdisjoint(needed.names)
+    # Spark's scan returns the bytes of a vector.
+    by_task = not from_path.isdisjoint(needed.names) or any(is_vector(field.type) for field in needed)
     for slice_ in slices:
         # Spark's ORC scan interprets times in its own zone, not the writer's.
-        to_task = path_only or (slice_.base is not None and is_orc(slice_.base.path))
+        to_task = by_task or (slice_.base is not None and is_orc(slice_.base.path))
         base = None if to_task or slice_.logs or slice_.source is not None else slice_.base
         (task_slices if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
     by_schema: dict[pa.Schema | None, list[str]] = {}
@@ -224,7 +227,7 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
 def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
     reader = session.read.schema(to_spark_schema(schema)).option("recursiveFileLookup", "true")
     try:
-        frame = reader.option(PAGES_COMPARED, "true").parquet(*paths)
+        frame = reader.option(PAGES_COMPARED, str(spec.checksums is not ChecksumMode.NEVER).lower()).parquet(*paths)
     except Exception as error:
         raise _unreachable(error, spec.storage.uri) or error from error
     casts: dict[str, Column] = {}

@@ -36,6 +36,7 @@ from pyhudi.options.declaration import Options
 from pyhudi.options.read_options import FILTER
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.records.schema_cast import relabel_array, same_type
+from pyhudi.records.vectors import list_layout, vectors_as_lists
 from pyhudi.table.table_context import TableContext
 
 try:
@@ -111,7 +112,7 @@ class _StreamReader(DataSourceStreamReader):
         context, options = self._open()
         condition = options.text(FILTER)
         query = plan_batch(context, options, first, last, self._wanted.names, condition)
-        for field, stored in zip(self._wanted, query.schema, strict=True):
+        for field, stored in zip(self._wanted, list_layout(query.schema), strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(
                     f"column {field.name!r} is {stored.type}, but the stream started with {field.type}; restart the query"
@@ -128,7 +129,7 @@ class _StreamReader(DataSourceStreamReader):
 def arrow_batches(tables: Iterator[pa.Table], expected_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows in exactly the types that Spark expects."""
     for rows in tables:
-        for batch in rows.to_batches():
+        for batch in map(vectors_as_lists, rows.to_batches()):
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(
                     [relabel_array(c, f) for c, f in zip(batch.columns, expected_schema, strict=True)], schema=expected_schema

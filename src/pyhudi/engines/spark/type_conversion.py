@@ -27,6 +27,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector
 
 __all__ = [
     "CATALOG_OPTIONS",
@@ -189,7 +190,9 @@ def without_rows(session: SparkSession) -> DataFrame:
 
 
 def _arrow_field(field: T.StructField, path: str) -> pa.Field:
-    return _named_field(field.name, field.dataType, path, nullable=field.nullable)
+    arrow = _named_field(field.name, field.dataType, path, nullable=field.nullable)
+    hudi_type = field.metadata.get(HUDI_TYPE.decode())
+    return arrow if hudi_type is None else arrow.with_metadata({HUDI_TYPE: str(hudi_type)})
 
 
 def _named_field(name: str, kind: T.DataType, path: str, *, nullable: bool) -> pa.Field:
@@ -217,15 +220,17 @@ def _arrow_type(kind: T.DataType, path: str) -> pa.DataType:
 
 def _spark_field(field: pa.Field, path: str) -> T.StructField:
     comment = (field.metadata or {}).get(b"comment")
-    metadata = {"comment": comment.decode()} if comment else None
-    return T.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata)
+    metadata = {"comment": comment.decode()} if comment else {}
+    if is_vector(field.type):
+        metadata[HUDI_TYPE.decode()] = hudi_type_name(field.type)
+    return T.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata or None)
 
 
 def _spark_type(kind: pa.DataType, path: str) -> T.DataType:
     types = pa.types
     if types.is_decimal128(kind):
         return T.DecimalType(kind.precision, kind.scale)
-    if types.is_list(kind):
+    if types.is_list(kind) or is_vector(kind):
         return T.ArrayType(_spark_type(kind.value_type, path + "[]"), kind.value_field.nullable)
     if types.is_map(kind):
         value = _spark_type(kind.item_type, path + "{}")

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pyhudi import errors
 from pyhudi.errors import HudiError
+from pyhudi.records.vectors import vectors_as_lists
 
 _NOTE = "pyhudi-error: "
 _PLAIN = (str, int, float, bool, type(None))
@@ -26,12 +27,15 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def with_error_fields(run: Callable[[S, Batches], Batches]) -> Callable[[S, Batches], Batches]:
-    """Decorator for the `__call__` of a job: adds the fields of its errors for the driver."""
+    """Decorator for the `__call__` of a job: adds the fields of its errors for the driver.
+
+    Vectors become lists, which Spark has.
+    """
 
     @functools.wraps(run)
     def reported(self: S, batches: Batches) -> Batches:
         try:
-            yield from run(self, batches)
+            yield from map(vectors_as_lists, run(self, batches))
         except HudiError as error:
             error.add_note(format_error(error))
             raise

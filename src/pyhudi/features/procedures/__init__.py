@@ -4,8 +4,8 @@
     procedures.call("show_commits", path="/data/trips", limit=10)            # an Arrow table
     hs.call(spark, "show_commits", path="/data/trips", limit=10)             # a DataFrame
 
-Names, arguments, defaults and columns are those of Hudi 1.0.2; `procedures.NAMES` lists the supported procedures.
-docs/procedures.md lists the intended differences.
+Names, arguments, defaults and columns are those of Hudi 1.0.2, and of 1.1.1 for procedures that 1.0.2 lacks.
+`procedures.NAMES` lists the supported procedures; docs/procedures.md lists the intended differences.
 """
 
 from __future__ import annotations
@@ -24,23 +24,34 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.features.procedures import (
     bootstrap_procedures,
     catalog_procedures,
+    clean_procedures,
     file_procedures,
     repair_procedures,
     service_procedures,
+    table_procedures,
     timeline_procedures,
+    view_procedures,
 )
-from pyhudi.features.procedures.procedure import Procedure, ProcedureCall
+from pyhudi.features.procedures.procedure import Procedure, ProcedureCall, schema
+from pyhudi.records.filters.arrow_expressions import row_filter
+from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.table.snapshot import retry_on_stale_files
 
-__all__ = ["NAMES", "PROCEDURES", "call", "describe"]
+__all__ = ["NAMES", "PROCEDURES", "call", "describe", "second_table"]
+
+_FILTER = "filter"
+_HELP = "help"
 
 PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
     {
         one.name: one
         for module in (
             timeline_procedures,
+            clean_procedures,
             service_procedures,
             file_procedures,
+            view_procedures,
+            table_procedures,
             repair_procedures,
             bootstrap_procedures,
             catalog_procedures,
@@ -70,7 +81,7 @@ def call(
         path: Location of the table.
         storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
         spark: Session that runs the tasks of compactions and clusterings; None for this process.
-        arguments: Arguments of the procedure.
+        arguments: Arguments of the procedure. `filter`, SQL text on the columns of the result, works for each of them.
 
     Returns:
         The rows of the procedure.
@@ -79,11 +90,15 @@ def call(
         InvalidRequest: The name or an argument is unknown or invalid. Errors of the operation itself are raised as they
             are.
     """
+    if procedure.strip().lower() == _HELP:
+        return _help(arguments)
     definition = _find(procedure)
     if path is None:
         hint = "; `table=` needs a Spark session: hs.call(spark, ...)" if "table" in arguments else ""
         raise InvalidRequest(f"procedure {procedure} requires path=, the location of the table{hint}")
+    condition = arguments.pop(_FILTER, None)
     checked = definition.check(arguments)
+    keep = None if condition in (None, "") else row_filter(parse_filter(str(condition)), definition.output)
     table = None if definition.creates_table else Table(path, storage_options)
     request = ProcedureCall(os.fspath(path), storage_options, table, checked, spark)
 
@@ -91,7 +106,15 @@ def call(
         return [dict(row) for row in definition.run(request)]
 
     rows = retry_on_stale_files(run)() if definition.is_read_only else run()
-    return pa.Table.from_pylist(rows, schema=definition.output)
+    result = pa.Table.from_pylist(rows, schema=definition.output)
+    return result if keep is None else keep.select(result)
+
+
+def second_table(procedure: str) -> str | None:
+    """Name of the argument for a second table, which a statement calls `path` next to `table`; None without one."""
+    definition = PROCEDURES.get(procedure.strip().lower())
+    names = {parameter.name for parameter in definition.parameters} if definition else set()
+    return table_procedures.OTHER_PATH if table_procedures.OTHER_PATH in names else None
 
 
 @checked
@@ -104,6 +127,16 @@ def describe(procedure: str) -> str:
         lines.append(f"  {parameter.name} {parameter.kind.__name__} {state}")
     lines.append("  returns " + ", ".join(f"{field.name} {field.type}" for field in definition.output))
     return "\n".join(lines)
+
+
+def _help(arguments: Mapping[str, object]) -> pa.Table:
+    """All procedures with their summaries, or the description of the procedure `cmd`."""
+    unknown = sorted(set(arguments) - {"cmd"})
+    if unknown:
+        raise InvalidRequest(f"procedure {_HELP} has no argument {unknown[0]!r}; it takes cmd")
+    command = arguments.get("cmd")
+    text = "\n".join(f"{name}: {PROCEDURES[name].summary}" for name in NAMES) if command is None else describe(str(command))
+    return pa.table({"result": [text]}, schema=schema("result string"))
 
 
 def _find(name: str) -> Procedure:

@@ -116,7 +116,7 @@ def _size_rows(call: ProcedureCall) -> Rows:
     context = call.table.context
     listing = DirectoryListing(context.storage)
     pattern = call.text("partition_path")
-    chosen = _glob(pattern) if pattern else None
+    chosen = path_glob(pattern) if pattern else None
     partitions = [partition for partition in listing.partitions() if chosen is None or chosen.fullmatch(partition)]
     sizes: dict[str, list[int]] = defaultdict(list)
     for files in listing.files(partitions).values():
@@ -168,7 +168,7 @@ def _log_files(call: ProcedureCall) -> list[LogFile]:
         for prefix in (root, re.sub(r"^\w+:/*(?=/)", "", root)):
             if pattern.startswith(prefix.rstrip("/") + "/"):
                 pattern = pattern[len(prefix.rstrip("/")) + 1 :]
-    chosen = _glob(pattern.lstrip("/"))
+    chosen = path_glob(pattern.lstrip("/"))
     found = []
     for info in (info for _, listing in table_folders(storage) for info in listing.files):
         name = parse_log_file(info.name)
@@ -230,7 +230,7 @@ def _plain(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def _glob(pattern: str) -> re.Pattern[str]:
+def path_glob(pattern: str) -> re.Pattern[str]:
     """Hadoop's glob syntax: `*` and `?` within a name, `[...]`, `{a,b}`."""
     return re.compile("".join(_glob_parts(pattern)))
 

@@ -27,6 +27,7 @@ from pyhudi.format.avro_columns.buffers import (
 )
 from pyhudi.format.avro_columns.rows import RowCursors
 from pyhudi.format.byte_cursor import ByteCursor
+from pyhudi.format.hudi_types import bytes_to_vectors, vector_size_bytes, vectors_to_bytes
 
 
 class Node(ABC):
@@ -231,6 +232,29 @@ class FixedNode(SizedNode):
     def decode(self, rows: RowCursors) -> pa.Array:
         values = rows.ranges(np.full(len(rows), self.min_bytes, np.int64))
         return pa.Array.from_buffers(self.arrow, len(rows), [None, values.buffers()[2] or pa.py_buffer(b"")], 0)
+
+
+class VectorNode(Node):
+    """A vector: fixed with its elements."""
+
+    __slots__ = ("_fixed",)
+
+    def __init__(self, arrow: pa.DataType) -> None:
+        size = vector_size_bytes(arrow)
+        super().__init__(arrow, size, size)
+        self._fixed = FixedNode(pa.binary(size))
+
+    def decode(self, rows: RowCursors) -> pa.Array:
+        return bytes_to_vectors(self._fixed.decode(rows), self.arrow)
+
+    def skip(self, rows: RowCursors) -> None:
+        self._fixed.skip(rows)
+
+    def walk(self, cursor: ByteCursor) -> None:
+        self._fixed.walk(cursor)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        return self._fixed.encode(vectors_to_bytes(array))
 
 
 class DecimalNode(Node):

@@ -19,8 +19,10 @@ from pyhudi.format.avro_columns.column_nodes import (
     NullableNode,
     NumberNode,
     RecordNode,
+    VectorNode,
 )
 from pyhudi.format.avro_columns.sequences import MapNode, SequenceNode
+from pyhudi.format.hudi_types import is_vector
 
 
 def compile_node(schema: Any, arrow: pa.DataType) -> Node:
@@ -61,7 +63,7 @@ def _make_fixed(schema: dict[str, Any], arrow: pa.DataType) -> Node:
         if not 1 <= schema["size"] <= _MAX_DECIMAL_BYTES:
             raise Unsupported(f"a decimal of {schema['size']} bytes is not supported")
         return DecimalNode(arrow, schema["size"])
-    return FixedNode(arrow)
+    return VectorNode(arrow) if is_vector(arrow) else FixedNode(arrow)
 
 
 def _make_record(schema: dict[str, Any], arrow: pa.DataType) -> Node:

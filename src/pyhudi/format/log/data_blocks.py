@@ -27,6 +27,7 @@ from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_columns import CHUNK_BYTES, CHUNK_ROWS, avro_records, big_endian_ints, join, part_sizes
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.byte_cursor import ByteCursor
+from pyhudi.format.hudi_types import vector_columns_entry
 from pyhudi.format.log.framing import MAX_BLOCK_BYTES, BlockType
 from pyhudi.format.parquet.avro_hints import file_schema
 from pyhudi.format.parquet.parquet_file import ParquetWriter, open_parquet
@@ -111,13 +112,14 @@ def encode_parquet(schema: str, batches: Iterable[pa.RecordBatch], compression: 
         batches: As for `encode_avro`; they are cast to the schema's Arrow types.
         compression: A codec name of Parquet.
     """
-    target = file_schema(_without_metadata(avro_to_arrow(schema)), schema)
+    columns = _without_metadata(avro_to_arrow(schema))
+    target = file_schema(columns, schema)
     sink = pa.BufferOutputStream()
     # Decimals stay fixed-length bytes: Hudi's Avro reader interprets integer ones as unscaled values of scale 0.
     writer = ParquetWriter(sink, target, compression=compression)
     for batch in batches:
         writer.write_batch(conform(batch, target))
-    writer.close({"parquet.avro.schema": schema})
+    writer.close({"parquet.avro.schema": schema, **vector_columns_entry(columns)})
     return bytes(sink.getvalue())
 
 

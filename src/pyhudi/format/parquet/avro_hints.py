@@ -2,6 +2,7 @@
 
     timestamp-millis, local-timestamp-millis    INT64 of milliseconds, as the schema declares; microseconds in memory
     enum                                        BINARY of one of the symbols; strings in memory
+    vector                                      FIXED_LEN_BYTE_ARRAY; fixed size lists in memory
 
 Hudi 1.1 does not convert a file whose unit differs from the schema: it interprets the numbers as milliseconds.
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_resolve import resolve_avro
+from pyhudi.format.hudi_types import is_vector, vector_size_bytes
 
 _MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
@@ -29,12 +31,14 @@ def needs_no_hints(avro: str) -> bool:
 
 
 def file_schema(schema: pa.Schema, avro: str) -> pa.Schema:
-    """Return the columns as a Parquet file stores them.
+    """Return the columns as a file stores them.
 
     Args:
         schema: Their types in memory.
         avro: Avro schema with all of them.
     """
+    if any(is_vector(field.type) for field in schema):
+        schema = pa.schema([_vector_as_bytes(field) for field in schema], schema.metadata)
     if needs_no_hints(avro):
         return schema
     nodes = {field["name"]: field["type"] for field in resolve_avro(avro)["fields"]}
@@ -82,6 +86,10 @@ def _check(array: pa.Array, node: Any, path: str) -> None:
 
 def _branch(node: Any) -> Any:
     return next((branch for branch in node if branch != "null"), "null") if isinstance(node, list) else node
+
+
+def _vector_as_bytes(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.binary(vector_size_bytes(field.type))) if is_vector(field.type) else field
 
 
 def _file_type(type_: pa.DataType, node: Any) -> pa.DataType:

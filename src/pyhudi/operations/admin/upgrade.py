@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import HUDI_TYPE
 from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.versions import STEPS, steps_between, versions
 from pyhudi.operations.admin.versions.version_step import Direction, StepContext, VersionChange
@@ -16,6 +17,7 @@ from pyhudi.operations.commit.check_writable import check_no_schema_on_read
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.table.feature_support import check_not_bootstrapped, check_open
+from pyhudi.table.snapshot import load_schema
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 
@@ -81,7 +83,21 @@ def run_downgrade(
     directions = [step.downward for step in reversed(steps_between(version, target))]
     if directions:
         check_no_schema_on_read(context)
+    if not target.has_hudi_types:
+        _check_no_hudi_types(context, target)
     return _run_steps(context, StepContext(engine, settings, ""), directions, [step.downward for step in STEPS])
+
+
+def _check_no_hudi_types(context: TableContext, target: TableVersion) -> None:
+    """Raise Unsupported for a column of a type that no release for table version 6 knows."""
+    schema = load_schema(context.timeline, context.timeline.load(), context.config)
+    for field in schema.arrow if schema is not None else ():
+        name = (field.metadata or {}).get(HUDI_TYPE)
+        if name is not None:
+            raise Unsupported(
+                f"the table at {context.storage.uri} cannot have version {int(target)}: column {field.name!r} has the "
+                f"type {name.decode()}, which releases for that version read as bytes"
+            )
 
 
 def lower_version(version: TableVersion) -> TableVersion:

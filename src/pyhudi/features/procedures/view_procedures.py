@@ -1,0 +1,304 @@
+"""Procedures that show file slices, the state of one file, unreadable files, and the content of the metadata table."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.features.procedures.file_procedures import path_glob
+from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
+from pyhudi.format.actions.archived_instants import decode_completed
+from pyhudi.format.actions.clean_metadata import CleanMetadata
+from pyhudi.format.actions.restore_metadata import RestoreMetadata
+from pyhudi.format.actions.rollback_metadata import RollbackMetadata
+from pyhudi.format.instants import Action, Instant
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import METADATA_FOLDER, file_name
+from pyhudi.storage.base import Storage
+from pyhudi.storage.thread_pool import in_threads
+from pyhudi.table.file_slices import FileSlice, LogFile
+from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.snapshot import Snapshot, load_snapshot
+
+_ALL = "ALL_PARTITIONS"
+_REMOVING = (Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
+
+
+def show_fsview_all(call: ProcedureCall) -> Rows:
+    """File slices of all versions, by partition and file id, newest first, those of replaced file groups included."""
+    return islice(_all_slices(call), call.number("limit"))
+
+
+def show_fsview_latest(call: ProcedureCall) -> Rows:
+    """File slices that a snapshot query reads, by partition and file id."""
+    return islice(_latest_slices(call), call.number("limit"))
+
+
+def show_file_status(call: ProcedureCall) -> Rows:
+    """Whether a data file exists, which action deleted it, or `unknown`."""
+    context = call.table.context
+    partition, name = call.text("partition"), call.text("file")
+    if not partition and context.config.keys.partition_fields:
+        raise InvalidRequest(f"show_file_status: the table at {context.storage.uri} is partitioned; pass partition=")
+    path = f"{partition}/{name}" if partition else name
+    if context.storage.stat(path) is not None:
+        yield _status("exist", timeline="active", full_path=context.storage.absolute(path))
+        return
+    for instant, timeline, files in _deletions(call, partition):
+        if name in files:
+            yield _status("deleted", str(instant.action), instant.request_time, timeline, context.storage.absolute(path))
+            return
+    yield _status("unknown")
+
+
+def show_invalid_parquet(call: ProcedureCall) -> Rows:
+    """Base files whose Parquet footer cannot be read."""
+    if call.flag("needDelete"):
+        raise Unsupported("needDelete=true of show_invalid_parquet is not supported: restore the files or roll back")
+    storage = call.table.context.storage
+    listing = DirectoryListing(storage)
+    partitions, instants = _names(call.text("partitions")), _names(call.text("instants"))
+    chosen = [partition for partition in listing.partitions() if not partitions or partition in partitions]
+    paths = []
+    for files in listing.files(chosen).values():
+        for info in files:
+            base = parse_base_file(info.name)
+            if base is not None and base.extension == ".parquet" and (not instants or base.instant_time in instants):
+                paths.append(info.path)
+    invalid = in_threads(lambda path: not _has_footer(storage, path), paths)
+    rows = ({"path": storage.absolute(path)} for path, is_invalid in zip(paths, invalid, strict=True) if is_invalid)
+    return islice(rows, call.number("limit"))
+
+
+def show_metadata_table_column_stats(call: ProcedureCall) -> Rows:
+    """Column statistics of files, as text; all columns unless `targetColumns` names some."""
+    columns = _names(call.text("targetColumns"))
+    partition = call.arguments["partition"]
+    stats = call.table.inspect.column_stats()
+    for row in stats.to_pylist():
+        if (columns and row["column"] not in columns) or (partition is not None and row["partition"] != partition):
+            continue
+        yield {
+            "file_name": row["file_name"],
+            "column_name": row["column"],
+            "min_value": row["min"],
+            "max_value": row["max"],
+            "null_number": row["null_count"],
+        }
+
+
+def show_metadata_table_stats(call: ProcedureCall) -> Rows:
+    """Number and bytes of base and log files in each partition of the metadata table."""
+    context = call.table.context.reloaded()
+    if not context.config.has_metadata_table:
+        return
+    metadata = context.storage.child(METADATA_FOLDER)
+    counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_FILE_COUNTS, 0))
+    for folder, files in DirectoryListing(metadata).files(DirectoryListing(metadata).partitions()).items():
+        for info in files:
+            is_log = parse_log_file(info.name) is not None
+            if is_log or parse_base_file(info.name) is not None:
+                counts[folder]["logFileCount" if is_log else "baseFileCount"] += 1
+                counts[folder]["totalLogFileSizeInBytes" if is_log else "totalBaseFileSizeInBytes"] += info.size_bytes
+    for folder in sorted(counts):
+        for name, value in counts[folder].items():
+            yield {"stat_key": f"{folder}.{name}", "stat_value": str(value)}
+
+
+def _all_slices(call: ProcedureCall) -> Rows:
+    snapshot, limit = _snapshot(call)
+    partitions = _partitions(call, snapshot)
+    for _, groups in sorted(snapshot.groups(partitions).items()):
+        for group in groups:
+            for slice_ in group.slices:
+                shown = _committed(slice_, snapshot)
+                if shown is not None and (limit is None or shown.base_instant <= limit):
+                    yield _slice_row(snapshot.context.storage, shown)
+
+
+def _latest_slices(call: ProcedureCall) -> Rows:
+    if not call.flag("merge"):
+        raise Unsupported("merge=false of show_fsview_latest is not supported: slices are those that a query merges")
+    snapshot, limit = _snapshot(call)
+    storage = snapshot.context.storage
+    partitions = _partitions(call, snapshot)
+    if call.text("partition_path") != _ALL:
+        partitions = [partition for partition in partitions if partition == call.text("partition_path")]
+    for partition in partitions:
+        for slice_ in snapshot.slices([partition], as_of=limit).get(partition, ()):
+            planned = snapshot.slicing.pending_compactions.get((partition, slice_.file_id))
+            scheduled = [log for log in slice_.logs if planned is not None and log.name.instant_time < planned]
+            unscheduled = [log for log in slice_.logs if log not in scheduled]
+            base_bytes = slice_.base.size_bytes if slice_.base else 0
+            sizes = [sum(log.size_bytes for log in logs) for logs in (scheduled, unscheduled)]
+            row = _slice_row(storage, slice_)
+            del row["delta_files"]
+            yield {
+                **row,
+                "delta_size_compaction_scheduled": sizes[0],
+                "delta_size_compaction_unscheduled": sizes[1],
+                "delta_to_base_radio_compaction_scheduled": sizes[0] / base_bytes if base_bytes else -1.0,
+                "delta_to_base_radio_compaction_unscheduled": sizes[1] / base_bytes if base_bytes else -1.0,
+                "delta_files_compaction_scheduled": _log_text(storage, scheduled),
+                "delta_files_compaction_unscheduled": _log_text(storage, unscheduled),
+            }
+
+
+def _snapshot(call: ProcedureCall) -> tuple[Snapshot, str | None]:
+    """The snapshot, and the last request time to show; None shows everything."""
+    for name in ("include_in_flight", "exclude_compaction"):
+        if call.flag(name):
+            raise Unsupported(f"{name}=true is not supported: only committed file slices are shown; omit it")
+    limit = call.text("max_instant") or None
+    if limit is not None and not limit.isdigit():
+        raise InvalidRequest(f"max_instant={limit!r} is not an instant time: pass digits, as in show_commits")
+    if limit is not None and not call.flag("include_max"):
+        limit = str(int(limit) - 1).zfill(len(limit))
+    return load_snapshot(call.table.context), limit
+
+
+def _partitions(call: ProcedureCall, snapshot: Snapshot) -> list[str]:
+    pattern = call.text("path_regex")
+    chosen = path_glob(pattern) if pattern != _ALL else None
+    return [partition for partition in sorted(snapshot.listing.partitions()) if chosen is None or chosen.fullmatch(partition)]
+
+
+def _committed(slice_: FileSlice, snapshot: Snapshot) -> FileSlice | None:
+    """The committed files of a slice; None if there are none."""
+    timeline = snapshot.timeline
+    base = slice_.base if slice_.base and timeline.is_completed(slice_.base.name.instant_time) else None
+    logs = tuple(log for log in slice_.logs if timeline.is_completed(log.name.instant_time))
+    return FileSlice(slice_.partition, slice_.file_id, slice_.base_instant, base, logs) if base or logs else None
+
+
+def _slice_row(storage: Storage, slice_: FileSlice) -> dict[str, Any]:
+    return {
+        "partition": slice_.partition,
+        "file_id": slice_.file_id,
+        "base_instant": slice_.base_instant,
+        "data_file": _java_uri(storage, slice_.base.path) if slice_.base else "",
+        "data_file_size": slice_.base.size_bytes if slice_.base else -1,
+        "num_delta_files": len(slice_.logs),
+        "total_delta_file_size": sum(log.size_bytes for log in slice_.logs),
+        "delta_files": _log_text(storage, slice_.logs),
+    }
+
+
+def _log_text(storage: Storage, logs: tuple[LogFile, ...] | list[LogFile]) -> str:
+    """Log files in the text form of Hudi, newest first."""
+    texts = (f"HoodieLogFile{{pathStr='{_java_uri(storage, log.path)}', fileLen={log.size_bytes}}}" for log in reversed(logs))
+    return f"[{', '.join(texts)}]"
+
+
+def _java_uri(storage: Storage, path: str) -> str:
+    """URI of a file as Hadoop spells it: `file:/folder/name` for local files."""
+    return re.sub(r"^file://(?=/)|^(?=/)", "file:", storage.absolute(path))
+
+
+def _deletions(call: ProcedureCall, partition: str) -> Iterator[tuple[Instant, str, set[str]]]:
+    """Actions that deleted files of a partition, newest first, with their timeline and the names of the files."""
+    store = call.table.context.timeline
+    for instant in reversed(store.load().completed(*_REMOVING)):
+        yield instant, "active", _deleted_files(decode_completed(instant.action, store.read(instant)), partition)
+    for instant in reversed(store.history.instants()):
+        if instant.action in _REMOVING:
+            row = store.history.find(instant.request_time, instant.action)
+            yield instant, "archived", _deleted_files(decode_completed(instant.action, (row and row.metadata) or b""), partition)
+
+
+def _deleted_files(document: object, partition: str) -> set[str]:
+    if isinstance(document, RestoreMetadata):
+        rollbacks = [one for group in (document.hoodie_restore_metadata or {}).values() for one in group]
+        return set().union(*(_deleted_files(one, partition) for one in rollbacks))
+    if isinstance(document, (CleanMetadata, RollbackMetadata)):
+        found = document.partition_metadata.get(partition)
+        return {file_name(path) for path in found.success_delete_files} if found else set()
+    return set()
+
+
+def _status(status: str, action: str = "", instant: str = "", timeline: str = "", full_path: str = "") -> Mapping[str, str]:
+    return {"status": status, "action": action, "instant": instant, "timeline": timeline, "full_path": full_path}
+
+
+def _has_footer(storage: Storage, path: str) -> bool:
+    try:
+        with storage.open_input(path) as file:
+            pq.read_metadata(file)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in text.split(",") if part.strip())
+
+
+_FILE_COUNTS = ("totalBaseFileSizeInBytes", "totalLogFileSizeInBytes", "baseFileCount", "logFileCount")
+_VIEW = (
+    Parameter("max_instant", default=""),
+    Parameter("include_max", bool, False),
+    Parameter("include_in_flight", bool, False),
+    Parameter("exclude_compaction", bool, False),
+    Parameter("limit", int, 10),
+    Parameter("path_regex", default=_ALL),
+)
+_SLICE = (
+    "partition string, file_id string, base_instant string, data_file string, data_file_size bigint, num_delta_files bigint, "
+    "total_delta_file_size bigint"
+)
+
+PROCEDURES = (
+    Procedure("show_fsview_all", _VIEW, schema(f"{_SLICE}, delta_files string"), show_fsview_all, "File slices of all versions."),
+    Procedure(
+        "show_fsview_latest",
+        (*_VIEW, Parameter("partition_path", default=_ALL), Parameter("merge", bool, True)),
+        schema(
+            f"{_SLICE}, delta_size_compaction_scheduled bigint, delta_size_compaction_unscheduled bigint, "
+            "delta_to_base_radio_compaction_scheduled double, delta_to_base_radio_compaction_unscheduled double, "
+            "delta_files_compaction_scheduled string, delta_files_compaction_unscheduled string"
+        ),
+        show_fsview_latest,
+        "File slices that a snapshot query reads.",
+    ),
+    Procedure(
+        "show_file_status",
+        (Parameter("partition"), Parameter("file", required=True)),
+        schema("status string, action string, instant string, timeline string, full_path string"),
+        show_file_status,
+        "Whether a data file exists, or which action deleted it.",
+    ),
+    Procedure(
+        "show_invalid_parquet",
+        (
+            Parameter("parallelism", int, 100),
+            Parameter("limit", int, 100),
+            Parameter("needDelete", bool, False),
+            Parameter("partitions", default=""),
+            Parameter("instants", default=""),
+        ),
+        schema("path string"),
+        show_invalid_parquet,
+        "Base files whose Parquet footer cannot be read.",
+    ),
+    Procedure(
+        "show_metadata_table_column_stats",
+        (Parameter("partition"), Parameter("targetColumns")),
+        schema("file_name string, column_name string, min_value string, max_value string, null_number bigint"),
+        show_metadata_table_column_stats,
+        "Column statistics of files.",
+    ),
+    Procedure(
+        "show_metadata_table_stats",
+        (),
+        schema("stat_key string, stat_value string"),
+        show_metadata_table_stats,
+        "Number and size of the files of the metadata table.",
+    ),
+)
