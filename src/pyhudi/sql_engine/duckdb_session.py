@@ -114,7 +114,7 @@ class EmbeddedStatementSession:
             raise InvalidRequest(f"{name} is a view, but the statement requires a table")
         found = self.lookup(name)
         if isinstance(found, Table):
-            return found.with_options(self.options)
+            return found._with_options(self.options)
         if not isinstance(found, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
         return Table(found, self.storage_options, self.options)

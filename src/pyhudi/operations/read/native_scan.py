@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import HudiError
 from pyhudi.format.names import is_orc
+from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.plain_columns import plain_columns
 from pyhudi.format.parquet.verify_pages import verify_pages
 from pyhudi.metadata_table.reader.metadata_file_cache import LruCache
@@ -71,7 +72,8 @@ class DividedQuery:
 def divide_query(
     query: SnapshotQuery | ChangeQuery, can_read: CanRead | None = None, *, merges_logs: bool = True
 ) -> DividedQuery:
-    """Divide the tasks of a query. Files that cannot be opened are left to PyHudi's reader, which reports the error.
+    """Divide the tasks of a query. Files that cannot be opened are left to PyHudi's reader, which reports the error, and
+    all files if page checksums are to be verified at each read.
 
     Args:
         query: The query.
@@ -79,7 +81,11 @@ def divide_query(
         merges_logs: False leaves all slices with logs to PyHudi's reader.
     """
     storage = open_storage(query.spec.storage) if isinstance(query, SnapshotQuery) else None
-    if not isinstance(query, SnapshotQuery) or not isinstance(storage, LocalStorage):
+    if (
+        not isinstance(query, SnapshotQuery)
+        or not isinstance(storage, LocalStorage)
+        or query.spec.checksums is ChecksumMode.ALWAYS
+    ):
         return DividedQuery((), (), (), tuple(query.tasks))
     layouts = _Layouts(storage, query.spec, _needed_columns(query.spec))
     files: dict[FileSlice, tuple[NativeFile, tuple[NativeColumn, ...]]] = {}
@@ -148,7 +154,10 @@ class _Layouts:
                 columns = native_columns(self._needed, stored, constants, origins)
                 if columns is None:
                     return None
-                self._verify(path, file.metadata, {column.stored_name for column in columns if column.stored_name is not None})
+                if spec.checksums is ChecksumMode.ONCE:
+                    self._verify(
+                        path, file.metadata, {column.stored_name for column in columns if column.stored_name is not None}
+                    )
                 return NativeFile(self._storage.full_path(path), stored.schema, file.metadata.num_rows), columns
         except (HudiError, pa.ArrowException, UnicodeDecodeError, OSError):
             return None
