@@ -32,7 +32,7 @@ def exhaustive(query: Any, vectors: Any, metric: str) -> Any:
 def test_search_equals_an_exhaustive_comparison(tmp_path: Path, table_type: str, element: str) -> None:
     random = np.random.default_rng(7)
     values = random.integers(-127, 128, (300, DIMENSION))
-    vectors = values if element == "INT8" else np.float32(values / 7)
+    vectors: Any = values if element == "INT8" else (values / 7).astype(np.float32)
     name = f"VECTOR({DIMENSION}, {element})"
     emb = pa.field("emb", pa.list_(pa.float32()), metadata={"hudi_type": name})
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("part", pa.string()), emb])
@@ -92,8 +92,8 @@ def test_vector_search_function_has_the_columns_and_order_of_hudi(tmp_path: Path
 @pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30, 1e-44])
 def test_nearest_is_exact_for_close_and_extreme_vectors(metric: str, scale: float) -> None:
     random = np.random.default_rng(3)
-    close = np.float32(random.standard_normal(8) + random.standard_normal((2000, 8)) * 1e-6)
-    vectors = np.float32(close * np.float64(scale))
+    close = random.standard_normal(8) + random.standard_normal((2000, 8)) * 1e-6
+    vectors: Any = (close.astype(np.float32) * np.float64(scale)).astype(np.float32)
     vectors[17], vectors[18] = 0, np.nan
     query = random.standard_normal((1, 8))
     nearest = Nearest(query, 20, metric)

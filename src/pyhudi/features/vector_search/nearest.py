@@ -117,12 +117,14 @@ class Nearest:
         query = self._queries[number]
         if self._metric == "l2":
             differences = vectors - query
-            return np.einsum("ij,ij->i", differences, differences)
-        products = vectors @ query
+            squares: Doubles = np.einsum("ij,ij->i", differences, differences)
+            return squares
+        products: Doubles = vectors @ query
         if self._metric == "dot":
             return -products
         scale = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * self._lengths[number]
-        return -np.divide(products, scale, out=np.zeros_like(products), where=scale != 0)
+        cosines: Doubles = np.divide(products, scale, out=np.zeros_like(products), where=scale != 0)
+        return -cosines
 
     def _keep(self, number: int, scores: Doubles, rows: Rows) -> None:
         known = ~np.isnan(scores)

@@ -51,7 +51,7 @@ def search(
     kind = _METRIC_NAMES.get(str(metric).lower())
     if kind is None:
         raise InvalidRequest(f"search: unknown metric {metric!r}. Use {', '.join(METRICS)}")
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+    if type(k) is not int or k < 1:
         raise InvalidRequest(f"search: k must be a whole number of 1 or more, not {k!r}")
     queries, is_single = _queries(vector, type_, column)
     outputs = _outputs(table, column, columns)
