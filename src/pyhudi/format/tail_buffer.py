@@ -12,13 +12,18 @@ class Sink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
+_GATHERED_BYTES = 1 << 16
+
+
 class TailBufferSink(io.RawIOBase):
-    """Sink that passes bytes through until buffering starts."""
+    """Sink that passes bytes through until buffering starts; small pieces are gathered into fewer writes."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
         self._sink = sink
         self._holds = False
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -31,8 +36,17 @@ class TailBufferSink(io.RawIOBase):
         if self._holds:
             self._parts.append(piece)
         else:
-            self._sink.write(piece)
+            self._gathered.append(piece)
+            self._gathered_bytes += len(piece)
+            if self._gathered_bytes >= _GATHERED_BYTES:
+                self.pass_on()
         return len(piece)
+
+    def pass_on(self) -> None:
+        """Write gathered pieces to the sink."""
+        if self._gathered:
+            self._sink.write(self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered))
+            self._gathered, self._gathered_bytes = [], 0
 
     def tell(self) -> int:
         return self._size
@@ -42,8 +56,10 @@ class TailBufferSink(io.RawIOBase):
         """Return the bytes written since `start_buffering`."""
         return b"".join(self._parts)
 
-    def start_buffering(self) -> None:
-        """Buffer all bytes from now on."""
+    def start_buffering(self, *, discards: bool = False) -> None:
+        """Buffer all bytes from now on, and drop gathered ones if the file is discarded."""
+        if not discards:
+            self.pass_on()
         self._holds = True
 
     def release(self, data: bytes) -> None:

@@ -9,6 +9,7 @@ No time zones (see format/instants.py) and no calendar.
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 import threading
@@ -168,20 +169,84 @@ class ReplayEnvironment:
 
 
 class _ThreadRepetition:
-    """A daemon thread that waits on an event, so that stopping it does not wait for the interval."""
+    """A daemon thread that waits on an event, so that stopping it does not wait for the interval.
+
+    It starts when the task is first due: most repetitions are stopped earlier.
+    """
 
     def __init__(self, interval_ms: int, task: Callable[[], None]) -> None:
+        self.due_s = time.monotonic() + interval_ms / 1000
         self._stopped = threading.Event()
         self._interval_s = interval_ms / 1000
         self._task = task
-        threading.Thread(target=self._run, name="pyhudi-repeat", daemon=True).start()
+        _starter.add(self)
 
     def stop(self) -> None:
         self._stopped.set()
 
+    def start(self) -> None:
+        """Run the task, and then after each interval, in a thread."""
+        threading.Thread(target=self._run, name="pyhudi-repeat", daemon=True).start()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
     def _run(self) -> None:
-        while not self._stopped.wait(self._interval_s):
+        while not self._stopped.is_set():
             self._task()
+            self._stopped.wait(self._interval_s)
+
+
+_START_AGAIN_S = 0.1
+
+
+class _Starter:
+    """One daemon thread of the process that starts each repetition when it is first due."""
+
+    def __init__(self) -> None:
+        self._waiting: list[_ThreadRepetition] = []
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def add(self, repetition: _ThreadRepetition) -> None:
+        with self._changed:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="pyhudi-timer", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._waiting.append(repetition)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._waiting = [repetition for repetition in self._waiting if not repetition.stopped]
+                now_s = time.monotonic()
+                due = [repetition for repetition in self._waiting if repetition.due_s <= now_s]
+                for repetition in due:
+                    self._waiting.remove(repetition)
+                if not due:
+                    self._changed.wait(min((repetition.due_s - now_s for repetition in self._waiting), default=None))
+            for repetition in due:
+                try:
+                    repetition.start()
+                except RuntimeError:
+                    # The process can start no more threads at the moment.
+                    repetition.due_s = time.monotonic() + _START_AGAIN_S
+                    self.add(repetition)
+
+
+_starter = _Starter()
+
+
+def _after_fork() -> None:
+    """Forget the repetitions of the parent: its threads do not exist in the child."""
+    global _starter
+    _starter = _Starter()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _VirtualRepetition:

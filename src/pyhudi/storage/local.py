@@ -10,7 +10,8 @@ sidecar
 3. `put` and `open_output` rename the temporary file over the name.  `put_if_absent` creates a hard link, which fails if
 the
    name exists, then deletes the temporary name.  An empty document needs none of this: exclusive creation is atomic.
-4. Documents are synced to disk, file and folder; see `Sync` for data files.
+4. Documents are synced to disk, file and folder, but leases and heartbeats without their folder; see `Sync` for data
+files.
 
 `put_if_matches` is a compare-and-swap that no suspended process can block:
 1. Stage: the synced temporary file is renamed into `.pyhudi-<hash of the name>.cas/`, under its unique name.
@@ -53,6 +54,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
+from pyhudi.format.paths import HEARTBEAT_FOLDER, LOCK_FOLDER
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.temporary_names import is_temporary, is_temporary_orphaned, temporary_file_missing_error, temporary_name
@@ -72,6 +74,8 @@ _stuck_folders: set[str] = set()
 # Without the lock, calls may fence each other; random pauses let one of them succeed.
 _REPLACE_ATTEMPTS = 30
 _LONGEST_REPLACE_PAUSE_MS = 100
+
+_PROCESS_FOLDERS = (LOCK_FOLDER, HEARTBEAT_FOLDER)
 
 _STAGING_PREFIX = ".pyhudi-"
 _STAGING_SUFFIX = ".cas"
@@ -175,9 +179,11 @@ class LocalStorage(UriMixin):
                         if not _is_staging_folder(entry.name):
                             folders.append(prefix + entry.name)
                     elif not _is_hidden(entry.name):
-                        # A file that was deleted after the folder was read is not listed.
-                        with contextlib.suppress(FileNotFoundError):
+                        try:
                             files.append(_file_info(prefix + entry.name, entry.stat()))
+                        except FileNotFoundError:
+                            # A file that was deleted after the folder was read is not listed.
+                            continue
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
@@ -316,7 +322,7 @@ class LocalStorage(UriMixin):
         except BaseException:
             _unlink(temporary)
             raise
-        self._sync_folder(os.path.dirname(full))
+        self._sync_name(full)
 
     def _matches(self, path: str, tag: str) -> bool:
         current = self.read(path)
@@ -348,7 +354,7 @@ class LocalStorage(UriMixin):
             # Other calls may have staged files there.
             with contextlib.suppress(OSError):
                 os.rmdir(staging)
-        self._sync_folder(folder)
+        self._sync_name(full)
         return True
 
     def _create_exclusively(self, full: str, data: bytes) -> bool:
@@ -375,7 +381,8 @@ class LocalStorage(UriMixin):
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-                if self._sync is not Sync.NONE:
+                # The folder, which is synced next, is all that an empty file consists of.
+                if data and self._sync is not Sync.NONE:
                     file.flush()
                     os.fsync(file.fileno())
         except BaseException:
@@ -397,6 +404,14 @@ class LocalStorage(UriMixin):
                 if not os.path.isdir(folder):
                     raise
             self._sync_folder(os.path.dirname(folder))
+
+    def _sync_name(self, full: str) -> None:
+        """Sync the folder of a replaced document. A lease or a heartbeat does without: after a power failure its
+        process is dead, and any earlier content of the file, which is whole, has the same effect.
+        """
+        folder = os.path.dirname(full)
+        if not folder.endswith(_PROCESS_FOLDERS):
+            self._sync_folder(folder)
 
     def _sync_folder(self, full: str) -> None:
         if self._sync is Sync.NONE or sys.platform == "win32":
@@ -474,6 +489,8 @@ def _temporary_path(folder: str) -> str:
 
 def _is_text(name: str) -> bool:
     """Return True if a file name is valid UTF-8; Python represents other bytes as lone surrogates."""
+    if name.isascii():
+        return True
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -36,7 +36,7 @@ from functools import partial
 
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.paths import SCHEMA_FOLDER
-from pyhudi.metadata_table.reader.metadata_listing import DAMAGE, MetadataListing, choose_listing
+from pyhudi.metadata_table.reader.metadata_listing import DAMAGE, MAX_LISTING_BYTES, MetadataListing, choose_listing
 from pyhudi.metadata_table.reader.metadata_reader import MetadataCache, MetadataTable, metadata_context
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.storage.base import FileInfo, Storage
@@ -44,9 +44,6 @@ from pyhudi.table.footer_cache import FooterCache
 from pyhudi.table.snapshot import Snapshot, load_snapshot, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
-
-MAX_LISTING_BYTES = 32 << 20
-"""A snapshot whose file lists take more is not cached."""
 
 MAX_REPLACED = 50_000
 """Nor is one with more replaced file groups on its timeline."""

@@ -5,9 +5,11 @@ A context is a plain value; `table.snapshot.load_snapshot` loads the state of th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.storage.base import Storage
@@ -19,11 +21,39 @@ from pyhudi.table.timeline.archived_timeline import HistoryStore
 from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
+class CarriedState:
+    """What operations of one open table carry on to the next one, so that it reads less.
+
+    Each user proves that the state is current before it uses it. A forked child and a worker start with an empty one,
+    because locks inside the values may be held by threads that do not exist there.
+    """
+
+    __slots__ = ("_process", "_values")
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._values: dict[str, Any] = {}
+
+    def __reduce__(self) -> tuple[type[CarriedState], tuple[()]]:
+        return CarriedState, ()
+
+    def get(self, name: str) -> Any:
+        """Return the value with a name, or None."""
+        return self._values.get(name) if self._process == os.getpid() else None
+
+    def put(self, name: str, value: Any) -> None:
+        """Replace the value with a name."""
+        if self._process != os.getpid():
+            self._process, self._values = os.getpid(), {}
+        self._values[name] = value
+
+
 @dataclass(frozen=True, slots=True)
 class TableContext:
     """One open table.
 
     Attributes:
+        carried: State for the next operation, shared by every context derived from this one.
         lock: Guards instant times and commits against all other writers of the table.
         index_definitions: Index definitions by the location that the properties name, once read: as old as `config`,
             and
@@ -35,6 +65,7 @@ class TableContext:
     config: TableConfig
     lock: LockProvider
     index_definitions: dict[str, dict[str, IndexDefinition]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    carried: CarriedState = field(default_factory=CarriedState, repr=False, compare=False)
 
     @property
     def timeline(self) -> TimelineStore:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import uuid
+import warnings
 
 import pytest
 
@@ -72,11 +74,43 @@ def test_the_real_environment_repeats_until_stopped() -> None:
 
 def test_stopping_does_not_wait_for_the_interval() -> None:
     before = set(threading.enumerate())
-    repetition = SystemEnvironment().every_ms(3_600_000, lambda: None)
-    (thread,) = (found for found in set(threading.enumerate()) - before if found.name == "pyhudi-repeat")
+    ran = threading.Event()
+    repetition = SystemEnvironment().every_ms(1, ran.set)
+    assert ran.wait(600)
+    started = [found for found in set(threading.enumerate()) - before if found.name == "pyhudi-repeat"]
     repetition.stop()
-    thread.join(600)
-    assert not thread.is_alive()
+    for thread in started:
+        thread.join(600)
+        assert not thread.is_alive()
+
+
+def test_a_repetition_that_is_not_due_has_no_thread() -> None:
+    before = {thread for thread in threading.enumerate() if thread.name == "pyhudi-repeat"}
+    repetitions = [SystemEnvironment().every_ms(3_600_000, lambda: None) for _ in range(5)]
+    assert {thread for thread in threading.enumerate() if thread.name == "pyhudi-repeat"} <= before
+    for repetition in repetitions:
+        repetition.stop()
+
+
+def test_a_later_repetition_may_be_due_first() -> None:
+    ran = threading.Event()
+    late, soon = SystemEnvironment().every_ms(3_600_000, lambda: None), SystemEnvironment().every_ms(1, ran.set)
+    assert ran.wait(600)
+    late.stop()
+    soon.stop()
+
+
+def test_a_child_of_fork_repeats_its_own_tasks() -> None:
+    repetition = SystemEnvironment().every_ms(3_600_000, lambda: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        ran = threading.Event()
+        SystemEnvironment().every_ms(1, ran.set)
+        os._exit(0 if ran.wait(600) else 1)
+    repetition.stop()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_the_real_environment_travels_to_workers() -> None:

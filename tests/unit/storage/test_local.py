@@ -347,11 +347,27 @@ class TestSync:
 
     @pytest.mark.parametrize(
         ("sync", "expected"),
-        [("documents", ["file", "folder"] * 3), ("all", ["file", "folder"] * 4), ("none", [])],
+        [
+            ("documents", ["file", "folder", "file", "folder", "folder"]),
+            ("all", ["file", "folder", "file", "folder", "folder", "file", "folder"]),
+            ("none", []),
+        ],
     )
     def test_what_reaches_the_disk(self, tmp_path: Path, synced: list[str], sync: str, expected: list[str]) -> None:
         self.write_all(open_storage(tmp_path, {"sync": sync}))
         assert synced == expected
+
+    def test_a_lease_or_a_heartbeat_does_not_outlive_the_machine(self, tmp_path: Path, synced: list[str]) -> None:
+        """After a power failure its process is dead: the content before is as good, if it is whole."""
+        storage = open_storage(tmp_path)
+        for path in (".hoodie/.locks/table_lock.json", ".hoodie/.heartbeat/1"):
+            storage.put(path, b"1")
+            synced.clear()
+            storage.put(path, b"2")
+            found = storage.read_versioned(path)
+            assert found is not None
+            assert storage.put_if_matches(path, b"3", found[1])
+            assert synced == ["file", "file"]
 
 
 def _increment(path: str, rounds: int) -> None:

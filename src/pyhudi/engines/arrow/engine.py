@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,12 +77,14 @@ class LocalEngine:
 
     def pipelined(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in order while items still arrive; the pool prefetches a few items ahead of the consumer."""
-        if self.threads == 1:
-            yield from map(function, items)
+        remaining = iter(items)
+        first = list(islice(remaining, 2))
+        if self.threads == 1 or len(first) < 2:
+            yield from map(function, chain(first, remaining))
             return
         ahead: deque[Future[R]] = deque()
         with ThreadPoolExecutor(self.threads, thread_name_prefix="pyhudi") as pool:
-            for item in items:
+            for item in chain(first, remaining):
                 ahead.append(pool.submit(function, item))
                 if len(ahead) > self.threads:
                     yield ahead.popleft().result()

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -179,8 +180,8 @@ class LocalTagged:
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
         """Run one task for each file group that receives updates or inserts."""
-        with tempfile.TemporaryDirectory(prefix="pyhudi-route-") as folder:
-            routed = _Routed(plan, self._places, self._parts, folder if self._spilled else None)
+        with tempfile.TemporaryDirectory(prefix="pyhudi-route-") if self._spilled else nullcontext() as folder:
+            routed = _Routed(plan, self._places, self._parts, folder)
 
             tasks = [
                 GroupRows(number, plan.target(*group), routed.rows(group)) for number, group in enumerate(sorted(routed.groups))

@@ -35,6 +35,7 @@ class OrcWriter:
     def write_table(self, table: pa.Table) -> None:
         """Write rows. Raises InvalidRequest for a timestamp that Arrow's ORC files cannot hold."""
         self._writer.write(to_orc(table, self._schema))
+        self._sink.pass_on()
         self._row_count += table.num_rows
 
     def close(self, metadata: Mapping[str, str]) -> OrcFooter:
@@ -51,6 +52,6 @@ class OrcWriter:
 
     def discard(self) -> None:
         """Abort: drop everything that pyarrow still writes, now or when it is collected."""
-        self._sink.start_buffering()
+        self._sink.start_buffering(discards=True)
         with suppress(Exception):
             self._writer.close()

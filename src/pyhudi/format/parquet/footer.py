@@ -18,7 +18,7 @@ Specification: parquet-format, parquet.thrift and "File format"; Thrift, "Compac
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from pyhudi.format.parquet.thrift_compact import (
     TRUE,
     decode_fields,
     each,
+    each_field,
     edited,
     encode_struct,
     list_head,
@@ -68,21 +69,48 @@ def closing_without(closing: bytes, bounds: Collection[str], dictionaries: Colle
     if size > len(closing) - 8:
         raise CorruptData("a Parquet footer is longer than its file", expected=len(closing) - 8, found=size)
 
-    def plain(metadata: bytes) -> bytes:
-        fields = decode_fields(metadata)
-        path = _path_text(next((field.value for field in fields if field.number == _PATH), b""))
-        if path in dictionaries:
-            metadata = encode_struct([field for field in fields if field.number != _ENCODINGS])
-        return edited(metadata, _STATISTICS, _unbounded) if path in bounds else metadata
-
-    def plain_chunk(chunk: bytes) -> bytes:
-        return edited(chunk, _META_DATA, plain)
-
-    def plain_group(group: bytes) -> bytes:
-        return edited(group, _COLUMNS, lambda chunks: each(chunks, plain_chunk))
-
-    footer = edited(closing[-8 - size : -8], _ROW_GROUPS, lambda groups: each(groups, plain_group))
+    footer = closing[-8 - size : -8]
+    names = tuple(path.rpartition(".")[2].encode() for path in {*bounds, *dictionaries})
+    parts, copied = [], 0
+    for start, end in _column_metadata(footer):
+        metadata = footer[start:end]
+        # Most chunks are of other columns, and decoding their fields takes time.
+        if any(name in metadata for name in names):
+            parts += [footer[copied:start], _without_statistics(metadata, bounds, dictionaries)]
+            copied = end
+    footer = b"".join((*parts, footer[copied:]))
     return footer + struct.pack("<I", len(footer)) + MAGIC
+
+
+def _column_metadata(footer: bytes) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the ColumnMetaData of each column chunk, in one pass over the footer."""
+    cursor = ByteCursor(footer)
+    for _ in _fields(cursor, _ROW_GROUPS):
+        for _ in range(list_head(cursor)[0]):
+            for _ in _fields(cursor, _COLUMNS):
+                for _ in range(list_head(cursor)[0]):
+                    for kind in _fields(cursor, _META_DATA):
+                        start = cursor.offset
+                        skip(cursor, kind, 0)
+                        yield start, cursor.offset
+    cursor.expect_end("a struct of a Parquet footer")
+
+
+def _fields(cursor: ByteCursor, wanted: int) -> Iterator[int]:
+    """Yield the type of a field of the struct at the cursor, which the caller reads, and skip the other fields."""
+    for number, kind in each_field(cursor):
+        if number == wanted:
+            yield kind
+        else:
+            skip(cursor, kind, 0)
+
+
+def _without_statistics(metadata: bytes, bounds: Collection[str], dictionaries: Collection[str]) -> bytes:
+    fields = decode_fields(metadata)
+    path = _path_text(next((field.value for field in fields if field.number == _PATH), b""))
+    if path in dictionaries:
+        metadata = encode_struct([field for field in fields if field.number != _ENCODINGS])
+    return edited(metadata, _STATISTICS, _unbounded) if path in bounds else metadata
 
 
 def closing_with_text(closing: bytes) -> bytes:

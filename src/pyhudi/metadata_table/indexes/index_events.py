@@ -140,7 +140,7 @@ class CommitPublishing:
 
     def __init__(
         self,
-        context: TableContext,
+        store: MetadataStore,
         partitions: Sequence[str],
         metadata: CommitMetadata,
         current_timeline: Timeline,
@@ -150,11 +150,11 @@ class CommitPublishing:
         data_schema: pa.Schema | None,
         statuses: Sequence[WriteStatus],
     ) -> None:
-        self.context = context
+        self.context = store.table
         self.read: CommitReader = read_commit
         self.earlier: MetadataTable | None = None
         self.sole_writer = SoleWriter("", None)
-        self.store = MetadataStore.open(context)
+        self.store = store
         self.partitions = tuple(partitions)
         self.metadata = metadata
         self.timeline = current_timeline

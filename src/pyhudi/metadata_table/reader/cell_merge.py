@@ -107,12 +107,14 @@ def newest_cells(group: GroupCells) -> Iterator[Cells]:
         start = end
 
 
-def merge_files(group: GroupCells) -> pa.RecordBatch:
+def merge_files(group: GroupCells, known: pa.RecordBatch | None = None) -> pa.RecordBatch:
     """Return the files that exist: FILES_SCHEMA, sorted by partition and name. In the partition list the rows are
     partitions.
+
+    known: The result for the layers before those of the group.
     """
-    parts: list[pa.RecordBatch] = []
-    ranks: list[npt.NDArray[np.int64]] = []
+    parts: list[pa.RecordBatch] = [] if known is None else [known]
+    ranks: list[npt.NDArray[np.int64]] = [] if known is None else [np.full(known.num_rows, -1, dtype=np.int64)]
     removals: list[tuple[int, pa.StringArray]] = []
     layers = [(0, cells) for cells in group.base] + list(enumerate(group.newer, 1))
     cells_by_schema: dict[str, list[tuple[int, Cells]]] = {}

@@ -85,6 +85,37 @@ def find_files(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordB
     return files.set_column(0, FILES_SCHEMA.field(0), partition_paths)
 
 
+def find_files_since(
+    metadata: MetadataTable, earlier: MetadataTable, known: Mapping[str, pa.RecordBatch]
+) -> pa.RecordBatch | None:
+    """Return the same as `find_files` from its result for an earlier state and the log files added since.
+
+    Args:
+        metadata: The opened metadata table.
+        earlier: The metadata table as opened for the earlier state.
+        known: The result for the earlier state by partition.
+
+    Returns:
+        None if more than the log files has changed.
+    """
+    cells = metadata.newer_cells(FILES, pa.array([partition or ROOT for partition in known], pa.string()), earlier)
+    if cells is None:
+        return None
+    before = pa.Table.from_batches(list(known.values()), FILES_SCHEMA).combine_chunks()
+    if not cells:
+        return before.to_batches()[0] if before.num_rows else _files_of([])
+    paths = before.column("partition").combine_chunks()
+    named = before.set_column(0, FILES_SCHEMA.field(0), pc.if_else(pc.equal(paths, ""), ROOT, paths)).combine_chunks()
+    merged = merge_files(cells[0] if len(cells) == 1 else _joined(cells), named.to_batches()[0] if before.num_rows else None)
+    paths = merged.column("partition")
+    return merged.set_column(0, FILES_SCHEMA.field(0), pc.if_else(pc.equal(paths, ROOT), "", paths))
+
+
+def _joined(groups: Sequence[GroupCells]) -> GroupCells:
+    """Join the newer layers of groups with different keys."""
+    return GroupCells((), tuple(layer for group in groups for layer in group.newer))
+
+
 def scan_files(metadata: MetadataTable) -> pa.RecordBatch:
     """Return the files of all partitions, as `find_files`, without the partition list."""
     files = _files_of(list(metadata.scan(FILES)))

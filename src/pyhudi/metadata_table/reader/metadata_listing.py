@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.paths import join_path
-from pyhudi.metadata_table.reader.index_lookups import find_files, find_partitions
+from pyhudi.metadata_table.reader.index_lookups import find_files, find_files_since, find_partitions
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.listing import DirectoryListing, FileListing
@@ -34,12 +34,19 @@ DAMAGE = (CorruptData, TableState, Unsupported)
 
 T = TypeVar("T")
 
+MAX_LISTING_BYTES = 32 << 20
+"""A listing that takes more is neither cached nor carried on to the next operation."""
+
+_CARRIED = "metadata listing"
+
 
 class MetadataListing:
     """Lists files from the `files` partition, and from directories once that has failed. Results are cached."""
 
-    def __init__(self, metadata: MetadataTable) -> None:
+    def __init__(self, metadata: MetadataTable, earlier: MetadataListing | None = None) -> None:
+        """earlier: the listing of an earlier state, whose results are updated by what was added since."""
         self._metadata: MetadataTable | None = metadata
+        self._earlier = None if earlier is None or earlier.metadata is None else (earlier.metadata, dict(earlier._files))
         self._directories = DirectoryListing(metadata.data_context.storage)
         self._partitions: tuple[str, ...] | None = None
         self._files: dict[str, pa.RecordBatch] = {}
@@ -136,10 +143,26 @@ class MetadataListing:
     def _look_up(self, partitions: list[str]) -> bool:
         missing = [partition for partition in partitions if partition not in self._files]
         if missing and self._metadata is not None:
-            listed = self._lookup_or_fall_back(lambda metadata: find_files(metadata, missing), lambda: None)
+            listed = self._lookup_or_fall_back(lambda metadata: self._find(metadata, missing), lambda: None)
             if listed is not None:
                 self._files.update(_by_partition(listed, missing))
+                self._carry_on()
         return self._metadata is not None
+
+    def _carry_on(self) -> None:
+        """Offer these results to the next operation of the open table."""
+        self._earlier = None
+        if self._metadata is not None and self.memory_bytes <= MAX_LISTING_BYTES:
+            self._metadata.data_context.carried.put(_CARRIED, self)
+
+    def _find(self, metadata: MetadataTable, partitions: list[str]) -> pa.RecordBatch:
+        if self._earlier is not None:
+            earlier, files = self._earlier
+            if all(partition in files for partition in partitions):
+                found = find_files_since(metadata, earlier, {partition: files[partition] for partition in partitions})
+                if found is not None:
+                    return found
+        return find_files(metadata, partitions)
 
     def _lookup_or_fall_back(self, lookup: Callable[[MetadataTable], T], otherwise: Callable[[], T]) -> T:
         metadata = self._metadata
@@ -159,7 +182,9 @@ def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
     Tables before version 8 list directories.
     """
     if context.config.has_metadata_table and context.config.version.has_one_log_file_per_commit:
-        return MetadataListing(MetadataTable(context, timeline))
+        earlier: MetadataListing | None = context.carried.get(_CARRIED)
+        metadata = MetadataTable(context, timeline, earlier=None if earlier is None else earlier.metadata)
+        return MetadataListing(metadata, earlier)
     return DirectoryListing(context.storage)
 
 

@@ -15,7 +15,7 @@ ahead of the timeline, which `is_ahead` reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +39,7 @@ from pyhudi.metadata_table.reader.stored_index_definitions import load_index_def
 from pyhudi.records.hashing import key_shards
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.cached_property import cached_property
-from pyhudi.table.file_slices import FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.file_slices import FileSlice, LogFile, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.pending_plans import load_pending_compactions
 from pyhudi.table.snapshot_staleness import find_stale_reason
 from pyhudi.table.table_config import load_table_config
@@ -152,16 +152,22 @@ class MetadataTable:
             since it was opened.
     """
 
-    def __init__(self, context: TableContext, data_timeline: Timeline, opened: MetadataCache | None = None) -> None:
-        """opened: state that the caller has already loaded."""
+    def __init__(
+        self,
+        context: TableContext,
+        data_timeline: Timeline,
+        opened: MetadataCache | None = None,
+        earlier: MetadataTable | None = None,
+    ) -> None:
+        """opened: state that the caller has already loaded. earlier: the same metadata table as opened for an earlier
+        state; its fetched files are reused.
+        """
         self._data = context
         self._data_timeline = data_timeline
         self._opened = opened
         self._slices: dict[str, tuple[tuple[FileSlice, ...], ...]] = {}
         self._answers: LruCache[tuple[object, ...], Any] = LruCache(_REMEMBERED_BYTES)
-        self._files = MetadataFiles(self.storage, self.check_not_stale)
-        if opened is not None and opened.earlier is not None:
-            self._files = opened.earlier.files_as_of(opened.timeline, self.check_not_stale)
+        self._earlier = earlier if opened is None else opened.earlier
 
     @property
     def storage(self) -> Storage:
@@ -183,6 +189,9 @@ class MetadataTable:
         """The metadata table as a table."""
         if self._opened is not None:
             return self._opened.context
+        earlier = self._earlier
+        if earlier is not None and earlier.describes_same(self._data):
+            return TableContext(self.storage, self._data.env, earlier.context.config, self._data.lock)
         try:
             return metadata_context(self._data)
         except TableNotFound:
@@ -217,17 +226,14 @@ class MetadataTable:
             slices = self.slices(partition)
             self._files.fetch(file for s in slices for file in (*((s.base,) if s.base else ()), *s.logs))
 
-    def files_as_of(self, current_timeline: Timeline, check_not_stale: Callable[[], None]) -> MetadataFiles:
-        """Return a cache with the fetched files of instants that a later timeline of the metadata table contains
-        unchanged.
+    def files_as_of(self, later: MetadataTable) -> MetadataFiles:
+        """Return a cache for a later state of the metadata table, with the fetched files of instants that its timeline
+        contains unchanged.
 
         A file is written before its instant completes and never afterwards. A partition that is dropped and rebuilt has
         files of the same names, but its instants have other completion times.
         """
-        loaded_instants = {(instant.request_time, instant.completion_time) for instant in self.timeline.completed()}
-        current_instants = {(instant.request_time, instant.completion_time) for instant in current_timeline.completed()}
-        unchanged = {time for time, completion in loaded_instants & current_instants if completion is not None}
-        return self._files.of_instants(unchanged, check_not_stale)
+        return self._files.of_instants(unchanged_instants(self.timeline, later.timeline), later.storage, later.check_not_stale)
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """Return the newest merged slice of each file group of a partition, by section and number; empty for a missing
@@ -243,7 +249,7 @@ class MetadataTable:
             CorruptData: A group number is missing; its keys would not be found.
             SnapshotOutdated: Files were cleaned between the loading of the timeline and the listing.
         """
-        sections_ = self._slices.get(partition)
+        sections_ = self._slices.get(partition, self._reused[1].get(partition))
         if sections_ is None:
             # Load the timeline before listing: files removed afterwards are then detected. An earlier listing would
             # contain them.
@@ -259,7 +265,7 @@ class MetadataTable:
                 sections_ = by_section(visible_slices(groups, state))
             except CorruptData as error:
                 raise error.with_path(self.storage.absolute(partition)) from error
-            self._slices[partition] = sections_
+        self._slices[partition] = sections_
         return sections_
 
     def is_sectioned(self, partition: str) -> bool:
@@ -326,6 +332,67 @@ class MetadataTable:
         counted = frozenset(filter(self._validity.counts, instants))
         return MetadataPartition(self.storage.spec(), name, slices, counted) if counted else None
 
+    def describes_same(self, context: TableContext) -> bool:
+        """Whether a table's properties are unchanged since this object was created: `drop`, `rebuild` and a change of
+        version replace them, with a new time in the first lines.
+        """
+        return self._data.config is context.config and self._data.storage.uri == context.storage.uri
+
+    @property
+    def _files(self) -> MetadataFiles:
+        return self._reused[0]
+
+    @cached_property
+    def _reused(self) -> tuple[MetadataFiles, Mapping[str, tuple[tuple[FileSlice, ...], ...]]]:
+        """The fetched files of the earlier state, and its slices if no instant was added since."""
+        earlier = self._earlier
+        if earlier is None:
+            return MetadataFiles(self.storage, self.check_not_stale), {}
+        is_same = earlier.describes_same(self._data) and earlier.timeline.instants == self.timeline.instants
+        reused = earlier.files_as_of(self), dict(earlier._slices) if is_same else {}
+        # Otherwise each state would keep all states before it in memory.
+        self._earlier = None
+        return reused
+
+    def newer_cells(self, partition: str, keys: pa.StringArray, earlier: MetadataTable) -> list[GroupCells] | None:
+        """Return the cells that log files add to an earlier state of a partition; None if it has changed otherwise.
+
+        The groups may differ only by log files after those of the earlier state, all with valid data blocks. A cached
+        result of the earlier state, merged with these cells, is the current result.
+
+        Args:
+            partition: Name of the metadata table partition.
+            keys: As for `lookup`.
+            earlier: The metadata table as opened for the earlier state.
+        """
+        groups, before = self._require(partition), earlier._slices.get(partition, ())
+        if len(groups) != 1 or len(before) != 1 or len(groups[0]) != len(before[0]):
+            return None
+        unchanged = unchanged_instants(earlier.timeline, self.timeline)
+        added = [self._added_logs(slice_, old, earlier, unchanged) for slice_, old in zip(groups[0], before[0], strict=True)]
+        if None in added:
+            return None
+        slices = [replace(slice_, base=None, logs=logs or ()) for slice_, logs in zip(groups[0], added, strict=True)]
+        if not all(self._reader.has_only_data(slice_) for slice_ in slices):
+            return None
+        return self._reader.read_all([task for task in lookup_tasks(slices, keys) if task[0].logs])
+
+    def _added_logs(
+        self, slice_: FileSlice, old: FileSlice, earlier: MetadataTable, unchanged: frozenset[str]
+    ) -> tuple[LogFile, ...] | None:
+        """Return the valid logs after those of an earlier state of a group; None if the group has changed otherwise."""
+        count = len(old.logs)
+        files = (*((old.base,) if old.base else ()), *old.logs)
+        if slice_.file_id != old.file_id or slice_.base != old.base or slice_.logs[:count] != old.logs:
+            return None
+        if not all(file.name.instant_time in unchanged for file in files):
+            return None
+        counts, counted = self._validity.counts, earlier._validity.counts
+        if any(counts(log.name.instant_time) != counted(log.name.instant_time) for log in old.logs):
+            return None
+        added = slice_.logs[count:]
+        return added if all(counts(log.name.instant_time) for log in added) else None
+
     @cached_property
     def _reader(self) -> GroupReader:
         return GroupReader(self._files, self._validity.counts)
@@ -376,6 +443,13 @@ class MetadataTable:
                 f"the metadata table has no file group at {self.storage.absolute(partition)}; drop the index and build it again"
             )
         return sections
+
+
+def unchanged_instants(earlier: Timeline, current: Timeline) -> frozenset[str]:
+    """Return the instants that are completed in both timelines of a metadata table, at the same time."""
+    before = {(instant.request_time, instant.completion_time) for instant in earlier.completed()}
+    now = {(instant.request_time, instant.completion_time) for instant in current.completed()}
+    return frozenset(time for time, completion in before & now if completion is not None)
 
 
 def metadata_context(data: TableContext) -> TableContext:

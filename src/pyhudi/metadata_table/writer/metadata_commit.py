@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, IndexStarted
 from pyhudi.format.actions.clean_metadata import CleanMetadata
-from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
+from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.actions.rollback_metadata import (
     InstantInfo,
     RollbackMetadata,
@@ -200,11 +200,21 @@ class MetadataCommit:
         partitions = maintained_partitions(context.config)
         if FILES not in partitions:
             return None
-        commit = self._build_publishing(context, partitions, locked.metadata, current_timeline, time)
+        commit = CommitPublishing(
+            MetadataStore.open(context, self.earlier),
+            partitions,
+            locked.metadata,
+            current_timeline,
+            time,
+            requirements=self.indexing,
+            data_schema=self.data_schema,
+            statuses=self.statuses,
+        )
         commit.read, commit.earlier = locked.commits.read, self.earlier
         indexes = open_indexes(context)
         _check_requirements(indexes, commit)
         attempt = commit.store.begin(time)
+        commit.store = attempt.store
         commit.begins_on(attempt.timeline)
         if PARTITION_STATS in partitions:
             commit.sole_writer = load_sole_writer(
@@ -220,20 +230,6 @@ class MetadataCommit:
         )
         updates = {index: index.updates_for_commit(commit) for index in indexes if index.partition in commit.partitions}
         return self._write(commit, replace(attempt, store=store), updates)
-
-    def _build_publishing(
-        self, context: TableContext, partitions: Sequence[str], metadata: CommitMetadata, current_timeline: Timeline, time: str
-    ) -> CommitPublishing:
-        return CommitPublishing(
-            context,
-            partitions,
-            metadata,
-            current_timeline,
-            time,
-            requirements=self.indexing,
-            data_schema=self.data_schema,
-            statuses=self.statuses,
-        )
 
     def _write(self, commit: CommitPublishing, attempt: DeltaCommit, updates: Mapping[Index, IndexUpdate]) -> Timeline | None:
         """Write the index updates, reconciled with overlapping commits."""

@@ -35,7 +35,12 @@ from pyhudi.metadata_table.file_tasks import (
     run_metadata_log,
 )
 from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
-from pyhudi.metadata_table.reader.metadata_reader import BlockValidity, load_rolled_back
+from pyhudi.metadata_table.reader.metadata_reader import (
+    BlockValidity,
+    MetadataTable,
+    load_rolled_back,
+    unchanged_instants,
+)
 from pyhudi.metadata_table.writer.sole_writer import SINCE_KEY
 from pyhudi.options import table_options as props
 from pyhudi.storage.base import FileInfo, Storage
@@ -50,6 +55,8 @@ from pyhudi.tasks.file_stats import KeyShard
 
 PARTITIONS_KEY = props.METADATA_PARTITIONS.stored_as
 INFLIGHT_KEY = props.METADATA_INFLIGHT.stored_as
+_CARRIED_GROUPS = "file groups of the metadata table"
+_NO_GROUPS: Mapping[str, tuple[IndexGroup, ...]] = {}
 _NEVER_IN_NAMES = frozenset("./\\\n")
 
 T = TypeVar("T")
@@ -63,14 +70,21 @@ class MetadataStore:
     Attributes:
         table: The table, with freshly loaded properties.
         context: The metadata table as a table.
+        earlier: The metadata table as opened before the lock; None if its properties were read again.
     """
 
     table: TableContext
     context: TableContext
+    earlier: MetadataTable | None = None
 
     @classmethod
-    def open(cls, table: TableContext) -> MetadataStore:
+    def open(cls, table: TableContext, earlier: MetadataTable | None = None) -> MetadataStore:
         """Open the metadata table of a table.
+
+        Args:
+            table: The table, with freshly loaded properties.
+            earlier: The metadata table as opened before. Its properties are read again only if those of the table
+                have changed: a drop, a rebuild and a change of version replace both.
 
         Raises:
             SnapshotOutdated: The metadata table was dropped since the properties were read.
@@ -78,6 +92,9 @@ class MetadataStore:
             Unsupported: PyHudi cannot write its table version.
         """
         child = table.storage.child(METADATA_FOLDER)
+        if earlier is not None and earlier.describes_same(table):
+            config = replace(earlier.context.config, zone=table.config.zone)
+            return cls(table, TableContext(child, table.env, config, table.lock), earlier)
         try:
             config = load_table_config(child)
         except TableNotFound as error:
@@ -156,6 +173,9 @@ class MetadataStore:
         of the state before it.
         """
         timeline = self.load()
+        if self.earlier is not None and not unchanged_instants(self.earlier.timeline, timeline):
+            # It is another metadata table than before, or none.
+            return MetadataStore.open(self.table).begin(request_time)
         for instant in timeline.instants:
             if instant.action is Action.DELTACOMMIT and (instant.request_time == request_time or instant.is_pending):
                 self.roll_back(instant.request_time)
@@ -192,6 +212,23 @@ class MetadataStore:
         for group in groups:
             name = LogFileName(group.file_id, request_time, 1, first)
             self.storage.put(join_path(partition, name.text), encode_first_log(request_time))
+
+    def existing_groups(self, partition: str, request_time: str) -> tuple[IndexGroup, ...]:
+        """Return the file groups of a partition, which never change until it is dropped. Raises as `ensure_partition`.
+
+        Groups that a commit of this process found before are known if the table's properties are the same. A
+        partitioned index, to which commits add groups, is always listed.
+        """
+        config, known = self.table.carried.get(_CARRIED_GROUPS) or (None, _NO_GROUPS)
+        if config is not self.table.config:
+            known = _NO_GROUPS
+        if self.earlier is not None and partition in known:
+            return known[partition]
+        self.ensure_partition(partition, request_time)
+        groups = self.groups.of(partition)
+        if all(group.section is None for group in groups):
+            self.table.carried.put(_CARRIED_GROUPS, (self.table.config, {**known, partition: groups}))
+        return groups
 
     def ensure_partition(self, partition: str, request_time: str, *, is_empty: bool | None = None) -> None:
         """Check that a partition has file groups, and write its marker file if missing.
@@ -245,8 +282,7 @@ class DeltaCommit:
         statistics: list[WriteStat] = []
         tasks: list[LogTask] = []
         for partition, partition_records in records.items():
-            store.ensure_partition(partition, time)
-            groups = store.groups.of(partition)
+            groups = store.existing_groups(partition, time)
             for shard, piece in by_shard(partition_records, len(groups)).items():
                 tasks.append(LogTask(store.file(partition, groups[shard], time), piece))
         statistics.extend(in_threads(run_metadata_log, tasks))
