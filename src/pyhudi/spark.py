@@ -445,18 +445,18 @@ def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> No
 
 
 @checked
-def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
+def enable(spark: SparkSession, alias: str | Sequence[str] | None = "hudi") -> None:
     """Register `format("pyhudi")` in a session, with filter pushdown to the reader.
 
-    `format("pyhudi")` works without this call if Spark discovers the package by itself. The alias, for jobs that use
-    `format("hudi")`, requires it, and works only if Hudi's own bundle is not on the class path. Sets
+    `format("pyhudi")` works without this call if Spark discovers the package by itself. Aliases, for jobs that use
+    `format("hudi")`, require it, and work only if Hudi's own bundle is not on the class path. Sets
     `spark.sql.python.filterPushdown.enabled` in this session.
 
     Args:
         spark: The session.
-        alias: Another name to register it under.
+        alias: Other names to register it under, such as `["hudi", "org.apache.hudi"]`; None for no other name.
     """
-    register_source(spark, alias)
+    register_source(spark, [alias] if isinstance(alias, str) else alias or ())
 
 
 def _dataframe(rows: Any, spark: SparkSession | None = None) -> Any:

@@ -149,7 +149,6 @@ CHANGES: dict[str, Verb] = {
 }
 LOOKS: dict[str, Verb] = {
     "exists": lambda table, at: Table.exists(table.uri),
-    "with_options": lambda table, at: table.with_options({}),
     "uri": lambda table, at: table.uri,
     "name": lambda table, at: table.name,
     "config": lambda table, at: table.config,

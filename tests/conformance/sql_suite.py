@@ -304,3 +304,16 @@ def check_steps(run: Run, root: str) -> None:
     assert {"index_name": "expr_index_day", "index_type": "column_stats", "col_name": "ts"} in indexes
     run("DROP TABLE s PURGE")
     assert not hp.Table.exists(f"{root}/s")
+
+
+def check_metadata_rows(run: Run, root: str) -> None:
+    """Compare the records of hudi_metadata by type."""
+    run(
+        f"CREATE TABLE m (id INT, name STRING, ts BIGINT, city STRING) USING hudi PARTITIONED BY (city) LOCATION '{root}/m' "
+        "TBLPROPERTIES (primaryKey = 'id', preCombineField = 'ts')"
+    )
+    run("INSERT INTO m VALUES (1, 'a', 1, 'x'), (2, 'b', 1, 'y')")
+    run("CREATE INDEX record_index ON m (id)")
+    run("CREATE INDEX n ON m (name)")
+    found = run("SELECT type, count(*) AS c FROM hudi_metadata('m') GROUP BY type ORDER BY type").to_pylist()
+    assert [(row["type"], row["c"]) for row in found] == [(1, 1), (2, 2), (3, 14), (5, 2), (6, 14), (7, 2)]

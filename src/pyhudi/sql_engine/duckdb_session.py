@@ -114,7 +114,7 @@ class EmbeddedStatementSession:
             raise InvalidRequest(f"{name} is a view, but the statement requires a table")
         found = self.lookup(name)
         if isinstance(found, Table):
-            return found.with_options(self.options)
+            return found._with_options(self.options)
         if not isinstance(found, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
         return Table(found, self.storage_options, self.options)
@@ -223,11 +223,15 @@ def _prepared(
 def _add_scan(database: Database, name: str, scan: Scan, condition: Expr | None, *, reads_files: bool) -> None:
     """Register the rows of a scan. condition: the part of its condition that the query does not have."""
     query = scan.query
-    native = native_rows(query, condition) if reads_files and scan.limit is None and isinstance(query, SnapshotQuery) else None
+    native = None
+    if reads_files and scan.limit is None and isinstance(query, SnapshotQuery):
+        native = native_rows(query, condition, database.new_name)
     if native is None:
         database.add(name, RowSource(scan.to_reader))
         return
     sql = native.sql
+    for table_name, rows in native.tables.items():
+        database.add(table_name, rows)
     if native.rest:
         rest = database.new_name()
         database.add(rest, RowSource(scan.of_slices(native.rest).to_reader))

@@ -4,6 +4,8 @@
     hudi_table_changes(table, 'latest_state' | 'cdc', start[, end])          incremental or CDC query
     hudi_query_timeline(table[, 'true' | 'false'])                           instants, optionally of the archived timeline
     hudi_filesystem_view(table[, partition])                                 file slices
+    hudi_metadata(table)                                                     records of the metadata table
+    hudi_vector_search(table, column, ARRAY(...), k[, metric])               nearest vectors, with _hudi_distance
 
 The start `earliest` is the first instant; start and end are completion times, as in `Table.incremental`.
 """
@@ -15,12 +17,14 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi import features
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.options import read_options
+from pyhudi.sql_engine.metadata_rows import metadata_rows
 from pyhudi.sql_engine.sql_ast import Reference, TableName, Value
 from pyhudi.table.snapshot import read_commit
 
@@ -116,7 +120,12 @@ def _file_slices(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
 
 
 def _metadata(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
-    raise Unsupported("the function hudi_metadata; use Table.inspect for the contents of the metadata table")
+    return metadata_rows(table)
+
+
+def _vector_search(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
+    rows: pa.Table = features.load("vector_search", "hudi_vector_search").search_function(table, arguments)
+    return rows
 
 
 def _word(function: str, arguments: tuple[Value, ...], position: int, default: str, words: tuple[str, ...]) -> str:
@@ -132,4 +141,5 @@ _FUNCTIONS: Mapping[str, tuple[Callable[[Table, tuple[Value, ...]], Scan | pa.Ta
     "hudi_query_timeline": (_timeline, 0, 1),
     "hudi_filesystem_view": (_file_slices, 0, 1),
     "hudi_metadata": (_metadata, 0, 0),
+    "hudi_vector_search": (_vector_search, 3, 4),
 }

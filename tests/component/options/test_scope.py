@@ -516,6 +516,15 @@ def test_a_table_is_not_made_with_names_of_flink() -> None:
         assert not list(open_storage(uri).walk(""))
 
 
+def test_the_table_name_of_the_data_source_names_the_table() -> None:
+    table = new_table(options={**QUIET, "hoodie.datasource.write.table.name": "rides"})
+    assert table.config.name == "rides"
+    with pytest.raises(InvalidRequest, match="spellings of one option"):
+        new_table(options={"hoodie.table.name": "trips", "hoodie.datasource.write.table.name": "rides"})
+    with pytest.raises(InvalidRequest, match=r"contradicts the table, whose hoodie\.table\.name is rides"):
+        table.upsert(rows(), options={"hoodie.datasource.write.table.name": "trips"})
+
+
 def test_keys_whose_capitals_were_lost() -> None:
     """Spark hands the keys of a source's options over in lower case."""
     known = [*(spelling for option in SUPPORTED.values() for spelling in option.all_names), *NO_OP, *REFUSED]

@@ -494,7 +494,6 @@ def test_statements_change_tables_by_variable_with_the_options_of_both(trips: hp
         hp.sql("DELETE FROM locked WHERE id = 3", catalog=hp.Catalog())
     assert locked.scan().count() == 1
     assert len(hp.sql("CALL show_commits(table => 'slow', limit => 2)", catalog=hp.Catalog())) == 2
-    assert slow.with_options(None).config == slow.config
     for statement in ("DROP TABLE trips", "ALTER TABLE trips RENAME TO rides", "INSERT INTO updates VALUES (1, 'sf')"):
         with pytest.raises(hp.HudiError, match=r"not in the catalog|not in PyHudi's catalog|requires a table"):
             hp.sql(statement, catalog=hp.Catalog())

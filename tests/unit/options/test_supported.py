@@ -153,7 +153,8 @@ def test_positive(value: int) -> None:
 
 
 PACKAGE = Path(pyhudi.__file__).parent
-NAME_OF_HUDI = re.compile(r"(?<![\w.])hoodie\.(?!properties\b)[a-z_]+")
+# `hoodie.properties` is a file, and `hoodie.vector.columns` a key of footers.
+NAME_OF_HUDI = re.compile(r"(?<![\w.])hoodie\.(?!properties\b|vector\.columns\b)[a-z_]+")
 
 
 def literals(path: Path) -> Iterator[tuple[int, str]]:
