@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from pyhudi.options.supported import FLINK, NO_OP, REFUSED, SUPPORTED
+from pyhudi.options.declaration import OLDEST_VERSION, Option
+from pyhudi.options.no_effect_options import REASONS
+from pyhudi.options.refused_options import REFUSALS
+from pyhudi.options.supported import FLINK, MODULES, SUPPORTED
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "options.md"
 
@@ -22,7 +26,7 @@ Each option is in one of these classes:
 | [No effect](#no-effect) | accepted; the table comes out the same for every value |
 | [Refused](#refused) | the call raises `Unsupported`, unless the value is neutral |
 | [Flink connector names](#flink-connector-names) | refused, with the name to use here |
-| unknown | a warning with the nearest known name |
+| unknown | refused with the nearest names if it begins with `hoodie.` or `pyhudi.`, else a warning |
 
 Keys that begin with `hoodie.datasource.write.commitmeta.key.prefix` go into the commit metadata, and keys that begin
 with `spark.` are Spark's; neither gives a warning.
@@ -33,7 +37,8 @@ call. Otherwise the call is refused, and the error lists the calls that use the 
 calls may appear. Options that choose the rows of a read or the kind of write are marked in the column `chooses`; a call
 that does not use such an option refuses it even there, unless its value is the default.
 
-This page is generated from the option registry.
+Every option of Hudi 1.0.2, 1.1.1 and 1.2.0 is in one of the first three classes. This page is generated from the
+declarations in `pyhudi/options`.
 
 """
 
@@ -42,28 +47,32 @@ def render() -> str:
     """The page's text."""
     lines = [
         _HEAD + "## Supported\n",
-        "| option | default | meaning | chooses | other spellings |",
-        "| --- | --- | --- | --- | --- |",
+        "The column `where` names the part that reads an option. A table property is stored at creation under its name, or the",
+        "one given; a version is the first table version that has it.\n",
+        "| option | where | default | meaning | chooses | other spellings |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for key, option in sorted(SUPPORTED.items()):
         default = "" if option.default is None else f"`{option.default}`"
         chosen = {"read": "rows of a read", "write": "kind of write"}.get(option.chooses, "")
         aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
-        lines.append(f"| `{key}` | {default} | {option.description} | {chosen} | {aliases} |")
+        lines.append(f"| `{key}` | {_place(option)} | {default} | {option.description} | {chosen} | {aliases} |")
     lines += [
         "\n## No effect\n",
-        "Valid in Hudi. The table comes out the same for every value.\n",
-        "| option | why |",
+        "Valid in Hudi. The table comes out the same for every value. `*` is any rest of a name.\n",
+        "| options | why |",
         "| --- | --- |",
     ]
-    lines += [f"| `{key}` | {reason} |" for key, reason in sorted(NO_OP.items())]
+    lines += [f"| {_list(names)} | {reason} |" for reason, names in REASONS.items()]
     lines += [
         "\n## Refused\n",
-        "Valid in Hudi, not supported by PyHudi: the call is refused, unless the value is one of the last column.\n",
+        "Valid in Hudi, not supported by PyHudi: the call is refused, unless the value is one of the last column, or empty",
+        "where the default is empty.\n",
+        "| options | why | may be set to |",
+        "| --- | --- | --- |",
     ]
-    lines += ["| option | why | may be set to |", "| --- | --- | --- |"]
-    for key, (reason, neutral) in sorted(REFUSED.items()):
-        lines.append(f"| `{key}` | {reason} | {', '.join(f'`{value}`' for value in neutral if value)} |")
+    for refusal in REFUSALS:
+        lines.append(f"| {_list(refusal.names)} | {refusal.reason} | {_list(value for value in refusal.neutral if value)} |")
     lines += [
         "\n## Flink connector names\n",
         "Refused. The second column is the name to use instead.\n",
@@ -72,6 +81,19 @@ def render() -> str:
     ]
     lines += [f"| `{key}` | {f'`{ours}`' if ours else ''} |" for key, ours in sorted(FLINK.items())]
     return "\n".join(lines) + "\n"
+
+
+def _place(option: Option) -> str:
+    if not option.stored_as:
+        if option.key.startswith("pyhudi.spark."):
+            return "Spark"
+        return next(subject for subject, module in MODULES.items() if option in vars(module).values())
+    name = "" if option.stored_as == option.key else f" `{option.stored_as}`"
+    return f"table property{name}" + (f", version {option.since}" if option.since > OLDEST_VERSION else "")
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 if __name__ == "__main__":

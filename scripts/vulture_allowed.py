@@ -10,6 +10,8 @@ _.unschedule_compaction
 _.log_compact
 _.unschedule_clustering
 _.expired_partitions
+_.add_constraint
+_.drop_constraint
 _.record_index
 _.to_dict
 _.amplification
@@ -24,6 +26,13 @@ _.check_merger
 _.check_time_generator
 _.check_compaction_strategy
 _.check_clustering_strategy
+_.when_matched_update
+_.when_matched_update_all
+_.when_matched_delete
+_.when_not_matched_insert
+_.when_not_matched_insert_all
+_.when_not_matched_by_source_update
+_.when_not_matched_by_source_delete
 
 # Called by Spark, by Arrow, by notebooks and by Python: their protocols.
 _.get_type_name

@@ -108,6 +108,20 @@ def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     run_page(page, tmp_path, {}, on_spark=False)
 
 
+def test_outputs_of_the_quick_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The printed result is that of the code before it; instants and sizes in bytes vary."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "quick-start.md").read_text()
+    found = re.search(r"```python\n(.*?print\(second\)\n)```.*?```text\n(.*?)```", text, re.S)
+    assert found is not None
+    exec(found[1], {})
+    varying = re.compile(r"\b[0-9]{17}\b|[0-9,]+(?= written)|[0-9,]+(?= of them)")
+    shown, printed = (varying.sub("#", part).splitlines() for part in (found[2], capsys.readouterr().out))
+    *lines, last = shown
+    assert last.strip() == "..."
+    assert printed[: len(lines)] == lines
+
+
 def test_pages_make_tables_in_folders_of_their_own() -> None:
     """A reader follows one page after the other in the same folder."""
     makers: dict[str, str] = {}

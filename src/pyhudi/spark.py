@@ -44,9 +44,10 @@ from pyhudi.engines.spark.type_conversion import (
     small_frame,
     table_location,
 )
-from pyhudi.engines.spark.update_delete import SparkDelete, run_spark_delete
+from pyhudi.engines.spark.update_delete import run_spark_delete
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.clauses import DeleteStatement
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
@@ -230,7 +231,7 @@ def delete(
     table = TableHandle(path, storage_options, with_once(options, once), None)
     parsed = table.parse(VERBS["pyhudi.spark.delete"], None)
     return table.write(
-        lambda settings: run_spark_delete(table.load_context(parsed), SparkDelete(spark, where, alias), settings),
+        lambda settings: run_spark_delete(table.load_context(parsed), spark, DeleteStatement(where, alias), settings),
         WriteSettings.of(parsed, WriteOperation.DELETE),
     )
 
@@ -444,18 +445,18 @@ def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> No
 
 
 @checked
-def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
+def enable(spark: SparkSession, alias: str | Sequence[str] | None = "hudi") -> None:
     """Register `format("pyhudi")` in a session, with filter pushdown to the reader.
 
-    `format("pyhudi")` works without this call if Spark discovers the package by itself. The alias, for jobs that use
-    `format("hudi")`, requires it, and works only if Hudi's own bundle is not on the class path. Sets
+    `format("pyhudi")` works without this call if Spark discovers the package by itself. Aliases, for jobs that use
+    `format("hudi")`, require it, and work only if Hudi's own bundle is not on the class path. Sets
     `spark.sql.python.filterPushdown.enabled` in this session.
 
     Args:
         spark: The session.
-        alias: Another name to register it under.
+        alias: Other names to register it under, such as `["hudi", "org.apache.hudi"]`; None for no other name.
     """
-    register_source(spark, alias)
+    register_source(spark, [alias] if isinstance(alias, str) else alias or ())
 
 
 def _dataframe(rows: Any, spark: SparkSession | None = None) -> Any:

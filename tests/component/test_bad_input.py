@@ -380,10 +380,9 @@ def test_refused_and_unknown_options(kept: Kept) -> None:
         ("hoodie.write.num.retries.on.conflict.failures", -1),
     ):
         kept.refuses(lambda key=key, value=value: kept.table.upsert(rows(), options={key: value}), InvalidRequest, key)  # type: ignore[misc]
-    with pytest.warns(UserWarning, match=r"did you mean hoodie\.combine\.before\.upsert\?"):
-        kept.table.upsert(rows(), options={"hoodie.combine.before.upser": False})
+    typo = {"hoodie.combine.before.upser": False}
+    kept.refuses(lambda: kept.table.upsert(rows(), options=typo), InvalidRequest, "did you mean hoodie.combine.before.upsert")
     duplicates = {"hoodie.datasource.write.insert.drop.duplicates": True}
-    kept.before = kept.files()
     kept.refuses(lambda: kept.table.bulk_insert(rows(), options=duplicates), InvalidRequest, "drop.duplicates", "bulk_insert")
 
 

@@ -149,7 +149,6 @@ CHANGES: dict[str, Verb] = {
 }
 LOOKS: dict[str, Verb] = {
     "exists": lambda table, at: Table.exists(table.uri),
-    "with_options": lambda table, at: table.with_options({}),
     "uri": lambda table, at: table.uri,
     "name": lambda table, at: table.name,
     "config": lambda table, at: table.config,
@@ -183,6 +182,8 @@ ALTER_CHANGES: dict[str, Callable[[Alter], object]] = {
     "retype": lambda alter: alter.retype("value", pa.string()),
     "reorder": lambda alter: alter.reorder("value", after="id"),
     "comment": lambda alter: alter.comment("value", "text"),
+    "add_constraint": lambda alter: alter.add_constraint("positive", "id is not null"),
+    "drop_constraint": lambda alter: alter.drop_constraint("positive"),
 }
 INDEX_CHANGES: dict[str, Callable[[Indexes], object]] = {
     "create": lambda index: index.create("bloom_filters"),
@@ -287,7 +288,7 @@ def _commands() -> set[str]:
 
 def test_every_verb_stands_here() -> None:
     assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
-    assert _public(Alter) == {*ALTER_CHANGES}
+    assert _public(Alter) == {*ALTER_CHANGES, "constraints"}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
     # What is told to a catalog is no change of the table.
     shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync", "copy_to_"))}

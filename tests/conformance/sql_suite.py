@@ -255,6 +255,8 @@ STEPS = (
     Step("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT count(*) AS n FROM s"),
     Step("SELECT n FROM v", ({"n": 3},)),
     Step("INSERT INTO v VALUES (1)", error="is a view"),
+    Step("MERGE INTO s USING (SELECT n, 1L AS id FROM v) AS u ON s.id = u.id WHEN MATCHED THEN UPDATE SET fare = u.n"),
+    Step("SELECT fare FROM s WHERE id = 1", ({"fare": 3.0},)),
     Step("DROP VIEW v"),
     Step("DROP VIEW v", error="no such view"),
     Step("COMMENT ON TABLE s IS 'all rides'"),
@@ -274,6 +276,15 @@ STEPS = (
     Step("SELECT count(*) AS n FROM d.s", ({"n": 0},)),
     Step("DROP TABLE d.s PURGE"),
     Step("DROP DATABASE d"),
+    Step(
+        "SELECT type, count(*) > 0 AS found FROM hudi_metadata('s') WHERE type IN (1, 2, 3, 5, 7) GROUP BY type",
+        tuple({"type": number, "found": True} for number in (1, 2, 3, 5, 7)),
+    ),
+    Step(
+        "SELECT DISTINCT ColumnStatsMetadata.maxValue AS most FROM hudi_metadata('s') "
+        "WHERE partition = 'column_stats' AND ColumnStatsMetadata.columnName = 'city' ORDER BY most LIMIT 1",
+        ({"most": "x"},),
+    ),
     Step("SELECT State AS s FROM hudi_query_timeline('s') WHERE Action = 'nothing'", ()),
 )
 """Statements of one session, in order."""

@@ -28,9 +28,10 @@ from pyhudi.operations.commit.planned_commit import PlannedCommit
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.rollback import RollbackResult, rollback_failed_writes
 from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.operations.write.clauses import Clause, ClauseAction
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.update_merge import Clause, ClauseAction, run_merge_statement, run_update
+from pyhudi.operations.write.update_merge import run_merge_statement, run_update
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options

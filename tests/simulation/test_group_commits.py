@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pyhudi import Table, WriteResult
-from pyhudi.engines.arrow.grouping_engine import GroupingEngine
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, StorageUnavailable, Unsupported
-from pyhudi.operations.write.group_commit import MAX_BATCH_BYTES, _Group, _Member, _State
-from pyhudi.operations.write.group_tickets import GROUP_KEY, Claim, Ticket, list_tickets, read_claim, stage_batch
-from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.operations.write.group_commit import MAX_BATCH_BYTES, _State
+from pyhudi.operations.write.group_tickets import GROUP_KEY, Claim, Ticket, list_tickets, read_claim
 from pyhudi.storage import open_storage
 from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultyStorage, SimulatedCrash, StorageCall
-from pyhudi.storage.process_identity import Process
 from pyhudi.table.snapshot import read_commit
 from tests.simulation.crashing_writes import OPTIONS, check_next_writer, data, faults_of, faulty, through
 from tests.simulation.tables import Rows, World
+from tests.support.group_follower import Follower
 
 GROUPED = {**OPTIONS, "pyhudi.write.group": "auto"}
 FOLLOWER = {"k30": 1, "k31": 2}
@@ -35,46 +32,10 @@ def grown(kind: str = "cow", options: dict[str, object] | None = None) -> World:
     return world
 
 
-class Follower:
-    """A writer that has found the lock taken, and staged its batch."""
-
-    def __init__(self, world: World, rows: pa.Table, operation: str = "upsert", **changes: Any) -> None:
-        """changes: fields of its ticket."""
-        world.environment.advance_ms(1)
-        self.world = world
-        self.table = world.table
-        parsed = self.table._open.parse(_verb(operation), None)
-        settings = replace(WriteSettings.of(parsed, WriteOperation(operation)), group="never")
-        from pyhudi.api.grouped_writes import _digest
-
-        digest = _digest(parsed, settings)
-        context = self.table.context
-        wait_ms = settings.commit.lock_wait_ms
-        name = f"{world.environment.now_ms():013d}-{world.environment.uuid4()}"
-        ticket = Ticket(name, digest, context.timeline.load().latest_time(), Process.current().text, wait_ms)
-        self.ticket = replace(ticket, **changes)
-        stage_batch(context.storage, self.ticket, rows)
-        now_ms = world.environment.monotonic_ms()
-        self.member = _Member(rows, now_ms, now_ms + wait_ms, ticket=self.ticket)
-        self.group = _Group(context, GroupingEngine(1), settings, digest, [self.member])
-
-    def poll(self) -> None:
-        """Look once."""
-        self.group._poll()
-
-    def finish(self) -> WriteResult:
-        """Wait to the end."""
-        self.group.run()
-        if self.member.error is not None:
-            raise self.member.error
-        assert self.member.result is not None
-        return self.member.result
-
-
-def _verb(operation: str) -> Any:
-    from pyhudi.options.scope import operation_for
-
-    return operation_for(WriteOperation(operation))
+def follow(world: World, rows: pa.Table, operation: str = "upsert", **changes: Any) -> Follower:
+    """A follower in the world. changes: fields of its ticket."""
+    world.environment.advance_ms(1)
+    return Follower(world.table, rows, operation, **changes)
 
 
 def staged_files(world: World) -> list[str]:
@@ -91,7 +52,7 @@ def test_a_leader_commits_staged_batches(kind: str) -> None:
     world = grown(kind)
     commits = len(world.table.timeline().completed_writes())
     rows = data(world, {"k1": 111, "k30": 130, "k40": 40})
-    follower = Follower(world, data(world, {"k1": 11, "k30": 30}))
+    follower = follow(world, data(world, {"k1": 11, "k30": 30}))
     led = world.table.upsert(rows)
     done = follower.finish()
     assert len(world.table.timeline().completed_writes()) == commits + 1
@@ -109,7 +70,7 @@ def test_a_leader_commits_staged_batches(kind: str) -> None:
 def test_equal_keys_keep_the_larger_ordering_value() -> None:
     world = grown()
     newer = data(world, {"k1": 11})
-    follower = Follower(world, newer.set_column(2, "ts", pa.array([1], pa.int64())))
+    follower = follow(world, newer.set_column(2, "ts", pa.array([1], pa.int64())))
     world.table.upsert(newer)
     follower.finish()
     assert world.scanned()["k1"] == 11
@@ -118,7 +79,7 @@ def test_equal_keys_keep_the_larger_ordering_value() -> None:
 @pytest.mark.parametrize("operation", ["insert", "bulk_insert"])
 def test_appends_are_grouped(operation: str) -> None:
     world = grown()
-    follower = Follower(world, data(world, FOLLOWER), operation)
+    follower = follow(world, data(world, FOLLOWER), operation)
     led = getattr(world.table, operation)(data(world, LEADER))
     assert numbers(led) == numbers(follower.finish()) == (2, 2, 0, 0)
     assert led.grouped == 2
@@ -127,7 +88,7 @@ def test_appends_are_grouped(operation: str) -> None:
 
 def test_deletes_by_key_are_grouped() -> None:
     world = grown()
-    follower = Follower(world, pa.table({"id": ["k1", "k2", "k77"]}), "delete")
+    follower = follow(world, pa.table({"id": ["k1", "k2", "k77"]}), "delete")
     led = world.table.delete(pa.table({"id": ["k2", "k3"]}))
     assert numbers(led) == (2, 0, 0, 2)
     assert numbers(follower.finish()) == (3, 0, 0, 1)
@@ -148,7 +109,7 @@ def test_deletes_by_key_are_grouped() -> None:
 )
 def test_a_batch_that_does_not_fit_is_left_to_its_writer(rows: pa.Table) -> None:
     world = grown()
-    good, bad = Follower(world, data(world, FOLLOWER)), Follower(world, rows)
+    good, bad = follow(world, data(world, FOLLOWER)), follow(world, rows)
     led = world.table.upsert(data(world, LEADER))
     assert led.grouped == 2
     assert good.finish().instant == led.instant
@@ -160,7 +121,7 @@ def test_a_batch_that_does_not_fit_is_left_to_its_writer(rows: pa.Table) -> None
 
 def test_the_leader_gets_its_own_error() -> None:
     world = grown()
-    follower = Follower(world, data(world, FOLLOWER))
+    follower = follow(world, data(world, FOLLOWER))
     with pytest.raises(InvalidRequest, match="null"):
         world.table.upsert(data(world, LEADER).set_column(0, "id", pa.array([None, "k1"], pa.string())))
     assert follower.finish().rows_inserted == 2
@@ -169,7 +130,7 @@ def test_the_leader_gets_its_own_error() -> None:
 
 def test_batches_with_other_options_are_left_to_other_leaders() -> None:
     world = grown()
-    follower = Follower(world, data(world, FOLLOWER))
+    follower = follow(world, data(world, FOLLOWER))
     led = world.table.upsert(data(world, LEADER), options={"hoodie.parquet.small.file.limit": 0})
     assert led.grouped == 1
     assert follower.finish().grouped == 1
@@ -178,7 +139,7 @@ def test_batches_with_other_options_are_left_to_other_leaders() -> None:
 
 def test_shared_keys_that_the_rule_cannot_combine_take_two_commits() -> None:
     world = grown(options={"hoodie.combine.before.upsert": "false"})
-    first, second = Follower(world, data(world, {"k1": 11})), Follower(world, data(world, {"k1": 12, "k2": 22}))
+    first, second = follow(world, data(world, {"k1": 11})), follow(world, data(world, {"k1": 12, "k2": 22}))
     led = world.table.upsert(data(world, LEADER))
     assert led.grouped == 2
     first.poll()
@@ -209,7 +170,7 @@ def test_a_batch_is_withdrawn_at_the_time_limit() -> None:
 
 def test_a_batch_that_was_taken_is_awaited_and_then_unknown() -> None:
     world = grown()
-    follower = Follower(world, data(world, FOLLOWER))
+    follower = follow(world, data(world, FOLLOWER))
     open_storage(world.uri).put_if_absent(follower.ticket.claim_path, Claim.TAKEN.encode())
     lock = held(world)
     begun_ms = world.environment.monotonic_ms()
@@ -221,7 +182,7 @@ def test_a_batch_that_was_taken_is_awaited_and_then_unknown() -> None:
 
 def test_a_withdrawn_batch_is_not_applied() -> None:
     world = grown()
-    follower = Follower(world, data(world, FOLLOWER))
+    follower = follow(world, data(world, FOLLOWER))
     open_storage(world.uri).put_if_absent(follower.ticket.claim_path, Claim.WITHDRAWN.encode())
     assert world.table.upsert(data(world, LEADER)).grouped == 1
     assert world.scanned() == {**world.rows, **LEADER}
@@ -229,7 +190,7 @@ def test_a_withdrawn_batch_is_not_applied() -> None:
 
 def test_a_batch_that_is_withdrawn_while_it_is_claimed_is_not_applied() -> None:
     world = grown()
-    follower = Follower(world, data(world, FOLLOWER))
+    follower = follow(world, data(world, FOLLOWER))
 
     def withdraw(number: int, call: StorageCall) -> Fault | None:
         if call.operation == "put_if_absent" and call.path.endswith(".claim"):
@@ -249,7 +210,7 @@ def test_a_batch_whose_writer_ended_is_not_applied(change: dict[str, Any], monke
     world = grown()
     if "owner" in change:
         monkeypatch.setattr(Ticket, "owner_is_dead", lambda ticket: ticket.owner == "dead")
-    follower = Follower(world, data(world, FOLLOWER), **change)
+    follower = follow(world, data(world, FOLLOWER), **change)
     world.environment.advance_ms(20_000)
     assert world.table.upsert(data(world, LEADER)).grouped == 1
     assert world.scanned() == {**world.rows, **LEADER}
@@ -262,7 +223,7 @@ def test_a_batch_whose_writer_ended_is_not_applied(change: dict[str, Any], monke
 
 def test_a_damaged_batch_is_left_to_its_writer() -> None:
     world = grown()
-    follower = Follower(world, data(world, FOLLOWER))
+    follower = follow(world, data(world, FOLLOWER))
     open_storage(world.uri).put(follower.ticket.batch_path, b"damaged")
     world.table.upsert(data(world, LEADER))
     follower.poll()
@@ -272,7 +233,7 @@ def test_a_damaged_batch_is_left_to_its_writer() -> None:
 def test_a_committed_batch_is_found_after_archival() -> None:
     world = grown(options={"hoodie.archive.automatic": True, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
     world.options["hoodie.clean.commits.retained"] = 1
-    follower = Follower(world, data(world, FOLLOWER))
+    follower = follow(world, data(world, FOLLOWER))
     # The table's own options differ, so that only this one call takes the batch.
     leader = Table(world.uri, options={**world.options}, environment=world.environment)
     follower.group.options = follower.ticket.options
@@ -305,7 +266,7 @@ def test_a_leader_that_died_leaves_orphaned_claims_to_a_later_one() -> None:
 
 def test_the_commit_names_its_tickets() -> None:
     world = grown()
-    follower = Follower(world, data(world, FOLLOWER))
+    follower = follow(world, data(world, FOLLOWER))
     led = world.table.upsert(data(world, LEADER))
     assert led.instant is not None
     metadata = read_commit(world.table.context.timeline, world.table.timeline().find(led.instant))
@@ -363,12 +324,12 @@ def test_a_leader_fails_at_each_call(kind: str, operation: str, outcome: FaultOu
         return getattr(through(world, storage), operation)(data(world, LEADER))  # type: ignore[no-any-return]
 
     whole = begin.copy()
-    Follower(whole, data(whole, FOLLOWER), operation)
+    follow(whole, data(whole, FOLLOWER), operation)
     storage = faulty(whole)
     assert lead(whole, storage).grouped == 2
     for fault in faults_of(storage, outcome):
         world = begin.copy()
-        follower = Follower(world, data(world, FOLLOWER), operation)
+        follower = follow(world, data(world, FOLLOWER), operation)
         storage = faulty(world, fault)
         error: BaseException | None = None
         try:
@@ -399,7 +360,7 @@ def test_a_leader_fails_at_each_call(kind: str, operation: str, outcome: FaultOu
 def test_a_follower_fails_at_each_call(outcome: FaultOutcome) -> None:
     begin = grown()
 
-    def follow(world: World, fault: Fault | None) -> tuple[FaultyStorage, WriteResult | None, BaseException | None]:
+    def followed(world: World, fault: Fault | None) -> tuple[FaultyStorage, WriteResult | None, BaseException | None]:
         """A follower meets a held lock; at its second look, a leader commits its batch."""
         lock = held(world)
         looks = 0
@@ -423,12 +384,12 @@ def test_a_follower_fails_at_each_call(outcome: FaultOutcome) -> None:
                 lock.release()
                 world.table.upsert(data(world, LEADER))
 
-    storage, done, _ = follow(begin.copy(), None)
+    storage, done, _ = followed(begin.copy(), None)
     assert done is not None
     assert done.grouped == 2
     for fault in faults_of(storage, outcome):
         world = begin.copy()
-        storage, done, error = follow(world, fault)
+        storage, done, error = followed(world, fault)
         try:
             assert storage.triggered
             follower = True if done is not None else False if isinstance(error, StorageUnavailable) else None
@@ -455,7 +416,7 @@ def test_every_key_is_written_as_in_a_dictionary(kind: str) -> None:
             keys = rng.sample([f"k{k}" for k in range(12)], rng.randint(1, 4))
             batch = {key: 100 * turn + number for key in keys}
             rows = data(world, batch) if operation == "upsert" else pa.table({"id": sorted(batch)})
-            followers.append(Follower(world, rows, operation))
+            followers.append(follow(world, rows, operation))
             batches.append(batch)
         world.environment.advance_ms(1)
         own = {f"k{rng.randrange(12)}": 100 * turn + 99}

@@ -10,6 +10,9 @@ from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.operations.admin.alter_columns import AlterSettings, run_alter
+from pyhudi.operations.admin.constraints import run_add_constraint, run_drop_constraint
+from pyhudi.operations.admin.stored_settings import table_constraints
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import VERBS
 from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype
@@ -124,6 +127,41 @@ class Alter(ForeignNames):
             The commit that changed the schema.
         """
         return self._change("comment", Comment(column, text), options)
+
+    def add_constraint(self, name: str, condition: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Add a CHECK constraint, which every row has to satisfy when PyHudi writes it, on both engines.
+
+        All rows of the table are checked first. A condition that is null for a row is satisfied, as in SQL; combine it with
+        `IS NOT NULL` to refuse nulls. Hudi keeps the constraint among the properties of the table, and does not enforce it.
+
+        Args:
+            name: Name of the constraint.
+            condition: SQL text, as the filter of `Table.scan`.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InvalidRequest: The name is taken, the condition does not fit the columns, or a row violates it.
+            WriteConflict: Other writes are in progress.
+
+        Example:
+            >>> table.alter.add_constraint("positive", "fare > 0")
+        """
+        parsed = self._open.parse(VERBS["alter.add_constraint"], options)
+        run_add_constraint(self._open.load_context(parsed), CommitSettings.of(parsed), name, condition)
+
+    def drop_constraint(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Drop a CHECK constraint.
+
+        Args:
+            name: Name of the constraint.
+            options: `hoodie.*` options of this call.
+        """
+        parsed = self._open.parse(VERBS["alter.drop_constraint"], options)
+        run_drop_constraint(self._open.load_context(parsed), CommitSettings.of(parsed), name)
+
+    def constraints(self) -> dict[str, str]:
+        """Return the conditions of the table's CHECK constraints by name."""
+        return dict(table_constraints(self._open.context.reloaded().config))
 
     def _change(self, method: str, change: ColumnChange, options: Mapping[str, object] | None) -> WriteResult:
         parsed = self._open.parse(VERBS[f"alter.{method}"], options)

@@ -35,6 +35,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CorruptData, HudiError, Unsupported
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.names import is_orc
+from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.parquet_file import read_footer
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
@@ -53,7 +54,13 @@ __all__ = ["HudiDataset"]
 _FILES_AT_ONCE = 32
 """Parquet files per Arrow scanner; the next files are checked after it ends."""
 
-_FORMAT = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
+_FORMATS = {
+    verified: ds.ParquetFileFormat(
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=verified)
+    )
+    for verified in (True, False)
+}
+"""Parquet with and without verification of page checksums."""
 
 Columns = Sequence[str] | Mapping[str, pc.Expression]
 Batches = Iterator[pa.RecordBatch]
@@ -71,7 +78,7 @@ class HudiDataset(ds.FileSystemDataset):
         self._threads = threads
         self._files = _ArrowFiles(query)
         fragments = [self._files.fragment(task) or self._files.refusing(task) for task in query.tasks]
-        super().__init__(fragments, query.schema, _FORMAT, self._files.system)
+        super().__init__(fragments, query.schema, self._files.format, self._files.system)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return HudiDataset, (self._query, self._threads)
@@ -278,6 +285,8 @@ class _ArrowFiles:
         self._schema = query.schema
         self._storage = query.snapshot.context.storage
         self.system = readable_files(self._storage.uri, partial(open_base_input, self._storage))
+        never = self._spec is not None and self._spec.checksums is ChecksumMode.NEVER
+        self.format = _FORMATS[not never]
 
     def fragment(self, task: Any) -> Any:
         """Fragment of the base file of a slice without log files, if its name shows that Arrow can read it; otherwise
@@ -296,11 +305,13 @@ class _ArrowFiles:
         if spec.ids is not None and spec.ids.origins(task.base.name.instant_time) is not None:
             return None
         partition_expression = _path_guarantees(spec, task.partition)
-        return _FORMAT.make_fragment(task.base.path, filesystem=self.system, partition_expression=partition_expression)
+        return self.format.make_fragment(task.base.path, filesystem=self.system, partition_expression=partition_expression)
 
     def refusing(self, task: Any) -> Any:
         """A fragment that cannot be opened."""
-        return _FORMAT.make_fragment(f"{task.partition}/{task.file_id}", filesystem=readable_files(self._storage.uri, _refuse))
+        return self.format.make_fragment(
+            f"{task.partition}/{task.file_id}", filesystem=readable_files(self._storage.uri, _refuse)
+        )
 
     def checked(self, task: Any, columns: Sequence[str]) -> Any:
         """As `fragment`, if the file has the columns of the table. Errors of the file are left to PyHudi's reader to
@@ -324,7 +335,7 @@ class _ArrowFiles:
         if not fragments:
             return
         try:
-            files = ds.FileSystemDataset(fragments, self._schema, _FORMAT, self.system)
+            files = ds.FileSystemDataset(fragments, self._schema, self.format, self.system)
             yield from files.scanner(columns=columns, filter=filter, **options).to_batches()
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,12 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.update_merge import Clause, ClauseAction, ClauseRows, run_merge_statement
+from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, MergeStatement, UpdateStatement
+from pyhudi.operations.write.update_merge import run_merge_statement
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options
 from pyhudi.options.write_options import THREADS
-from pyhudi.records.filters.filter_parser import Filter
+from pyhudi.records.filters.filter_parser import Filter, is_computed, is_filter
 
 if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import Column, SparkSession
@@ -32,7 +34,9 @@ class Merge:
     ordering value loses. A delete removes the record regardless of its ordering value.
 
     On the embedded engine, conditions are filters as in `Table.scan`, over `source.x` and, if a table row matches,
-    `target.x`. Values are literals (`"'done'"`, `1.5`) and columns (`"source.x"`, `"target.x"`), as in `Table.update`.
+    `target.x`. Values are literals (`"'done'"`, `1.5`), columns (`"source.x"`, `"target.x"`) and SQL expressions
+    (`"target.fare + source.fare"`), as in `Table.update`. Expressions require `pip install "pyhudi[sql]"`, and a source
+    with the columns of the table.
 
     A Spark DataFrame as source makes it a merge on Spark: conditions and values are Spark SQL text or Columns, over the
     aliases of both sides, with Spark's semantics; other Python values are literals. Values are cast to the column type
@@ -66,7 +70,7 @@ class Merge:
             set: Values by table column.
             where: Condition on the pair of rows; None applies to all pairs.
         """
-        return self._with(Clause(ClauseAction.UPDATE, set, where))
+        return self.with_clause(Clause(ClauseAction.UPDATE, set, where))
 
     def when_matched_update_all(self, where: Filter | Column | None = None) -> Merge:
         """Update the matching table row with all columns of the source. Columns that the source lacks keep their
@@ -78,7 +82,7 @@ class Merge:
         Args:
             where: Condition on the pair of rows; None applies to all pairs.
         """
-        return self._with(Clause(ClauseAction.UPDATE, None, where))
+        return self.with_clause(Clause(ClauseAction.UPDATE, None, where))
 
     def when_matched_delete(self, where: Filter | Column | None = None) -> Merge:
         """Delete the matching table row.
@@ -86,7 +90,7 @@ class Merge:
         Args:
             where: Condition on the pair of rows; None applies to all pairs.
         """
-        return self._with(Clause(ClauseAction.DELETE, None, where))
+        return self.with_clause(Clause(ClauseAction.DELETE, None, where))
 
     def when_not_matched_insert(self, values: Mapping[str, Any], where: Filter | Column | None = None) -> Merge:
         """Insert a source row without match, with some columns. The other columns are null.
@@ -95,7 +99,7 @@ class Merge:
             values: Values by table column; columns named in `on` are copied from the source.
             where: Condition on the source row; None applies to all rows.
         """
-        return self._with(Clause(ClauseAction.INSERT, values, where, ClauseRows.OF_SOURCE))
+        return self.with_clause(Clause(ClauseAction.INSERT, values, where, ClauseRows.OF_SOURCE))
 
     def when_not_matched_insert_all(self, where: Filter | Column | None = None) -> Merge:
         """Insert a source row without match, with all columns. Columns that the source lacks are null.
@@ -103,7 +107,7 @@ class Merge:
         Args:
             where: Condition on the source row; None applies to all rows.
         """
-        return self._with(Clause(ClauseAction.INSERT, None, where, ClauseRows.OF_SOURCE))
+        return self.with_clause(Clause(ClauseAction.INSERT, None, where, ClauseRows.OF_SOURCE))
 
     def when_not_matched_by_source_update(self, set: Mapping[str, Any], where: Filter | Column | None = None) -> Merge:
         """Update some columns of a table row that no source row matches.
@@ -112,7 +116,7 @@ class Merge:
             set: Values by table column; only `target.x` can be referenced.
             where: Condition on the table row; None applies to all rows.
         """
-        return self._with(Clause(ClauseAction.UPDATE, set, where, ClauseRows.OF_TARGET))
+        return self.with_clause(Clause(ClauseAction.UPDATE, set, where, ClauseRows.OF_TARGET))
 
     def when_not_matched_by_source_delete(self, where: Filter | Column | None = None) -> Merge:
         """Delete a table row that no source row matches.
@@ -120,7 +124,7 @@ class Merge:
         Args:
             where: Condition on the table row; None applies to all rows.
         """
-        return self._with(Clause(ClauseAction.DELETE, None, where, ClauseRows.OF_TARGET))
+        return self.with_clause(Clause(ClauseAction.DELETE, None, where, ClauseRows.OF_TARGET))
 
     def execute(self) -> WriteResult:
         """Run the merge as one commit.
@@ -136,26 +140,63 @@ class Merge:
                 or
                 partition field is assigned, or a column cannot hold its value.
             WriteConflict: Conflicts with other writers exhausted the retries.
-            Unsupported: A value is another expression; a merge with inserts matches by other columns than the record
-                key; the table
-                generates its record keys.
+            Unsupported: An expression contains a query or a function that DuckDB lacks; a merge with inserts matches by
+                names of other columns than the record key.
         """
+        if not is_spark_value(self._source) and self._needs_sql():
+            on = (self._on,) if isinstance(self._on, str) and _NAME.fullmatch(self._on) else self._on
+            statement = MergeStatement(self._source, on, self._clauses, *self._aliases)
+            result: WriteResult = _sql_statements().merge_by_sql(self._open, self._options, statement)
+            return result
         return self._open.write(self._run, WriteSettings.of(self._options, WriteOperation.UPSERT))
 
     def _run(self, settings: WriteSettings) -> WriteResult:
         context = self._open.load_context(self._options)
         if is_spark_value(self._source):
-            from pyhudi.engines.spark.merge_join import SparkMerge, run_spark_merge
+            from pyhudi.engines.spark.merge_join import run_spark_merge
 
-            merge = SparkMerge(self._source, self._on, self._clauses, *self._aliases)
-            return run_spark_merge(context, merge, settings)
+            return run_spark_merge(context, MergeStatement(self._source, self._on, self._clauses, *self._aliases), settings)
         engine = LocalEngine(self._options.integer(THREADS))
         names = (self._on,) if isinstance(self._on, str) else self._on
         return run_merge_statement(context, engine, self._source, names, self._clauses, settings)
 
-    def _with(self, clause: Clause) -> Merge:
+    def _needs_sql(self) -> bool:
+        """True if the embedded merge has more than names, filters and literals: conditions in on=, aliases, expressions."""
+        if self._aliases != ("target", "source") or (isinstance(self._on, str) and not _NAME.fullmatch(self._on)):
+            return True
+        return any(needs_sql(clause.values, clause.where) for clause in self._clauses)
+
+    def with_clause(self, clause: Clause) -> Merge:
+        """Add a clause, as the methods above define it."""
         self._clauses = (*self._clauses, clause)
         return self
+
+
+_NAME = re.compile(r"\w+(\.\w+)*")
+"""The name of a column; anything else in on= is a condition."""
+
+
+def needs_sql(values: Mapping[str, Any] | None, where: Any) -> bool:
+    """Return True if a value or a condition is SQL that is neither a literal, a column nor a filter."""
+    if isinstance(values, Mapping) and any(map(is_computed, values.values())):
+        return True
+    return isinstance(where, str) and not is_filter(where)
+
+
+def update_by_sql(table: TableHandle, options: Options, set: Mapping[str, Any], where: Any) -> WriteResult:
+    """Run an update with SQL expressions in this process. Arguments and errors as in `Table.update`."""
+    result: WriteResult = _sql_statements().update_by_sql(table, options, UpdateStatement(set, where))
+    return result
+
+
+def _sql_statements() -> Any:
+    """The module that evaluates SQL expressions. Raises InvalidRequest if its packages are not installed."""
+    from pyhudi.sql_engine.read_statement import require_packages
+
+    require_packages(embedded=True)
+    from pyhudi.sql_engine import python_statements
+
+    return python_statements
 
 
 def update_on_spark(
@@ -167,10 +208,10 @@ def update_on_spark(
     alias: str | None = None,
 ) -> WriteResult:
     """Run an update on the cluster of a session. Arguments and errors as in `pyhudi.spark.update`."""
-    from pyhudi.engines.spark.update_delete import SparkUpdate, run_spark_update
+    from pyhudi.engines.spark.update_delete import run_spark_update
 
-    update = SparkUpdate(session, set, where, alias)
+    update = UpdateStatement(set, where, alias)
     return table.write(
-        lambda settings: run_spark_update(table.load_context(options), update, settings),
+        lambda settings: run_spark_update(table.load_context(options), session, update, settings),
         WriteSettings.of(options, WriteOperation.UPSERT),
     )

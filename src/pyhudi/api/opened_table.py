@@ -64,15 +64,8 @@ class OpenedTable:
         """Location of the table."""
         return self._open.context.storage.uri
 
-    def with_options(self, options: Mapping[str, object] | None) -> Self:
-        """Return this table with further options, which apply to every method of the returned object.
-
-        Args:
-            options: `hoodie.*` options; they replace options of this object.
-
-        Raises:
-            InvalidRequest: An option contradicts the table.
-        """
+    def _with_options(self, options: Mapping[str, object] | None) -> Self:
+        """Return this table with further options, for every method. Raises InvalidRequest if one contradicts the table."""
         other = copy(self)
         other._open = self._open.with_options(options)
         return other

@@ -173,9 +173,18 @@ class Scan(ForeignNames):
         return to_frame(self.to_arrow())
 
     def of_slices(self, slices: Sequence[FileSlice]) -> Scan:
-        """Return the scan of some of its file slices."""
-        assert isinstance(self._query, SnapshotQuery), "change data has no file slices"
-        return Scan(replace(self._query, plan=replace(self._query.plan, slices=tuple(slices))), self._threads, self._limit)
+        """Return the scan of some of its file slices.
+
+        Raises:
+            InvalidRequest: The scan reads change data, or the argument is not a list of its file slices.
+        """
+        if not isinstance(self._query, SnapshotQuery):
+            raise InvalidRequest("a scan of change data has no file slices: use the scan of Table.scan")
+        try:
+            chosen = tuple(slices)
+        except TypeError:
+            raise InvalidRequest(f"Scan.of_slices takes a list of FileSlice, not {type(slices).__name__}") from None
+        return Scan(replace(self._query, plan=replace(self._query.plan, slices=chosen)), self._threads, self._limit)
 
     def to_dataset(self) -> HudiDataset:
         """Return the rows as a pyarrow dataset, for DuckDB, DataFusion, Polars and others.

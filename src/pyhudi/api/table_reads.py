@@ -15,6 +15,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.operations.read.change_queries import plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.key_lookup import plan_read_lookup
+from pyhudi.operations.read.projection import column_list
 from pyhudi.operations.read.query import completion_range, incremental_range, plan_incremental_query, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, anti_join, key_columns, semi_join_filter
 from pyhudi.options.read_options import AS_OF, INCREMENTAL_FORMAT, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH
@@ -36,7 +37,7 @@ class TableReads(OpenedTable):
 
     def scan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         filter: Filter | None = None,
         as_of: InstantArgument | None = None,
         *,
@@ -49,8 +50,8 @@ class TableReads(OpenedTable):
         Nothing is read until one of the scan's `to_...` methods is called.
 
         Args:
-            columns: Columns to read; all data columns by default. Meta columns (`_hoodie_...`) can be named; "*"
-                selects both.
+            columns: Columns to read, or the name of one; all data columns by default. Meta columns (`_hoodie_...`) can be
+                named; "*" selects both.
             filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an
                 expression of
                 pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
@@ -76,7 +77,7 @@ class TableReads(OpenedTable):
         parsed = self._open.parse(VERBS["scan"], options)
         query = plan_snapshot_query(
             self._open.load_context(parsed),
-            columns,
+            column_list(columns),
             filter,
             as_of=with_as_of(parsed, as_of, self._open.context.config.zone).text(AS_OF),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
@@ -105,7 +106,7 @@ class TableReads(OpenedTable):
 
     def read_optimized(
         self,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         filter: Filter | None = None,
         *,
         limit: int | None = None,
@@ -125,7 +126,7 @@ class TableReads(OpenedTable):
         settings = ReadSettings.of(parsed)
         query = plan_snapshot_query(
             self._open.load_context(parsed),
-            columns,
+            column_list(columns),
             filter,
             as_of=parsed.text(AS_OF),
             base_files_only=True,
@@ -135,7 +136,9 @@ class TableReads(OpenedTable):
         )
         return Scan(query, parsed.integer(THREADS), limit)
 
-    def lookup(self, keys: Any, columns: Sequence[str] | None = None, *, options: Mapping[str, object] | None = None) -> Scan:
+    def lookup(
+        self, keys: Any, columns: str | Sequence[str] | None = None, *, options: Mapping[str, object] | None = None
+    ) -> Scan:
         """Look up rows by record key, in no defined order. Keys that do not exist return no row.
 
         The record index locates the files if the table has one.
@@ -153,7 +156,7 @@ class TableReads(OpenedTable):
         query = plan_read_lookup(
             self._open.load_context(parsed),
             parse_keys_argument(_collected(keys), self._open.context.config.keys),
-            columns,
+            column_list(columns),
             ReadSettings.of(parsed),
             as_of=parsed.text(AS_OF),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
@@ -195,7 +198,7 @@ class TableReads(OpenedTable):
         self,
         start: InstantArgument | None = None,
         end: InstantArgument | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         filter: Filter | None = None,
         *,
         after: InstantArgument | None = None,
@@ -230,7 +233,7 @@ class TableReads(OpenedTable):
             changes = plan_change_query(
                 self._open.load_context(parsed),
                 RequestRange.parse(first, last),
-                columns,
+                column_list(columns),
                 filter,
                 settings=ReadSettings.of(parsed),
             )
@@ -239,7 +242,7 @@ class TableReads(OpenedTable):
         query = plan_incremental_query(
             self._open.load_context(parsed),
             range_,
-            columns,
+            column_list(columns),
             filter,
             fall_back=parsed.flag(READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
@@ -252,7 +255,7 @@ class TableReads(OpenedTable):
         self,
         start: InstantArgument | None = None,
         end: InstantArgument | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         filter: Filter | None = None,
         *,
         after: InstantArgument | None = None,
@@ -292,7 +295,9 @@ class TableReads(OpenedTable):
         settings = ReadSettings.of(parsed)
         first, last = self._range_ends(EARLIEST if start is None and after is None else start, end, after)
         range_ = _opened(completion_range(self.context.config.version, first, last), after)
-        query = plan_change_query(self._open.load_context(parsed), range_, columns, filter, typed=typed, settings=settings)
+        query = plan_change_query(
+            self._open.load_context(parsed), range_, column_list(columns), filter, typed=typed, settings=settings
+        )
         check_not_request_time(range_, (start, end, after), query.snapshot.timeline)
         return Scan(query, parsed.integer(THREADS))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.grouped_writes import write_small_batch
 from pyhudi.api.key_arguments import keys_to_delete
-from pyhudi.api.merge import Merge, update_on_spark
+from pyhudi.api.merge import Merge, needs_sql, update_by_sql, update_on_spark
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -294,9 +294,9 @@ class TableWrites(OpenedTable):
 
         Args:
             set: Values by column. Text is a literal as in filters (`"'done'"`, `"1.5"`, `"DATE '2024-05-06'"`,
-                `"NULL"`) or the name
-                of another column; other Python values are literals.
-            where: SQL text or tuples, as the filter of `scan`; None updates all records.
+                `"NULL"`), the name of another column, or a SQL expression (`"fare * 1.1"`, `"upper(city)"`), which
+                requires `pip install "pyhudi[sql]"`; other Python values are literals.
+            where: SQL text or tuples, as the filter of `scan`, or another condition in SQL; None updates all records.
             spark: Session that runs the update on the cluster; values and `where` are then Spark SQL text or Columns,
                 as in
                 `pyhudi.spark.update`.
@@ -309,15 +309,18 @@ class TableWrites(OpenedTable):
         Raises:
             InvalidRequest: A column does not exist, is a key or partition field, or cannot hold its value.
             WriteConflict: Conflicts with other writers exhausted the retries.
-            Unsupported: A value is another expression, or the table generates its record keys.
+            Unsupported: An expression contains a query, or a function that DuckDB lacks.
 
         Example:
             >>> result = table.update({"status": "'done'"}, where="fare > 10")
+            >>> result = table.update({"fare": "fare * 2"}, where="fare % 2 = 1")
         """
         parsed = self._open.parse(VERBS["update"], with_once(options, once))
         if spark is not None:
             return update_on_spark(self._open, parsed, spark, set, where)
         engine, condition = self._open.engine(None, parsed), _filter_of(where)
+        if needs_sql(set, condition):
+            return update_by_sql(self._open, parsed, set, condition)
         return self._open.write(
             lambda settings: run_update(self._open.load_context(parsed), engine, set, condition, settings),
             WriteSettings.of(parsed, WriteOperation.UPSERT),
@@ -328,6 +331,8 @@ class TableWrites(OpenedTable):
         source: Any,
         on: str | Sequence[str] | Column,
         *,
+        target_alias: str = "target",
+        source_alias: str = "source",
         schema_mode: str | None = None,
         once: tuple[str, int] | None = None,
         options: Mapping[str, object] | None = None,
@@ -342,8 +347,10 @@ class TableWrites(OpenedTable):
                 and so are the rows of the table that they match. A Spark DataFrame makes it a merge on Spark, as in
                 `pyhudi.spark.merge`.
             on: Columns whose values are equal in a source row and the table row that it matches; nulls match nothing.
-                Matching by
-                record key uses the table's indexes; matching by other columns reads all rows.
+                Matching by record key uses the table's indexes; matching by other columns reads all rows. Or a condition
+                in SQL, such as `"target.id = source.id AND target.day > source.day"`.
+            target_alias: Qualifier of the table's columns in conditions and values.
+            source_alias: Qualifier of the source's columns.
             schema_mode: Schema evolution that the source may cause, as in `upsert`.
             once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
@@ -360,7 +367,7 @@ class TableWrites(OpenedTable):
             ... )
         """
         parsed = self._open.parse(VERBS["merge"], with_once(with_schema_mode(options, schema_mode), once))
-        return Merge(self._open, parsed, source, on)
+        return Merge(self._open, parsed, source, on, target_alias=target_alias, source_alias=source_alias)
 
     def delete_partitions(
         self,

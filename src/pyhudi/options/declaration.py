@@ -27,6 +27,9 @@ from pyhudi.format.properties import redact_secret
 
 S = TypeVar("S")
 
+OLDEST_VERSION = 6
+"""The oldest table version that is read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -57,7 +60,7 @@ class Option:
     verbs: tuple[str, ...] = ()
     stored_as: str = ""
     fixed: bool = False
-    since: int = 6
+    since: int = OLDEST_VERSION
 
     def __post_init__(self) -> None:
         known = REGISTRY.setdefault(self.key, self)

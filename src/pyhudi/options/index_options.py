@@ -52,10 +52,18 @@ METADATA_INDEX_COLUMN_STATS_MAX_COLUMNS_TO_INDEX = Option(
     "number of first columns of the table with statistics, if none are listed",
 )
 METADATA_RECORD_INDEX_MIN_FILEGROUP_COUNT = Option(
-    "hoodie.metadata.record.index.min.filegroup.count", int, "10", "minimum number of file groups of a new record index"
+    "hoodie.metadata.record.index.min.filegroup.count",
+    int,
+    "10",
+    "minimum number of file groups of a new record index",
+    aliases=("hoodie.metadata.global.record.level.index.min.filegroup.count",),
 )
 METADATA_RECORD_INDEX_MAX_FILEGROUP_COUNT = Option(
-    "hoodie.metadata.record.index.max.filegroup.count", int, "10000", "maximum number of file groups of a new record index"
+    "hoodie.metadata.record.index.max.filegroup.count",
+    int,
+    "10000",
+    "maximum number of file groups of a new record index",
+    aliases=("hoodie.metadata.global.record.level.index.max.filegroup.count",),
 )
 METADATA_RECORD_INDEX_GROWTH_FACTOR = Option(
     "hoodie.metadata.record.index.growth.factor", float, "2.0", "expected growth factor for the size of a new record index"

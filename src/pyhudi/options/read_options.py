@@ -20,6 +20,13 @@ INDEXED_IN_UTC = Option(
 ENABLE_DATA_SKIPPING = Option(
     "hoodie.enable.data.skipping", bool, "true", "a filtered read prunes files with indexes and statistics"
 )
+READ_CHECKSUMS = Option(
+    "pyhudi.read.checksums",
+    ("always", "once", "never"),
+    "once",
+    "reads verify page checksums of Parquet base files at each read of a column of a row group, once for each file of "
+    "the same path, size and modification time while the table is open, or never; writes and table services verify always",
+)
 
 QUERY_TYPE = Option(
     "hoodie.datasource.query.type",

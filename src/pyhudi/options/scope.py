@@ -238,6 +238,8 @@ VERBS: Mapping[str, TableOperation] = {
             _service(f"alter.{name}", AlterSettings, single=())
             for name in ("add", "drop", "rename", "retype", "reorder", "comment")
         ),
+        _service("alter.add_constraint", CommitSettings, single=()),
+        _service("alter.drop_constraint", CommitSettings, single=()),
         _service("index.create", IndexSettings),
         _service("index.schedule", IndexSettings),
         _service("index.run", IndexSettings),

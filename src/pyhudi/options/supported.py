@@ -6,10 +6,11 @@ package declare the options, by subject; settings refer to them.
 Every key belongs to one of these classes:
 
     supported   declared, parsed and applied (`SUPPORTED`)
-    no effect   valid, but what it tunes does not exist here, so every value gives the same table (`NO_OP`, with the reason)
-    refused     valid in Hudi, but not implemented in PyHudi: an error, unless the value is neutral (`REFUSED`); and names
-                that only Hudi's Flink connector uses (`FLINK`)
-    unknown     a warning with the nearest known key, except for keys with the prefix of commit metadata
+    no effect   valid, but what it tunes does not exist here, so every value gives the same table (`no_effect_options`)
+    refused     valid in Hudi, but not implemented in PyHudi: an error, unless the value is neutral (`refused_options`); and
+                names that only Hudi's Flink connector uses (`FLINK`)
+    unknown     an error with the nearest names if it begins with `hoodie.` or `pyhudi.`, else a warning; except for keys
+                with the prefix of commit metadata
 
 `pyhudi.options.scope` defines which operations use a supported option. Table properties (`hoodie.table.*` and others)
 are allowed among the options, as in Spark jobs; they are compared with the table.
@@ -24,6 +25,7 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping
+from typing import TypeVar
 
 from pyhudi import features
 from pyhudi.errors import InvalidRequest, Unsupported
@@ -40,186 +42,33 @@ from pyhudi.options import (
     write_options,
 )
 from pyhudi.options.declaration import Option, Options
+from pyhudi.options.no_effect_options import NO_OP
+from pyhudi.options.refused_options import MERGER_LISTS, REFUSED
 from pyhudi.records.mergers import is_merger_class
 
-_MODULES = (
-    *(table_options, write_options, file_options, read_options, service_options, index_options, lock_options, sync_options),
-    *((bootstrap_options,) if "bootstrap" in features.CAPABILITIES else ()),
-)
+MODULES = {
+    "table": table_options,
+    "write": write_options,
+    "files": file_options,
+    "read": read_options,
+    "service": service_options,
+    "index": index_options,
+    "lock": lock_options,
+    "catalog sync": sync_options,
+    **({"bootstrap": bootstrap_options} if "bootstrap" in features.CAPABILITIES else {}),
+}
+"""The declarations of options by subject."""
 
 SUPPORTED: Mapping[str, Option] = {
     key: option
-    for key, option in sorted(
-        (option.key, option) for module in _MODULES for option in vars(module).values() if isinstance(option, Option)
-    )
+    for key, option in sorted((o.key, o) for module in MODULES.values() for o in vars(module).values() if isinstance(o, Option))
 }
 """Supported options by canonical key."""
-
-NO_OP: dict[str, str] = {
-    "hoodie.embed.timeline.server": "PyHudi runs no timeline server",
-    "hoodie.embed.timeline.server.async": "PyHudi runs no timeline server",
-    "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms": "each file is checked against other writers' markers",
-    "hoodie.write.concurrency.async.conflict.detector.period_ms": "each file is checked against other writers' markers",
-    "hoodie.markers.timeline_server_based.batch.num_threads": "each marker is a separate file, written immediately",
-    "hoodie.markers.timeline_server_based.batch.interval_ms": "each marker is a separate file, written immediately",
-    "hoodie.datasource.write.row.writer.enable": "there is one writer, and it works on Arrow columns",
-    "hoodie.bootstrap.parallelism": "the engine chooses",
-    "hoodie.rollback.parallelism": "deletions of a rollback run on a fixed pool",
-    "hoodie.clean.parallelism": "deletions of a clean run on a fixed pool",
-    "hoodie.cleaner.parallelism": "deletions of a clean run on a fixed pool",
-    "hoodie.archive.delete.parallelism": "instants are removed one after the other, oldest first",
-    "hoodie.archive.merge.enable": "files of the history are always merged",
-    "hoodie.commits.archival.batch": "all instants of one archival go into one file",
-    "hoodie.rollback.using.markers": "rollbacks use markers where they exist and listings otherwise",
-    "hoodie.auto.adjust.lock.configs": "a storage lock is the default, no adjustment is needed",
-    "hoodie.file.group.reader.enabled": "there is one reader",
-    "hoodie.optimized.log.blocks.scan.enable": "blocks that a log compaction merged are always skipped",
-    "hoodie.compaction.lazy.block.read": "log blocks are always read one at a time",
-    "hoodie.compaction.reverse.log.read": "log files are always read forward",
-    "hoodie.parquet.compression.ratio": "file sizes are measured while writing",
-    "hoodie.avro.schema.validate": "schemas are always validated",
-    "hoodie.datasource.write.drop.partition.columns.default": "reserved",
-    "hoodie.bloom.index.use.treebased.filter": "key ranges are compared as columns",
-    "hoodie.bloom.index.bucketized.checking": "lookups are split by file",
-    "hoodie.bloom.index.keys.per.bucket": "lookups are split by file",
-    "hoodie.bloom.index.parallelism": "lookups are split by file",
-    "hoodie.bloom.index.fileid.key.sorting.enable": "lookups are split by file",
-    "hoodie.bloom.index.use.caching": "the engine decides how incoming rows are cached",
-    "hoodie.bloom.index.input.storage.level": "the engine decides how incoming rows are cached",
-    "hoodie.simple.index.use.caching": "the engine decides how incoming rows are cached",
-    "hoodie.simple.index.input.storage.level": "the engine decides how incoming rows are cached",
-    "hoodie.record.index.use.caching": "the engine decides how incoming rows are cached",
-    "hoodie.record.index.input.storage.level": "the engine decides how incoming rows are cached",
-    "hoodie.global.index.reconcile.parallelism": "the engine chooses",
-    "hoodie.upsert.shuffle.parallelism": "the engine chooses",
-    "hoodie.insert.shuffle.parallelism": "the engine chooses",
-    "hoodie.delete.shuffle.parallelism": "the engine chooses",
-    "hoodie.simple.index.parallelism": "the engine chooses",
-    "hoodie.global.simple.index.parallelism": "the engine chooses",
-    "_hoodie.time.generator.reuse.enable": "registered generators are always reused, and the clock holds no state",
-    "hoodie.index.hbase.zkquorum": "the Thrift server (pyhudi.index.hbase.thrift.uris) locates HBase",
-    "hoodie.index.hbase.zkport": "the Thrift server locates HBase",
-    "hoodie.index.hbase.zknode.path": "the Thrift server locates HBase",
-    "hoodie.index.hbase.zk.session_timeout_ms": "the Thrift server holds the session",
-    "hoodie.index.hbase.zk.connection_timeout_ms": "the Thrift server holds the session",
-    "hoodie.index.hbase.qps.fraction": "used only with hoodie.index.hbase.put.batch.size.autocompute",
-    "hoodie.index.hbase.min.qps.fraction": "used only with hoodie.index.hbase.dynamic_qps",
-    "hoodie.index.hbase.max.qps.fraction": "used only with hoodie.index.hbase.dynamic_qps",
-    "hoodie.index.hbase.max.qps.per.region.server": "used only with hoodie.index.hbase.put.batch.size.autocompute",
-    "hoodie.index.hbase.desired_puts_time_in_secs": "used only with hoodie.index.hbase.dynamic_qps",
-    "hoodie.index.hbase.zkpath.qps_root": "used only with hoodie.index.hbase.dynamic_qps",
-    "hoodie.index.hbase.bucket.number": "used only by another index class, which hoodie.index.class would select",
-    "hoodie.datasource.read.file.index.listing.mode": "partitions are always listed lazily",
-    "hoodie.write.lock.client.num_retries": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
-    "hoodie.write.lock.client.wait_time_ms_between_retry": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
-    "hoodie.write.lock.num_retries": "a lock request is retried until hoodie.write.lock.wait_time_ms has passed",
-    "hoodie.write.lock.wait_time_ms_between_retry": "a lock request is retried until hoodie.write.lock.wait_time_ms has passed",
-    "hoodie.write.lock.max_wait_time_ms_between_retry": "pauses between retries grow to one second",
-    "hoodie.write.lock.zookeeper.port": "the port is part of hoodie.write.lock.zookeeper.url, where Hudi reads it too",
-    "hoodie.datasource.read.incr.skip_compact": "compaction keeps commit times, so it adds nothing to an incremental query",
-    "hoodie.datasource.read.incr.skip_cluster": "clustering keeps commit times, so it adds nothing to an incremental query",
-    table_options.SCHEMA_ON_READ: "columns are resolved by id wherever the table has a schema history",
-    "hoodie.metrics.on": "results contain their own metrics",
-    "hoodie.datasource.hive_sync.username": "used only by HiveServer2, which is refused",
-    "hoodie.datasource.hive_sync.password": "used only by HiveServer2, which is refused",
-    "hoodie.datasource.meta.sync.base.path": "the table is that of the call",
-    "hoodie.meta.sync.metadata_file_listing": "partitions are listed as in every read",
-    "hoodie.datasource.hive_sync.filter_pushdown_enabled": "partitions of the catalog are always listed",
-    "hoodie.datasource.hive_sync.filter_pushdown_max_size": "partitions of the catalog are always listed",
-    "hoodie.datasource.meta.sync.glue.all_partitions_read_parallelism": "one request at a time is sent to Glue",
-    "hoodie.datasource.meta.sync.glue.changed_partitions_read_parallelism": "one request at a time is sent to Glue",
-    "hoodie.datasource.meta.sync.glue.partition_change_parallelism": "one request at a time is sent to Glue",
-    "path": "the path is the argument of the call",
-}
-"""Valid keys without effect, with the reason."""
-
-_BUILT_IN_MERGERS = (
-    "",
-    "org.apache.hudi.DefaultSparkRecordMerger",
-    "org.apache.hudi.HoodieSparkRecordMerger",
-    "org.apache.hudi.common.model.HoodieAvroRecordMerger",
-)
-_REGISTERED_MERGERS = (
-    "mergers are Java classes, which do not run here; register one in Python for the strategy id of the table, under the name of "
-    "each listed class (pyhudi.register_merger)"
-)
-
-_NO_HIVE_SERVER = (
-    "HiveServer2 is not supported: set the metastore with hoodie.datasource.hive_sync.metastore.uris and "
-    "hoodie.datasource.hive_sync.mode=hms"
-)
-
-_HBASE_PACE = (
-    "requests to HBase are limited by hoodie.index.hbase.put.batch.size and hoodie.index.hbase.sleep.ms.for.put.batch, and by "
-    "the corresponding options for get"
-)
-
-REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
-    "hoodie.write.auto.upgrade": ("a write does not change the table version; call `Table.upgrade`", ("false",)),
-    "hoodie.write.record.merge.custom.implementation.classes": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
-    "hoodie.datasource.write.record.merger.impls": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
-    "hoodie.index.class": ("indexes of Java classes do not run here; select one with hoodie.index.type", ("",)),
-    "hoodie.index.hbase.put.batch.size.autocompute": (_HBASE_PACE, ("false",)),
-    "hoodie.index.hbase.dynamic_qps": (_HBASE_PACE, ("false",)),
-    "hoodie.index.hbase.qps.allocator.class": (
-        _HBASE_PACE,
-        ("org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",),
-    ),
-    "hoodie.index.hbase.security.authentication": ("Kerberos is not supported for HBase's Thrift server", ("simple",)),
-    "hoodie.index.hbase.kerberos.user.keytab": ("Kerberos is not supported for HBase's Thrift server", ("",)),
-    "hoodie.index.hbase.kerberos.user.principal": ("Kerberos is not supported for HBase's Thrift server", ("",)),
-    "hoodie.index.hbase.regionserver.kerberos.principal": ("Kerberos is not supported for HBase's Thrift server", ("",)),
-    "hoodie.index.hbase.master.kerberos.principal": ("Kerberos is not supported for HBase's Thrift server", ("",)),
-    "hoodie.metadata.index.async": ("indexes are built at the start of a write", ("false",)),
-    "hoodie.metadata.log.compaction.enable": ("the metadata table has compaction, but no log compaction", ("false",)),
-    "hoodie.metadata.index.bloom.filter.column.list": ("Bloom filters contain record keys only", ("",)),
-    "hoodie.clean.async.enabled": ("cleaning runs after the commit or in a separate call", ("false",)),
-    "hoodie.clean.async": ("cleaning runs after the commit or in a separate call", ("false",)),
-    "hoodie.archive.async": ("archival runs after the commit or in a separate call", ("false",)),
-    "hoodie.clean.delete.bootstrap.base.file": ("files outside of the table are never deleted", ("false",)),
-    "hoodie.cleaner.delete.bootstrap.base.file": ("files outside of the table are never deleted", ("false",)),
-    "hoodie.allow.operation.metadata.field": (
-        "the _hoodie_operation column is not written: Hudi's Spark writers leave it empty and lose updates of log files with it",
-        ("false",),
-    ),
-    "hoodie.precommit.validators": ("pre-commit validators are not supported", ("",)),
-    "hoodie.bulkinsert.user.defined.partitioner.class": (
-        "user-defined partitioner classes are Java classes; sort the data instead",
-        ("",),
-    ),
-    write_options.OVERWRITE_MODE: (
-        "it selects between two SQL operations; use insert_overwrite or insert_overwrite_table",
-        ("DYNAMIC",),
-    ),
-    "hoodie.datasource.read.streaming.table.version": ("streams are ordered by completion time", ("8",)),
-    "hoodie.datasource.read.incr.path.glob": ("use a filter on the partition columns", ("",)),
-    "hoodie.datasource.read.incr.filters": ("use a filter", ("",)),
-    "hoodie.bootstrap.full.input.provider": (
-        "a bootstrap reads the Parquet files themselves",
-        ("", "org.apache.hudi.bootstrap.SparkParquetBootstrapDataProvider"),
-    ),
-    "hoodie.bootstrap.data.queries.only": ("rows of bootstrapped tables include their meta columns", ("false",)),
-    "hoodie.datasource.hive_sync.jdbcurl": (_NO_HIVE_SERVER, ("",)),
-    "hoodie.datasource.hive_sync.use_jdbc": (_NO_HIVE_SERVER, ("false",)),
-    "hoodie.datasource.hive_sync.base_file_format": ("base files are Parquet", ("PARQUET", "parquet")),
-    "hoodie.datasource.hive_sync.use_pre_apache_input_format": (
-        "the input formats of com.uber.hoodie do not read tables of Hudi 1.0",
-        ("false",),
-    ),
-    "hoodie.datasource.hive_sync.bucket_sync": ("buckets are not registered in the metastore, as in Hudi's mode hms", ("false",)),
-    "hoodie.datasource.hive_sync.bucket_sync_spec": ("buckets are not registered in the metastore, as in Hudi's mode hms", ("",)),
-    "hoodie.meta.sync.decode_partition": (
-        "partition values are registered as encoded in paths, as in Hudi, which decodes them only to drop partitions",
-        ("false",),
-    ),
-    "hoodie.datasource.meta.sync.glue.partition_index_fields.enable": ("Glue partition indexes are not supported", ("false",)),
-    "hoodie.datasource.meta.sync.glue.partition_index_fields": ("Glue partition indexes are not supported", ("",)),
-}
-"""Valid keys that PyHudi does not implement: the reason, and the neutral values that are accepted."""
 
 FORWARDED = (*table_options.STORED_PREFIXES, *table_options.TIME_PREFIXES, "spark.")
 """Prefixes of keys that other code reads by name (key generators), or that belong to Spark's session."""
 
+V = TypeVar("V")
 _NONE = Options(())
 
 FLINK: dict[str, Option | None] = {
@@ -328,16 +177,16 @@ FLINK: dict[str, Option | None] = {
 def parse_options(*layers: Mapping[str, object] | None, base_options: Options = _NONE) -> Options:
     """Validate and canonicalize options; later layers win.
 
-    Warns about unknown keys with the nearest known one. Keys with the prefix of commit metadata are known; the options
-    may set that prefix.
+    Warns about unknown keys of other programs. Keys with the prefix of commit metadata are known; the options may set
+    that prefix.
 
     Args:
         layers: Option mappings; None is empty.
         base_options: Options of an outer scope, for the prefix of commit metadata.
 
     Raises:
-        InvalidRequest: An illegal value, two spellings of one option with different values, or a name of the Flink
-            connector.
+        InvalidRequest: An illegal value, two spellings of one option with different values, a name of the Flink
+            connector, or an unknown name that begins with `hoodie.` or `pyhudi.`.
         Unsupported: An option that PyHudi does not implement.
     """
     values: dict[str, str] = {}
@@ -363,20 +212,19 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
             elif key.startswith(table_options.OPTION_PREFIX):
                 name, checked = storable_option(key.removeprefix(table_options.OPTION_PREFIX), text)
                 extra[table_options.OPTION_PREFIX + name] = checked
-            elif key in REFUSED:
-                reason, neutral = REFUSED[key]
-                if text not in neutral and not (reason is _REGISTERED_MERGERS and _are_mergers(text)):
-                    raise Unsupported(f"option {key}={redact_secret(key, text)} is refused: {reason}")
+            elif (refusal := _find(REFUSED, key)) is not None:
+                if not refusal.accepts(text) and not (refusal is MERGER_LISTS and _are_mergers(text)):
+                    raise Unsupported(f"option {key}={redact_secret(key, text)} is refused: {refusal.reason}")
             elif key in FLINK:
                 ours = FLINK[key]
                 hint = f"use {ours}" if ours else "it has no effect in PyHudi; leave it out"
                 raise InvalidRequest(f"option {key}={redact_secret(key, text)} belongs to Hudi's Flink connector: {hint}")
-            elif key not in NO_OP:
+            elif key.startswith(FORWARDED) or no_effect_reason(key) is None:
                 extra[key] = text
     prefix = values.get(write_options.METADATA_PREFIX.key, base_options.value_or_default(write_options.METADATA_PREFIX))
     for key in extra:
         if not key.startswith(FORWARDED) and not (prefix and key.startswith(prefix)):
-            _warn_unknown(key)
+            _report_unknown(key)
     return Options(tuple(values.items()), tuple(extra.items()))
 
 
@@ -406,15 +254,29 @@ def check_storable_option(option: Option) -> None:
 
 
 def check_known(key: str) -> None:
-    """Raise InvalidRequest for a key that is no option of Hudi or PyHudi, with the nearest one."""
-    if key not in _KNOWN_KEYS and key not in FLINK and not key.startswith(FORWARDED):
+    """Raise InvalidRequest for a key that is no option of Hudi or PyHudi, with the nearest ones."""
+    is_known = key in _BY_SPELLING or key in FLINK or key.startswith(FORWARDED)
+    if not is_known and no_effect_reason(key) is None and _find(REFUSED, key) is None:
         raise InvalidRequest(f"option {key} is unknown{nearest_name(key)}")
 
 
+def no_effect_reason(key: str) -> str | None:
+    """Return why an option of Hudi has no effect here; None for any other key."""
+    return _find(NO_OP, key)
+
+
+def _find(rules: Mapping[str, V], key: str) -> V | None:
+    """The rule of a name, else that of the longest beginning of it."""
+    if key in rules:
+        return rules[key]
+    fitting = [name for name in rules if name.endswith("*") and key.startswith(name[:-1])]
+    return rules[max(fitting, key=len)] if fitting else None
+
+
 def nearest_name(key: str) -> str:
-    """Return half a sentence that suggests the known option nearest to a key; empty if there is none."""
-    near = difflib.get_close_matches(key, _KNOWN, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+    """Return half a sentence that suggests the known options nearest to a key; empty if there are none."""
+    near = difflib.get_close_matches(key, _KNOWN, n=3, cutoff=0.85) or difflib.get_close_matches(key, _KNOWN, n=1, cutoff=0.6)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def canonical_name(key: str) -> str:
@@ -432,7 +294,7 @@ def _to_text(raw: object) -> str:
 
 def _are_mergers(names: str) -> bool:
     """Whether each class of a list is one of Hudi's own, or has a registered merger."""
-    return all(name in _BUILT_IN_MERGERS or is_merger_class(name) for name in names.replace(" ", "").split(","))
+    return all(name in MERGER_LISTS.neutral or is_merger_class(name) for name in names.replace(" ", "").split(","))
 
 
 def _check_value(key: str, option: Option, text: str) -> str:
@@ -461,7 +323,12 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
-def _warn_unknown(key: str) -> None:
+def _report_unknown(key: str) -> None:
+    """Raise InvalidRequest for a name that looks like an option of Hudi or PyHudi, warn about any other."""
+    if key.startswith(("hoodie.", "pyhudi.")):
+        raise InvalidRequest(
+            f"option {key} is unknown: neither Hudi nor PyHudi has it{nearest_name(key)}. See docs/reference/options.md"
+        )
     warnings.warn(f"option {key} is unknown and has no effect{nearest_name(key)}", UserWarning, stacklevel=_depth_of_caller())
 
 
@@ -474,6 +341,5 @@ def _depth_of_caller() -> int:
 
 
 _BY_SPELLING = {spelling: option for option in SUPPORTED.values() for spelling in option.all_names}
-_KNOWN = (*_BY_SPELLING, *NO_OP, *REFUSED)
-_KNOWN_KEYS = frozenset(_KNOWN)
+_KNOWN = tuple(name for name in (*_BY_SPELLING, *NO_OP, *REFUSED) if not name.endswith("*"))
 _CAPITALS = {key.lower(): key for key in _KNOWN if key != key.lower()}

@@ -6,7 +6,7 @@ creation, the comparison of options with a table, upgrades and the recovery of l
 
 from __future__ import annotations
 
-from pyhudi.options.declaration import Option
+from pyhudi.options.declaration import OLDEST_VERSION, Option
 
 _FIXED_MEANING = "a property that cannot be chosen; if set, it must equal the table's value"
 
@@ -18,6 +18,7 @@ MERGE_PROPERTY = "hoodie.record.merge.property."
 """Prefix of the merge properties of tables with merge modes."""
 OPTION_PREFIX = "pyhudi.table.options."
 DEFAULT_PREFIX = "pyhudi.table.defaults."
+CONSTRAINT_PREFIX = "pyhudi.table.constraints."
 USER_PREFIX = "pyhudi.table.properties."
 STORED_PREFIXES = (OPTION_PREFIX, DEFAULT_PREFIX, USER_PREFIX)
 """Prefixes of stored settings, see `operations.admin.stored_settings`."""
@@ -35,18 +36,20 @@ def _stored(
     *,
     option: str = "",
     aliases: tuple[str, ...] = (),
-    since: int = 6,
+    since: int = OLDEST_VERSION,
 ) -> Option:
     """An option that is stored as the property ``key``. option: its name, if that differs."""
     names = (key, *aliases) if option else aliases
     return Option(option or key, kind, default, description, aliases=names, stored_as=key, since=since)
 
 
-def _fixed(key: str, kind: type | tuple[str, ...], default: str | None, *aliases: str, since: int = 6) -> Option:
+def _fixed(key: str, kind: type | tuple[str, ...], default: str | None, *aliases: str, since: int = OLDEST_VERSION) -> Option:
     return Option(key, kind, default, _FIXED_MEANING, aliases=aliases, stored_as=key, fixed=True, since=since)
 
 
-NAME = _stored("hoodie.table.name", str, None, "the table's name; unset: that of its folder")
+NAME = _stored(
+    "hoodie.table.name", str, None, "the table's name; unset: that of its folder", aliases=("hoodie.datasource.write.table.name",)
+)
 DATABASE = _stored("hoodie.database.name", str, None, "database of the table")
 VERSION = _stored("hoodie.table.version", ("8", "9"), "8", "version of the table", option="hoodie.write.table.version")
 TABLE_TYPE = _stored(
@@ -55,7 +58,7 @@ TABLE_TYPE = _stored(
     None,
     "copy-on-write or merge-on-read; unset: copy-on-write",
     option="hoodie.datasource.write.table.type",
-    aliases=("type",),
+    aliases=("hoodie.datasource.write.storage.type", "type"),
 )
 RECORD_KEY_FIELDS = _stored(
     "hoodie.table.recordkey.fields",

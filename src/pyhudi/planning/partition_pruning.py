@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.records.column_statistics import Value, stored_value
 from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.filters.range_pruning import prune_values
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
@@ -58,6 +59,9 @@ def prune_partitions(
     every = tuple(partitions)
     if condition is None or not keys.partition_fields:
         return every, None
+    read = {name.split(".")[0] for name in columns(condition)}
+    if read and not read & {*partition_columns(keys), *path_columns}:
+        return every, PruningStep("partition paths", "partitions", len(every), len(every))
     kept = tuple(path for path in every if _may_match(path, keys, schema, condition, path_columns))
     return kept, PruningStep("partition paths", "partitions", len(kept), len(every))
 

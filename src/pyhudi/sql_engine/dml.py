@@ -10,7 +10,7 @@ computed again. A record keeps its key and its partition. The changed rows are h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,16 +24,25 @@ from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from pyhudi.operations.admin.stored_settings import default_sql
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, semi_join_filter
+from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
-from pyhudi.operations.write.update_merge import check_identity, columns_to_read, load_table_columns, run_merge_changes
+from pyhudi.operations.write.update_merge import (
+    check_identity,
+    columns_to_read,
+    load_table_columns,
+    run_merge_changes,
+    stored_key_columns,
+)
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.scope import VERBS
+from pyhudi.options.declaration import Options
 from pyhudi.options.write_options import THREADS
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.pushdown import compares_identically
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
@@ -41,7 +50,6 @@ from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
-from pyhudi.sql_engine.table_statements import default_text
 from pyhudi.table.table_config import TableConfig
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 
@@ -56,32 +64,44 @@ class Prepare(Protocol):
     def __call__(self, database: Database, query: S.SelectQuery, *, expression: bool = False) -> str: ...
 
 
-def update_rows(table: TableHandle, statement: S.Update, prepare: Prepare) -> WriteResult:
-    """Execute UPDATE. Raises InvalidRequest for unknown columns, and for key and partition fields."""
+def update_rows(
+    table: TableHandle, parsed: Options, change: UpdateStatement, prepare: Prepare, among: Filter | None = None
+) -> WriteResult:
+    """Execute UPDATE.
 
-    def change(query: SnapshotQuery) -> pa.Table:
-        columns = load_table_columns(query.schema)
-        with _opened(query, statement.alias or statement.table.parts[-1], statement.where) as (database, target):
-            assigned = _assigned(table.context.config, database, columns, statement.assignments, prepare)
-            _check_identity_stays(table.context.config, assigned)
-            where = "" if statement.where is None else f" WHERE ({prepare(database, statement.where, expression=True)})"
+    Args:
+        table: The table.
+        parsed: Options of the write.
+        change: The update; values and conditions are parsed SQL, values can be scalars.
+        prepare: Translation of expressions.
+        among: Filter on the rows, in addition to the condition.
+
+    Raises:
+        InvalidRequest: Unknown columns, and key and partition fields.
+    """
+
+    def changed(query: SnapshotQuery) -> pa.Table:
+        columns, config = load_table_columns(query.schema), table.context.config
+        with _opened(query, change.alias or "target", change.where) as (database, target):
+            assigned = _assigned(config, database, columns, change.values, prepare)
+            _check_identity_stays(config, assigned)
+            where = "" if change.where is None else f" WHERE ({prepare(database, change.where, expression=True)})"
             values = [assigned.get(name, f"{target}.{quote_identifier(name)}") for name in columns.names]
             text = _select(values, _identity(query), target) + f" FROM {_TARGET} AS {target}{where}"
             rows = _rows(database, text, columns, _identity(query))
-        check_identity(table.context.config, rows)
-        return _marked(rows.select(columns.names), deletes=False)
+        check_identity(config, rows)
+        return _marked(rows.select([*columns.names, *stored_key_columns(config)]), deletes=False)
 
-    return _changed(table, "update", change, "the table has two rows of record {key!r} that match the condition")
+    return _changed(table, parsed, "update", changed, "the table has two rows of record {key!r} that match the condition", among)
 
 
-def delete_rows(table: TableHandle, statement: S.Delete, prepare: Prepare) -> WriteResult:
-    """Execute DELETE."""
-    parsed = table.parse(VERBS["delete"], None)
+def delete_rows(table: TableHandle, parsed: Options, change: DeleteStatement, prepare: Prepare) -> WriteResult:
+    """Execute DELETE. Arguments as in `update_rows`."""
     names = key_names(table.context.config)
 
     def keys_of(query: SnapshotQuery) -> pa.Table:
-        with _opened(query, statement.alias or statement.table.parts[-1], statement.where) as (database, target):
-            where = "" if statement.where is None else f" WHERE ({prepare(database, statement.where, expression=True)})"
+        with _opened(query, change.alias or "target", change.where) as (database, target):
+            where = "" if change.where is None else f" WHERE ({prepare(database, change.where, expression=True)})"
             keys = ", ".join(f"{target}.{quote_identifier(name)}" for name in names)
             found = database.table(f"SELECT {keys} FROM {_TARGET} AS {target}{where}")
         return found.cast(pa.schema([query.schema.field(name).with_nullable(True) for name in names]))
@@ -93,25 +113,27 @@ def delete_rows(table: TableHandle, statement: S.Delete, prepare: Prepare) -> Wr
     )
 
 
-def merge_rows(table: TableHandle, statement: S.MergeInto, prepare: Prepare) -> WriteResult:
-    """Execute MERGE. Raises InvalidRequest if two rows change one record, or an existing record would be inserted."""
-    _refuse_queries(statement)
-    parsed = table.parse(VERBS["merge"], None)
+def merge_rows(table: TableHandle, parsed: Options, change: MergeStatement, prepare: Prepare) -> WriteResult:
+    """Execute MERGE. The source is a parsed query, or an Arrow table; other arguments as in `update_rows`.
+
+    Raises:
+        InvalidRequest: Two rows change one record, or an existing record would be inserted.
+    """
+    _refuse_queries(change)
     has_one_place = WriteSettings.of(parsed, WriteOperation.UPSERT).index.index_type.is_global
 
-    def change(query: SnapshotQuery) -> pa.Table:
-        alias = statement.alias or (statement.table.parts[-1] if statement.table.path is None else "target")
+    def changed(query: SnapshotQuery) -> pa.Table:
         with closing(Database()) as database:
-            merge = _StatementMerge.of(table.context.config, statement, query, database, alias, prepare)
-            database.add(_TARGET, RowSource(Scan(merge.candidate_rows(statement, alias)).to_reader))
-            parts = [merge.changed(number, clause) for number, clause in enumerate(statement.clauses)]
-            for part, clause in zip(parts, statement.clauses, strict=True):
-                if clause.action is S.MergeAction.INSERT:
+            merge = _StatementMerge.of(table.context.config, change, query, database, prepare)
+            database.add(_TARGET, RowSource(Scan(merge.candidate_rows(change)).to_reader))
+            parts = [merge.changed(number, clause) for number, clause in enumerate(change.clauses)]
+            for part, clause in zip(parts, change.clauses, strict=True):
+                if clause.outcome is ClauseAction.INSERT and not merge.config.keys.generates_keys:
                     merge.check_no_existing_keys(part, in_any_partition=has_one_place)
         return pa.concat_tables(parts)
 
     message = "several rows of the source would change or insert record {key!r}: leave one of them in the source"
-    return _changed(table, "merge", change, message)
+    return _changed(table, parsed, "merge", changed, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +164,23 @@ class _StatementMerge:
 
     @classmethod
     def of(
-        cls, config: TableConfig, statement: S.MergeInto, query: SnapshotQuery, database: Database, alias: str, prepare: Prepare
+        cls, config: TableConfig, statement: MergeStatement, query: SnapshotQuery, database: Database, prepare: Prepare
     ) -> _StatementMerge:
-        text = prepare(database, statement.source)
+        if isinstance(statement.source, pa.Table):
+            name = database.new_name()
+            database.add(name, statement.source)
+            text = f"SELECT * FROM {name}"
+        else:
+            text = prepare(database, statement.source)
         given = tuple(name for name in database.schema(text).names if name not in META_COLUMNS)
+        database.known_columns.update((*query.schema.names, *given))
         # Computed once: each clause joins with the same rows.
         database.materialize(_SOURCE, f"SELECT {', '.join(map(quote_identifier, given))}, TRUE AS {_MARK} FROM ({text})")
-        target, source = quote_identifier(alias), quote_identifier(statement.source_alias or "source")
+        target, source = quote_identifier(statement.target_alias), quote_identifier(statement.source_alias)
         rows = {
-            S.MergeRows.MATCHED: f"{target}.{_MARK} AND {source}.{_MARK}",
-            S.MergeRows.OF_SOURCE: f"{target}.{_MARK} IS NULL",
-            S.MergeRows.OF_TARGET: f"{source}.{_MARK} IS NULL",
+            ClauseRows.MATCHED: f"{target}.{_MARK} AND {source}.{_MARK}",
+            ClauseRows.OF_SOURCE: f"{target}.{_MARK} IS NULL",
+            ClauseRows.OF_TARGET: f"{source}.{_MARK} IS NULL",
         }
         conditions = []
         for clause in statement.clauses:
@@ -161,16 +189,16 @@ class _StatementMerge:
         on = prepare(database, statement.on, expression=True)
         return cls(config, query, database, target, source, given, on, tuple(conditions), prepare)
 
-    def candidate_rows(self, statement: S.MergeInto, alias: str) -> SnapshotQuery:
+    def candidate_rows(self, statement: MergeStatement) -> SnapshotQuery:
         """Table rows that source rows can match; all rows if a clause applies to rows that are not matched by the
         source.
         """
-        if any(clause.rows is S.MergeRows.OF_TARGET for clause in statement.clauses):
+        if any(clause.rows is ClauseRows.OF_TARGET for clause in statement.clauses):
             return self.query
-        tree, schema = read_spark(statement.on.body.text, expression=True), self.query.schema
+        tree, schema, alias = read_spark(statement.on.body.text, expression=True), self.query.schema, statement.target_alias
         predicate = row_predicate(tree, alias, schema, has_single_table=False, is_plain=is_exact_in_duckdb)
         found = _narrowed(self.query, predicate)
-        equated = equality_columns(tree, alias, statement.source_alias or "source")
+        equated = equality_columns(tree, alias, statement.source_alias)
         named = {name.casefold(): name for name in self.source_columns}
         held = self.database.schema(f"SELECT * FROM {_SOURCE}")
         pairs = {
@@ -186,16 +214,18 @@ class _StatementMerge:
         keys = self.database.table(f"SELECT DISTINCT {columns} FROM {_SOURCE} LIMIT {MAX_JOIN_KEYS + 1}")
         return found if keys.num_rows > MAX_JOIN_KEYS else semi_join_filter(found, keys)
 
-    def changed(self, number: int, clause: S.MergeClause) -> pa.Table:
+    def changed(self, number: int, clause: Clause) -> pa.Table:
         """The rows of a clause in the form in which they are written, with a delete marker."""
         columns = load_table_columns(self.query.schema)
-        identity = _identity(self.query) if clause.action is not S.MergeAction.INSERT else ()
+        stored_names = stored_key_columns(self.config)
+        inserts = clause.outcome is ClauseAction.INSERT
+        identity = stored_names if inserts else _identity(self.query)
         values, keeps = self._values(clause, columns)
         earlier = "".join(f" AND NOT coalesce({condition}, FALSE)" for condition in self.conditions[:number])
         join = {
-            S.MergeRows.MATCHED: "JOIN",
-            S.MergeRows.OF_SOURCE: "RIGHT JOIN",
-            S.MergeRows.OF_TARGET: "LEFT JOIN",
+            ClauseRows.MATCHED: "JOIN",
+            ClauseRows.OF_SOURCE: "RIGHT JOIN",
+            ClauseRows.OF_TARGET: "LEFT JOIN",
         }[clause.rows]
         text = (
             f"{_select(values, identity, self.target)}, ({keeps}) AS {_KEPT} "
@@ -208,23 +238,25 @@ class _StatementMerge:
                 "a MERGE would change the key or partition of a record, which keeps both: delete the record and insert it under "
                 "another key, or assign the other columns only"
             )
-        if identity:
+        if identity and not inserts:
             check_identity(self.config, rows.drop_columns([_KEPT]))
-        return _marked(rows.select(columns.names), deletes=clause.action is S.MergeAction.DELETE)
+        return _marked(rows.select([*columns.names, *stored_names]), deletes=clause.outcome is ClauseAction.DELETE)
 
-    def _values(self, clause: S.MergeClause, columns: pa.Schema) -> tuple[list[str], str]:
+    def _values(self, clause: Clause, columns: pa.Schema) -> tuple[list[str], str]:
         """Value of each table column, and the condition that a source row has the key and partition of the row that it
         changes.
         """
-        inserts = clause.action is S.MergeAction.INSERT
-        if clause.assignments is None:
+        inserts = clause.outcome is ClauseAction.INSERT
+        if clause.outcome is ClauseAction.DELETE:
+            return [f"{self.target}.{quote_identifier(name)}" for name in columns.names], "TRUE"
+        if clause.values is None:
             values, keeps = self._all_of_source(columns, inserts=inserts)
         else:
-            values, keeps = _assigned(self.config, self.database, columns, clause.assignments, self.prepare), "TRUE"
+            values, keeps = _assigned(self.config, self.database, columns, clause.values, self.prepare), "TRUE"
             if not inserts:
                 values, keeps = self._without_identity(values)
         if inserts:
-            omitted = [S.SetClause(name, None) for name in columns.names if name not in values]
+            omitted: dict[str, Any] = {name: None for name in columns.names if name not in values}
             values |= _assigned(self.config, self.database, columns, omitted, self.prepare)
         return [values.get(name, f"{self.target}.{quote_identifier(name)}") for name in columns.names], keeps
 
@@ -289,6 +321,7 @@ def _opened(query: SnapshotQuery, alias: str, where: S.SelectQuery | None) -> It
         tree = read_spark(where.body.text, expression=True)
         predicate = row_predicate(tree, alias, query.schema, is_plain=is_exact_in_duckdb)
     with closing(Database()) as database:
+        database.known_columns.update(query.schema.names)
         database.add(_TARGET, RowSource(Scan(_narrowed(query, predicate)).to_reader))
         yield database, quote_identifier(alias)
 
@@ -297,14 +330,20 @@ def _narrowed(query: SnapshotQuery, predicate: Expr | None) -> SnapshotQuery:
     return query if predicate is None else query.narrowed(None, bind(predicate, query.schema))
 
 
-def _changed(table: TableHandle, verb: str, change: Callable[[SnapshotQuery], Any], repeated: str) -> WriteResult:
-    parsed = table.parse(VERBS[verb], None)
+def _changed(
+    table: TableHandle,
+    parsed: Options,
+    verb: str,
+    change: Callable[[SnapshotQuery], Any],
+    repeated: str,
+    among: Filter | None = None,
+) -> WriteResult:
     engine = LocalEngine(parsed.integer(THREADS))
     return table.write(
         lambda settings: run_merge_changes(
             table.load_context(parsed),
             engine,
-            lambda context: plan_snapshot_query(context, columns_to_read(context.config)),
+            lambda context: plan_snapshot_query(context, columns_to_read(context.config), among),
             change,
             settings,
             description=f"the statement {verb.upper()}",
@@ -315,22 +354,26 @@ def _changed(table: TableHandle, verb: str, change: Callable[[SnapshotQuery], An
 
 
 def _assigned(
-    config: TableConfig, database: Database, columns: pa.Schema, assignments: Sequence[S.SetClause], prepare: Prepare
+    config: TableConfig, database: Database, columns: pa.Schema, assignments: Mapping[str, Any], prepare: Prepare
 ) -> dict[str, str]:
     """The assigned values by column, in DuckDB's dialect."""
     by_name = {name.lower(): name for name in columns.names}
     values: dict[str, str] = {}
-    for assignment in assignments:
-        name = by_name.get(assignment.column.lower())
+    for column, value in assignments.items():
+        name = by_name.get(column.lower())
         if name is None:
-            what = "a field inside of a struct" if assignment.column.partition(".")[0].lower() in by_name else ""
-            if what:
-                raise Unsupported(f"{what} is assigned: {assignment.column}; assign the whole struct")
-            raise InvalidRequest(f"column {assignment.column} cannot be assigned: the table has {', '.join(columns.names)}")
+            if column.partition(".")[0].lower() in by_name:
+                raise Unsupported(f"a field inside of a struct is assigned: {column}; assign the whole struct")
+            raise InvalidRequest(f"column {column} cannot be assigned: the table has {', '.join(columns.names)}")
         if name in values:
             raise InvalidRequest(f"column {name} is assigned twice")
-        value = assignment.value or S.SelectQuery(S.Fragment(default_text(config, name)), ())
-        values[name] = prepare(database, value, expression=True)
+        if isinstance(value, pa.Scalar):
+            literal = database.new_name()
+            database.add(literal, pa.table({"value": pa.array([value.as_py()], value.type)}))
+            values[name] = f"SELECT value FROM {literal}"
+            continue
+        default = S.SelectQuery(S.Fragment(default_sql(config, name)), ())
+        values[name] = prepare(database, default if value is None else value, expression=True)
     return values
 
 
@@ -366,10 +409,10 @@ def _marked(rows: pa.Table, *, deletes: bool) -> pa.Table:
     return rows.append_column(DELETE_COLUMN, pa.repeat(pa.scalar(deletes), rows.num_rows))
 
 
-def _refuse_queries(statement: S.MergeInto) -> None:
+def _refuse_queries(statement: MergeStatement) -> None:
     """Raise Unsupported for subqueries in the conditions and values of a merge."""
     expressions = [statement.on, *(clause.where for clause in statement.clauses)]
-    expressions += [expression.value for clause in statement.clauses for expression in clause.assignments or ()]
+    expressions += [value for clause in statement.clauses for value in (clause.values or {}).values()]
     for expression in expressions:
-        if expression is not None and expression.references:
+        if isinstance(expression, S.SelectQuery) and expression.references:
             raise Unsupported(f"a query within a condition or a value of MERGE ({expression.body.text}); join it behind USING")

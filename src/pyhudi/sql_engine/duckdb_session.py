@@ -32,6 +32,7 @@ from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.options.scope import VERBS
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import SCHEMA_MODE
 from pyhudi.records.filters.binding import bind
@@ -113,7 +114,7 @@ class EmbeddedStatementSession:
             raise InvalidRequest(f"{name} is a view, but the statement requires a table")
         found = self.lookup(name)
         if isinstance(found, Table):
-            return found.with_options(self.options)
+            return found._with_options(self.options)
         if not isinstance(found, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
         return Table(found, self.storage_options, self.options)
@@ -202,7 +203,7 @@ def _prepared(
 
     reads_files: DuckDB reads the base files that it can.
     """
-    query = expand_views(query, session.view)
+    query = expand_views(query, session.view, expression=expression)
     names: dict[int, str] = {}
 
     def stand_in(reference: S.Reference) -> str:
@@ -363,15 +364,18 @@ def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str
 
 
 def _update(session: EmbeddedStatementSession, statement: S.Update) -> WriteResult:
-    return update_rows(session.opened(statement.table), statement, partial(_prepared, session))
+    table = session.opened(statement.table)
+    return update_rows(table, table.parse(VERBS["update"], None), statement.change, partial(_prepared, session))
 
 
 def _delete(session: EmbeddedStatementSession, statement: S.Delete) -> WriteResult:
-    return delete_rows(session.opened(statement.table), statement, partial(_prepared, session))
+    table = session.opened(statement.table)
+    return delete_rows(table, table.parse(VERBS["delete"], None), statement.change, partial(_prepared, session))
 
 
 def _merge(session: EmbeddedStatementSession, statement: S.MergeInto) -> WriteResult:
-    return merge_rows(session.opened(statement.table), statement, partial(_prepared, session))
+    table = session.opened(statement.table)
+    return merge_rows(table, table.parse(VERBS["merge"], None), statement.change, partial(_prepared, session))
 
 
 def _explain(session: EmbeddedStatementSession, statement: S.Explain) -> pa.Table:

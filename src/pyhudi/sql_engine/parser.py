@@ -7,9 +7,17 @@ receive a condition as written. Queries and expressions inside a statement are p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.operations.write.clauses import (
+    Clause,
+    ClauseAction,
+    ClauseRows,
+    DeleteStatement,
+    MergeStatement,
+    UpdateStatement,
+)
 from pyhudi.sql_engine.ddl_parser import alter_table, create, drop, parse_partition, truncate_table
 from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.sql_ast import (
@@ -21,14 +29,10 @@ from pyhudi.sql_engine.sql_ast import (
     Explain,
     Fragment,
     Insert,
-    MergeAction,
-    MergeClause,
     MergeInto,
-    MergeRows,
     ResetOptions,
     Select,
     SelectQuery,
-    SetClause,
     SetOption,
     ShowColumns,
     ShowCreateTable,
@@ -47,6 +51,9 @@ from pyhudi.sql_engine.table_references import parse_as_of_clause, parse_express
 from pyhudi.sql_engine.tokens import TokenCursor
 
 __all__ = ["parse"]
+
+Assignments = Mapping[str, SelectQuery | None]
+"""Values by column; None for DEFAULT."""
 
 
 def parse(statement: str) -> Statement:
@@ -149,7 +156,7 @@ def _delete(cursor: TokenCursor) -> Statement:
     alias = _alias(cursor, "WHERE")
     where = _where(cursor)
     cursor.end()
-    return Delete(table, alias, where)
+    return Delete(table, DeleteStatement(where, _qualifier(table, alias)))
 
 
 def _update(cursor: TokenCursor) -> Statement:
@@ -160,7 +167,12 @@ def _update(cursor: TokenCursor) -> Statement:
     assignments = _assignments(cursor, lambda here: here.at_keywords("WHERE"), alias or table.parts[-1])
     where = _where(cursor)
     cursor.end()
-    return Update(table, alias, assignments, where)
+    return Update(table, UpdateStatement(assignments, where, _qualifier(table, alias)))
+
+
+def _qualifier(table: TableName, alias: str | None) -> str | None:
+    """Qualifier of the table's columns; None for a path without an alias."""
+    return alias or (None if table.path is not None else table.parts[-1])
 
 
 def _where(cursor: TokenCursor) -> SelectQuery | None:
@@ -181,20 +193,29 @@ def _alias(cursor: TokenCursor, *ends: str) -> str | None:
     return cursor.name("an alias")
 
 
-def _assignments(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> tuple[SetClause, ...]:
+def _assignments(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> Assignments:
     assignments = [_assignment(cursor, stops, target)]
     while cursor.accept_keywords(","):
         assignments.append(_assignment(cursor, stops, target))
-    return tuple(assignments)
+    return _by_column(assignments)
 
 
-def _assignment(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> SetClause:
+def _by_column(assignments: Sequence[tuple[str, SelectQuery | None]]) -> Assignments:
+    by_column: dict[str, SelectQuery | None] = {}
+    for column, value in assignments:
+        if any(column.lower() == other.lower() for other in by_column):
+            raise InvalidRequest(f"column {column} is assigned twice")
+        by_column[column] = value
+    return by_column
+
+
+def _assignment(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> tuple[str, SelectQuery | None]:
     column = _assigned(cursor.dotted("the column to be assigned"), target)
     if not cursor.accept_keywords("="):
         cursor.expect("==")
     if cursor.accept_keywords("DEFAULT"):
-        return SetClause(column, None)
-    return SetClause(column, _expression(cursor, lambda here: here.at_keywords(",") or stops(here), "a value"))
+        return column, None
+    return column, _expression(cursor, lambda here: here.at_keywords(",") or stops(here), "a value")
 
 
 def _assigned(parts: tuple[str, ...], target: str) -> str:
@@ -219,7 +240,8 @@ def _merge(cursor: TokenCursor) -> Statement:
     if not clauses:
         cursor.fail("WHEN")
     cursor.end()
-    return MergeInto(table, alias, source, source_alias, on, tuple(clauses))
+    statement = MergeStatement(source, on, tuple(clauses), _qualifier(table, alias) or "target", source_alias or "source")
+    return MergeInto(table, statement)
 
 
 def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
@@ -237,32 +259,33 @@ def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
     return query, _alias(cursor, "ON") or (None if "/" in name[-1] else name[-1])
 
 
-def _merge_clause(cursor: TokenCursor, target: str) -> MergeClause:
-    rows = MergeRows.MATCHED
+def _merge_clause(cursor: TokenCursor, target: str) -> Clause:
+    rows = ClauseRows.MATCHED
     if cursor.accept_keywords("NOT"):
-        rows = MergeRows.OF_SOURCE
+        rows = ClauseRows.OF_SOURCE
     cursor.expect("MATCHED")
-    if rows is MergeRows.OF_SOURCE and cursor.accept_keywords("BY"):
+    if rows is ClauseRows.OF_SOURCE and cursor.accept_keywords("BY"):
         if cursor.accept_keywords("SOURCE"):
-            rows = MergeRows.OF_TARGET
+            rows = ClauseRows.OF_TARGET
         else:
             cursor.expect("TARGET")
     where = _expression(cursor, lambda here: here.at_keywords("THEN"), "a condition") if cursor.accept_keywords("AND") else None
     cursor.expect("THEN")
-    if rows is MergeRows.OF_SOURCE:
+    if rows is ClauseRows.OF_SOURCE:
         cursor.expect("INSERT")
-        return MergeClause(rows, MergeAction.INSERT, where, _inserted(cursor))
+        return Clause(ClauseAction.INSERT, _inserted(cursor), where, rows)
     if cursor.accept_keywords("DELETE"):
-        return MergeClause(rows, MergeAction.DELETE, where)
+        return Clause(ClauseAction.DELETE, None, where, rows)
     if not cursor.accept_keywords("UPDATE"):
         cursor.fail("UPDATE or DELETE")
     cursor.expect("SET")
-    if rows is MergeRows.MATCHED and cursor.accept_keywords("*"):
-        return MergeClause(rows, MergeAction.UPDATE, where, None)
-    return MergeClause(rows, MergeAction.UPDATE, where, _assignments(cursor, lambda here: here.at_keywords("WHEN"), target))
+    if rows is ClauseRows.MATCHED and cursor.accept_keywords("*"):
+        return Clause(ClauseAction.UPDATE, None, where, rows)
+    values = _assignments(cursor, lambda here: here.at_keywords("WHEN"), target)
+    return Clause(ClauseAction.UPDATE, values, where, rows)
 
 
-def _inserted(cursor: TokenCursor) -> tuple[SetClause, ...] | None:
+def _inserted(cursor: TokenCursor) -> Assignments | None:
     if cursor.accept_keywords("*"):
         return None
     at = cursor.offset
@@ -281,7 +304,7 @@ def _inserted(cursor: TokenCursor) -> tuple[SetClause, ...] | None:
             f"{describe_position(cursor.statement, at)}: INSERT names {len(columns)} columns and gives {len(values)} values"
         )
     # A column can be qualified with the table.
-    return tuple(SetClause(name.rpartition(".")[2], value) for name, value in zip(columns, values, strict=True))
+    return _by_column([(name.rpartition(".")[2], value) for name, value in zip(columns, values, strict=True)])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

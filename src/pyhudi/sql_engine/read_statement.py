@@ -16,13 +16,20 @@ def read_statement(text: str, *, embedded: bool) -> Statement:
     Raises:
         InvalidRequest: A package is missing; the message names the extra.
     """
+    require_packages(embedded=embedded)
+    from pyhudi.sql_engine.parser import parse
+
+    return parse(text)
+
+
+def require_packages(*, embedded: bool) -> None:
+    """Raise InvalidRequest, which names the extra, if a package for SQL is missing. Arguments as in `read_statement`."""
     try:
-        from pyhudi.sql_engine.parser import parse
+        import sqlglot  # noqa: F401 - imported to check that it is installed
 
         if embedded:
-            import duckdb  # noqa: F401 - checked before the statement is parsed
+            import duckdb  # noqa: F401 - as above
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in {"sqlglot", "duckdb"}:
             raise
         raise InvalidRequest(f'SQL needs {error.name}, which is not installed: pip install "pyhudi[sql]"') from error
-    return parse(text)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.options.supported import check_known, parse_options
 from pyhudi.options.write_options import INSERT_OPERATION, OPERATION, OVERWRITE_MODE
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.table_references import parse_query_text, splice_query
+from pyhudi.sql_engine.table_references import parse_expression_text, parse_query_text, splice_query
 
 DEFAULT_DATABASE = "default"
 SPARK_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
@@ -113,9 +113,13 @@ def view_of(statement: S.CreateView, qualify: Callable[[S.TableName], S.TableNam
 
 
 def expand_views(
-    query: S.SelectQuery, find: Callable[[S.TableName], View | None], within: tuple[View, ...] = ()
+    query: S.SelectQuery,
+    find: Callable[[S.TableName], View | None],
+    within: tuple[View, ...] = (),
+    *,
+    expression: bool = False,
 ) -> S.SelectQuery:
-    """Replace the views that a query reads by their queries.
+    """Replace the views that a query, or the subqueries of an expression, read by their queries.
 
     Raises:
         InvalidRequest: A view reads itself, or the statement reads it as of a time.
@@ -136,4 +140,4 @@ def expand_views(
         return f"(SELECT * FROM ({inner}) AS `view_rows` ({columns}))" if columns else f"({inner})"
 
     text = splice_query(query, replacement)
-    return replace(parse_query_text(text, S.Fragment(text)))
+    return (parse_expression_text if expression else parse_query_text)(text, S.Fragment(text))

@@ -31,7 +31,9 @@ from pyhudi.engines.spark.type_conversion import (
     without_rows,
 )
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.operations.admin.stored_settings import default_sql
 from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.clauses import Clause, ClauseAction, MergeStatement
 from pyhudi.options.table_options import NAME
 from pyhudi.options.write_options import OPERATION
 from pyhudi.records.filters.filter_ast import Expr
@@ -233,8 +235,8 @@ def _delete(session: SparkStatementSession, statement: S.Delete) -> WriteResult:
     return session.verbs.delete(
         session.spark,
         session.table(statement.table).uri,
-        _condition(statement.where),
-        alias=_alias(statement.table, statement.alias),
+        _condition(statement.change.where),
+        alias=statement.change.alias,
         options=session.options,
         storage_options=session.storage_options,
     )
@@ -245,67 +247,54 @@ def _update(session: SparkStatementSession, statement: S.Update) -> WriteResult:
     return session.verbs.update(
         session.spark,
         table.uri,
-        _values(table, statement.assignments),
-        _condition(statement.where),
-        alias=_alias(statement.table, statement.alias),
+        _values(table, statement.change.values),
+        _condition(statement.change.where),
+        alias=statement.change.alias,
         options=session.options,
         storage_options=session.storage_options,
     )
 
 
 def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResult:
-    table = session.table(statement.table)
-    target, source = _alias(statement.table, statement.alias) or "target", statement.source_alias or "source"
-    frame = session.frame(statement.source)
+    table, change = session.table(statement.table), statement.change
+    frame = session.frame(change.source)
     names = table_statements.without_meta(frame.columns)
-    on = _condition(statement.on)
-    assert on is not None, "a merge has a condition"
     merge = session.verbs.merge(
         session.spark,
         table.uri,
         frame if len(names) == len(frame.columns) else frame.select(*map(quoted_name, names)),
         # In parentheses it is not taken for a column name.
-        f"({on})",
-        target_alias=target,
-        source_alias=source,
+        f"({_text(change.on)})",
+        target_alias=change.target_alias,
+        source_alias=change.source_alias,
         options=session.options,
         storage_options=session.storage_options,
     )
-    for clause in statement.clauses:
-        merge = _with_clause(merge, table, clause, names, source)
+    for clause in change.clauses:
+        values = _clause_values(table, change, clause, names)
+        merge = merge.with_clause(replace(clause, values=values, where=_condition(clause.where)))
     result: WriteResult = merge.execute()
     return result
 
 
-def _with_clause(merge: Any, table: Table, clause: S.MergeClause, source_columns: list[str], source: str) -> Any:
-    where = _condition(clause.where)
-    values = None if clause.assignments is None else _values(table, clause.assignments)
-    if clause.rows is S.MergeRows.OF_SOURCE:
-        assigned = {name.lower() for name in (source_columns if values is None else values)}
-        defaults = table_statements.omitted_defaults(table, assigned)
-        if values is None and defaults:
-            values = {name: f"{quoted_name(source)}.{quoted_name(name)}" for name in source_columns}
-        if values is not None:
-            values |= defaults
-        if values is None:
-            return merge.when_not_matched_insert_all(where)
-        return merge.when_not_matched_insert(values, where)
-    of_target = clause.rows is S.MergeRows.OF_TARGET
-    if clause.action is S.MergeAction.DELETE:
-        return merge.when_not_matched_by_source_delete(where) if of_target else merge.when_matched_delete(where)
-    if values is None:
-        return merge.when_matched_update_all(where)
-    return merge.when_not_matched_by_source_update(values, where) if of_target else merge.when_matched_update(values, where)
+def _clause_values(table: Table, change: MergeStatement, clause: Clause, source_columns: list[str]) -> dict[str, str] | None:
+    """Values of a clause as Spark SQL; those of an insert include the defaults of columns that it omits."""
+    values = None if clause.values is None else _values(table, clause.values)
+    if clause.outcome is not ClauseAction.INSERT:
+        return values
+    assigned = {name.lower() for name in (source_columns if values is None else values)}
+    defaults = table_statements.omitted_defaults(table, assigned)
+    if values is None and defaults:
+        values = {name: f"{quoted_name(change.source_alias)}.{quoted_name(name)}" for name in source_columns}
+    return values if values is None else {**values, **defaults}
 
 
-def _values(table: Table, assignments: tuple[S.SetClause, ...]) -> dict[str, str]:
+def _values(table: Table, assignments: Mapping[str, S.SelectQuery | None]) -> dict[str, str]:
     """The assigned values as Spark SQL, by table column."""
     values: dict[str, str] = {}
-    for assignment in assignments:
-        name = table_statements.resolve_table_column(table, assignment.column)
-        if name in values:
-            raise InvalidRequest(f"column {name} is assigned twice")
-        values[name] = table_statements.default_text(table.config, name) if assignment.value is None else _text(assignment.value)
+    for column, value in assignments.items():
+        name = table_statements.resolve_table_column(table, column)
+        values[name] = default_sql(table.config, name) if value is None else _text(value)
     return values
 
 
@@ -320,11 +309,6 @@ def _text(expression: S.SelectQuery) -> str:
             "with the query in USING"
         )
     return expression.body.text
-
-
-def _alias(name: S.TableName, alias: str | None) -> str | None:
-    """Qualifier of the table's columns."""
-    return alias or (None if name.path is not None else name.parts[-1])
 
 
 def _explain(session: SparkStatementSession, statement: S.Explain) -> DataFrame:

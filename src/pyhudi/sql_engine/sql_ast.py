@@ -7,15 +7,15 @@ are as written, without quotes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import pyarrow as pa
+
+from pyhudi.operations.write.clauses import DeleteStatement, MergeStatement, UpdateStatement
 
 __all__ = [
     "AddColumns",
     "AlterColumn",
     "AlterDefault",
-    "SetClause",
     "CallProcedure",
     "CommentOnColumn",
     "CommentOnTable",
@@ -36,9 +36,6 @@ __all__ = [
     "Fragment",
     "Insert",
     "MergeInto",
-    "MergeAction",
-    "MergeClause",
-    "MergeRows",
     "PartitionValue",
     "SelectQuery",
     "Reference",
@@ -194,67 +191,26 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """DELETE FROM. where: None for all rows."""
+    """DELETE FROM. change: its condition is a SelectQuery."""
 
     table: TableName
-    alias: str | None
-    where: SelectQuery | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetClause:
-    """column = value. value: None for DEFAULT."""
-
-    column: str
-    value: SelectQuery | None
+    change: DeleteStatement
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """UPDATE. where: None for all rows."""
+    """UPDATE. change: conditions and values are SelectQuery, the value of DEFAULT is None."""
 
     table: TableName
-    alias: str | None
-    assignments: tuple[SetClause, ...]
-    where: SelectQuery | None
-
-
-class MergeRows(StrEnum):
-    """Rows to which a merge clause applies."""
-
-    MATCHED = "matched"
-    OF_SOURCE = "not matched"
-    OF_TARGET = "not matched by source"
-
-
-class MergeAction(StrEnum):
-    """Action of a merge clause."""
-
-    UPDATE = "update"
-    DELETE = "delete"
-    INSERT = "insert"
-
-
-@dataclass(frozen=True, slots=True)
-class MergeClause:
-    """A merge clause. assignments: None for `*`, all columns of the source."""
-
-    rows: MergeRows
-    action: MergeAction
-    where: SelectQuery | None = None
-    assignments: tuple[SetClause, ...] | None = ()
+    change: UpdateStatement
 
 
 @dataclass(frozen=True, slots=True)
 class MergeInto:
-    """MERGE INTO. source: the source in USING, as a query."""
+    """MERGE INTO. change: source, conditions and values are SelectQuery, the value of DEFAULT is None."""
 
     table: TableName
-    alias: str | None
-    source: SelectQuery
-    source_alias: str | None
-    on: SelectQuery
-    clauses: tuple[MergeClause, ...]
+    change: MergeStatement
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
     hudi_table_changes(table, 'latest_state' | 'cdc', start[, end])          incremental or CDC query
     hudi_query_timeline(table[, 'true' | 'false'])                           instants, optionally of the archived timeline
     hudi_filesystem_view(table[, partition])                                 file slices
+    hudi_metadata(table)                                                     records of the metadata table
 
 The start `earliest` is the first instant; start and end are completion times, as in `Table.incremental`.
 """
@@ -21,6 +22,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.options import read_options
+from pyhudi.sql_engine.metadata_rows import metadata_rows
 from pyhudi.sql_engine.sql_ast import Reference, TableName, Value
 from pyhudi.table.snapshot import read_commit
 
@@ -116,7 +118,7 @@ def _file_slices(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
 
 
 def _metadata(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
-    raise Unsupported("the function hudi_metadata; use Table.inspect for the contents of the metadata table")
+    return metadata_rows(table)
 
 
 def _word(function: str, arguments: tuple[Value, ...], position: int, default: str, words: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY, column_defaults, stored_options
+from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY, column_defaults, default_sql, stored_options
 from pyhudi.operations.admin.table_settings import parse_table_type
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import TABLE_OPTIONS
@@ -59,7 +59,6 @@ from pyhudi.sql_engine.sql_ast import (
     Value,
 )
 from pyhudi.sql_engine.sql_types import COMMENT, field, type_name
-from pyhudi.table.table_config import TableConfig
 
 _SHORT = {
     "primarykey": RECORD_KEY_FIELDS.key,
@@ -242,15 +241,10 @@ def constant_values(table: Table, statement: Insert) -> dict[str, pa.Scalar]:
     return values
 
 
-def default_text(config: TableConfig, name: str) -> str:
-    """The default of a column as Spark SQL; NULL if it has none."""
-    return _default_text(column_defaults(config).get(name, "NULL"))
-
-
 def omitted_defaults(table: Table, assigned: Collection[str]) -> dict[str, str]:
     """Defaults as Spark SQL of the columns that an insert does not assign. assigned: names in lower case."""
     defaults = column_defaults(table.config)
-    return {name: _default_text(text) for name, text in defaults.items() if name.lower() not in assigned}
+    return {name: default_sql(table.config, name) for name in defaults if name.lower() not in assigned}
 
 
 def default_scalar(text: str, of: pa.Field) -> pa.Scalar:
@@ -492,7 +486,7 @@ def creation_text(table: Table, name: TableName) -> str:
         comment = (column.metadata or {}).get(COMMENT)
         parts = [f"  {_backquoted(column.name)} {type_name(column.type).upper()}"]
         parts += [] if column.nullable else ["NOT NULL"]
-        parts += [f"DEFAULT {_default_text(defaults[column.name])}"] if column.name in defaults else []
+        parts += [f"DEFAULT {default_sql(config, column.name)}"] if column.name in defaults else []
         parts += [] if comment is None else [f"COMMENT {_quoted(comment.decode())}"]
         lines.append(" ".join(parts))
     properties = {"type": "cow" if config.is_cow else "mor"}
@@ -522,11 +516,6 @@ def _backquoted(name: str) -> str:
 def _quoted(text: str) -> str:
     """A text literal of Spark's SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _default_text(literal: str) -> str:
-    """The default of a column, a literal of filters, as a literal of Spark's SQL."""
-    return literal.replace("\\", "\\\\")
 
 
 def described(table: Table, statement: Describe, *, names_only: bool = False) -> pa.Table:

@@ -179,9 +179,11 @@ class LocalStorage(UriMixin):
                         if not _is_staging_folder(entry.name):
                             folders.append(prefix + entry.name)
                     elif not _is_hidden(entry.name):
-                        # A file that was deleted after the folder was read is not listed.
-                        with contextlib.suppress(FileNotFoundError):
+                        try:
                             files.append(_file_info(prefix + entry.name, entry.stat()))
+                        except FileNotFoundError:
+                            # A file that was deleted after the folder was read is not listed.
+                            continue
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:

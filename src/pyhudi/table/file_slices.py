@@ -240,8 +240,8 @@ def logs_with_uncovered_keys(slice_: FileSlice, timeline: Timeline) -> tuple[Log
 def visible_slices_from_rows(rows: pa.Table, state: SlicingState, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
     """Return the visible slices of many files at once: partition -> slices by file id, without empty partitions.
 
-    A file group that consists of one committed base file is its own slice, as most are in a large table. The others are
-    built by `build_file_groups`.
+    A file group without log files is the newest of its committed base files. The others are built by
+    `build_file_groups`.
 
     rows: partition, name (bare), file_id (the start of the name) and size_bytes of files.
     """
@@ -254,30 +254,46 @@ def visible_slices_from_rows(rows: pa.Table, state: SlicingState, as_of: str | N
     parts = split_base_files(columns["name"])
     groups = pc.binary_join_element_wise(columns["partition"], columns["file_id"], "/").dictionary_encode()
     codes = groups.indices.to_numpy()
-    alone = np.bincount(codes, minlength=len(groups.dictionary))[codes] == 1
-    instants = parts.field("instant_time").dictionary_encode()
-    counting = [text <= limit and state.timeline.is_completed(text) for text in instants.dictionary.to_pylist()]
-    places = pc.fill_null(instants.indices, 0).to_numpy()
-    alone &= parts.is_valid().to_numpy(zero_copy_only=False)
-    alone &= np.array([*counting, False], dtype=np.bool_)[places]
+    is_base = parts.is_valid().to_numpy(zero_copy_only=False)
+    is_plain = np.bincount(codes[~is_base], minlength=len(groups.dictionary)) == 0
     special = pa.array(
         [f"{partition}/{file_id}" for partition, file_id in {*state.replaced, *state.pending_compactions}], pa.string()
     )
     if len(special):
-        alone &= ~pc.is_in(groups.dictionary, value_set=special).to_numpy(zero_copy_only=False)[codes]
-    result = _single_slices(columns, parts, alone)
-    for partition, infos in _infos_by_partition(columns, ~alone).items():
+        is_plain &= ~pc.is_in(groups.dictionary, value_set=special).to_numpy(zero_copy_only=False)
+    instants = parts.field("instant_time").dictionary_encode()
+    counting = [text <= limit and state.timeline.is_completed(text) for text in instants.dictionary.to_pylist()]
+    places = pc.fill_null(instants.indices, 0).to_numpy()
+    chosen = np.flatnonzero(is_plain[codes] & np.array([*counting, False], dtype=np.bool_)[places])
+    result = _single_slices(columns, parts, _newest_of_groups(chosen, codes, columns["name"], parts.field("instant_time")))
+    for partition, infos in _infos_by_partition(columns, ~is_plain[codes]).items():
         found = visible_slices(build_file_groups(partition, infos, state), state, as_of)
         if found:
             result[partition] = [*result.get(partition, ()), *found]
     return {partition: tuple(sorted(slices, key=_by_file_id)) for partition, slices in sorted(result.items())}
 
 
+def _newest_of_groups(
+    rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int32], names: pa.Array, instants: pa.Array
+) -> npt.NDArray[np.int64]:
+    """Row numbers of the newest base file of each file group, ascending; of two with one instant, the larger name."""
+    if len(np.unique(codes[rows])) == len(rows):
+        return rows
+    chosen = pa.array(rows)
+    order = pc.sort_indices(
+        pa.table({"group": codes[rows], "instant": instants.take(chosen), "name": names.take(chosen)}),
+        sort_keys=[("group", "ascending"), ("instant", "ascending"), ("name", "ascending")],
+    ).to_numpy()
+    of_groups = codes[rows[order]]
+    is_last = np.append(of_groups[1:] != of_groups[:-1], True)
+    return np.sort(rows[order[is_last]])
+
+
 def _single_slices(
-    columns: Mapping[str, pa.Array], parts: pa.StructArray, chosen: npt.NDArray[np.bool_]
+    columns: Mapping[str, pa.Array], parts: pa.StructArray, chosen: npt.NDArray[np.int64]
 ) -> dict[str, list[FileSlice]]:
-    """Partition -> slices of one base file each, in the order of the rows."""
-    rows = pa.array(np.flatnonzero(chosen))
+    """Partition -> slices of one base file each, in the order of the row numbers."""
+    rows = pa.array(chosen)
     partitions, names = (columns[name].take(rows) for name in ("partition", "name"))
     inside = pc.binary_join_element_wise(partitions, names, "/")
     paths = pc.if_else(pc.equal(partitions, ""), names, inside).to_pylist()

@@ -17,6 +17,7 @@ from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.format.bloom_probe import text_might_contain
 from pyhudi.format.names import is_orc
 from pyhudi.format.orc.orc_reader import OrcFile, OrcFooter
+from pyhudi.format.parquet.page_checks import ChecksumMode, PageChecks
 from pyhudi.format.parquet.parquet_file import open_parquet, read_footer, read_parted_footer
 from pyhudi.options import service_options
 from pyhudi.storage.base import Storage
@@ -91,11 +92,13 @@ def open_base_rows(
     columns_to_code: Collection[str] = (),
     footers: FooterCache | None = None,
     keys: pa.StringArray | None = None,
+    checksums: ChecksumMode = ChecksumMode.ALWAYS,
 ) -> Iterator[OpenFile | None]:
     """As `open_base_file`, for a reader of rows: the metadata of a Parquet file written by PyHudi omits its key filter.
 
     footers: cache of footers; a file of another size or time is another one.  keys: the requested record keys, None
-    for all.  Yields None if the file's key filter excludes all of them.
+    for all.  checksums: when page checksums are verified; without a cache of footers, once is always.  Yields None if
+    the file's key filter excludes all of the keys.
     """
     with _errors_named(storage, path):
         if is_orc(path):
@@ -118,13 +121,18 @@ def open_base_rows(
                 if keys is not None and _rule_out(footer.key_values, keys):
                     yield None
                     return
-            with _opened(source, footer.metadata, columns_to_code) as file:
+            checks = PageChecks(checksums)
+            if checksums is ChecksumMode.ONCE and footers is not None and stamp is not None:
+                checks = footers.checks(stamp)
+            with _opened(source, footer.metadata, columns_to_code, checks) as file:
                 yield file
 
 
-def _opened(source: pa.NativeFile, metadata: pq.FileMetaData, columns_to_code: Collection[str]) -> pq.ParquetFile:
+def _opened(
+    source: pa.NativeFile, metadata: pq.FileMetaData, columns_to_code: Collection[str], checks: PageChecks | None = None
+) -> pq.ParquetFile:
     coded = coded_columns(metadata, metadata.schema.to_arrow_schema(), columns_to_code) if columns_to_code else ()
-    return open_parquet(source, coded, metadata)
+    return open_parquet(source, coded, metadata, checks)
 
 
 @contextmanager

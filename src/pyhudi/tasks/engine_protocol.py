@@ -50,10 +50,13 @@ class PrepareRequest:
         partition_columns: Partition columns of the rows that files omit: keys and paths are built from them, then they
             are
             dropped.
+        constraints: Names and conditions that each row has to satisfy.
         marks_deletes: The rows have DELETE_COLUMN, which marks rows that only delete their key.
         driver_batch_bytes: Maximum size of rows that a distributed engine may collect on the driver; 0 for none.
         driver_work_bytes: Maximum size of the table data that it may then read and write on the driver.
         truncate_nanoseconds: Truncate timestamps to microseconds; rejected otherwise.
+        stored_keys: The rows have RECORD_KEY and PARTITION_PATH of stored records, in a table that generates its keys.
+        has_new_rows: Rows with a null RECORD_KEY are new, and get generated keys; rejected otherwise.
     """
 
     data_schema: pa.Schema
@@ -70,8 +73,11 @@ class PrepareRequest:
     truncate_nanoseconds: bool = False
     partition_columns: pa.Schema = _NO_COLUMNS
     marks_deletes: bool = False
+    constraints: tuple[tuple[str, str], ...] = ()
     driver_batch_bytes: int = 0
     driver_work_bytes: int = 0
+    stored_keys: bool = False
+    has_new_rows: bool = False
 
     @property
     def input_schema(self) -> pa.Schema:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.records.dotted_columns import column_at
+from pyhudi.records.filters.arrow_expressions import RowFilter, row_filter
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION, partition_paths
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
@@ -36,6 +40,7 @@ from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.engine_protocol import PrepareRequest, TagRequest
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch
 from pyhudi.tasks.read_slice import ReadSpec, run_read
+from pyhudi.tasks.row_selection import matching_rows
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,16 +69,47 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     if not request.truncate_nanoseconds:
         check_no_truncated_nanoseconds(given)
     rows = conform(given, request.input_schema)
+    paths = partition_paths(request.keys, rows)
     if request.keys.generates_keys:
         keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
+        if request.stored_keys:
+            keys = _stored_keys(request, batch, paths, keys)
     else:
         keys = record_keys(request.keys, rows)
-    paths = partition_paths(request.keys, rows)
     marked = [batch.column(DELETE_COLUMN)] if request.marks_deletes else []
     for name in request.required_ordering:
         # A delete by key removes its record regardless of the ordering value.
         _refuse_unordered(column_at(rows, name), name, *marked)
+    if request.constraints:
+        _refuse_violations(request, rows, *marked)
     return pa.table([keys, paths, *rows.columns[: len(request.data_schema)], *marked], schema=incoming_schema(request))
+
+
+def _refuse_violations(request: PrepareRequest, rows: pa.RecordBatch, marked: pa.BooleanArray | None = None) -> None:
+    """Raise InvalidRequest for a row that is stored and for which a constraint is false."""
+    table = pa.Table.from_batches([rows])
+    deleted = request.rule.deletes(table)
+    stored = np.ones(rows.num_rows, dtype=np.bool_) if deleted is None else ~deleted
+    if marked is not None:
+        stored &= ~pc.fill_null(marked, False).to_numpy(zero_copy_only=False)
+    for name, condition in request.constraints:
+        columns, violated = _violation_filter(condition, request.input_schema)
+        found = matching_rows(table.select(columns), violated)
+        found = found[stored[found]]
+        if len(found):
+            values = table.select(columns).slice(int(found[0]), 1).to_pylist()[0]
+            raise InvalidRequest(
+                f"constraint {name!r} ({condition}) is violated by row {found[0]} (counted from 0), which has {values!r:.200}: "
+                "correct the row, or drop the constraint with Table.alter.drop_constraint"
+            )
+
+
+@lru_cache(maxsize=64)
+def _violation_filter(condition: str, schema: pa.Schema) -> tuple[list[str], RowFilter]:
+    """The columns that a condition reads, and the filter of the rows for which it is false."""
+    expression = parse_filter(condition)
+    columns = list(dict.fromkeys(name.split(".")[0] for name in filter_columns(expression)))
+    return columns, row_filter(~expression, schema)
 
 
 def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
@@ -121,6 +157,33 @@ def key_columns(input_schema: pa.Schema, request: PrepareRequest) -> pa.Schema:
     """
     typed = typed_nulls(input_schema, request.data_schema)
     return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
+
+
+def _stored_keys(
+    request: PrepareRequest, batch: pa.RecordBatch, paths: pa.StringArray, new_keys: pa.StringArray
+) -> pa.StringArray:
+    """Return the keys that rows carry from the table, and new keys for new rows.
+
+    Raises InvalidRequest for a row without a key, and for one whose columns make another partition than that of its record.
+    """
+    keys, stored_paths = (pc.cast(batch.column(name), pa.string()) for name in (RECORD_KEY, PARTITION_PATH))
+    if keys.null_count and not request.has_new_rows:
+        row = pc.index(keys.is_null(), True).as_py()
+        raise InvalidRequest(
+            f"{RECORD_KEY} is null in row {row} (counted from 0): rows with the _hoodie_ columns update the stored rows that "
+            "they name. Insert new rows without these columns"
+        )
+    row = pc.index(pc.and_(keys.is_valid(), pc.not_equal(stored_paths, paths)), True).as_py()
+    if row >= 0:
+        raise InvalidRequest(MOVED_STORED_ROW.format(stored_paths[row].as_py(), paths[row].as_py()))
+    return pc.coalesce(keys, new_keys)
+
+
+MOVED_STORED_ROW = (
+    "a row is stored in partition {!r}, and its columns make {!r}: a row without a record key keeps its partition. Delete the "
+    "row and insert it without the _hoodie_ columns"
+)
+"""Error of an update that would move a row of a table that generates its keys."""
 
 
 def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:

@@ -24,6 +24,7 @@ from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file
+from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.parquet_file import take_rows
 from pyhudi.format.paths import file_name
 from pyhudi.options import file_options
@@ -85,6 +86,7 @@ class ReadSpec:
             determines them.
         ids: Column ids, if files are read by these; None if they are read by column names.
         footers: Cache of base file footers, None for no cache.
+        checksums: When page checksums of base files are verified.
     """
 
     storage: StorageSpec
@@ -101,6 +103,7 @@ class ReadSpec:
     path_columns: tuple[str, ...] = ()
     ids: ColumnIds | None = None
     footers: FooterCache | None = field(default=None, repr=False, compare=False)
+    checksums: ChecksumMode = ChecksumMode.ALWAYS
     _told: list[pa.StringArray | None] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
@@ -323,7 +326,7 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
     heads = {name.split(".")[0] for name in columns(spec.condition)}
     first = pa.schema([field for field in needed if field.name in heads])
     others = pa.schema([field for field in needed if field.name not in heads])
-    with open_base_rows(storage, path, needed.names, spec.footers, spec.matching_keys()) as opened:
+    with open_base_rows(storage, path, needed.names, spec.footers, spec.matching_keys(), spec.checksums) as opened:
         if opened is None:
             return
         condition = row_filter(spec.condition, needed)
@@ -351,7 +354,7 @@ def _base_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.S
         yield from _joined_rows(storage, spec, slice_, needed)
         return
     path = _base_path(slice_)
-    with open_base_rows(storage, path, needed.names, spec.footers) as opened:
+    with open_base_rows(storage, path, needed.names, spec.footers, checksums=spec.checksums) as opened:
         assert opened is not None, "no key was asked for"
         file = _BaseFile.of(opened, spec, slice_.partition, path, needed)
         for group in range(opened.metadata.num_row_groups):

@@ -34,7 +34,7 @@ def test_names_of_other_libraries_are_answered_with_ours(table: Table) -> None:
 
 
 def test_a_value_that_is_computed_is_left_to_sql(table: Table) -> None:
-    for value in ("fare + 1", "abs(fare)", pl.col("fare") + 1, pc.field("fare")):
-        with pytest.raises(Unsupported, match=r"UPDATE and MERGE INTO of hp.sql compute values") as refused:
+    for value in (pl.col("fare") + 1, pc.field("fare")):
+        with pytest.raises(Unsupported, match=r"Table.merge and hp.sql compute values") as refused:
             table.update({"fare": value})
         assert " at 0x" not in str(refused.value)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from pyhudi import Table
-from pyhudi.errors import CorruptData, TableState
+from pyhudi import Scan, Table, scan_polars, sql
+from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.parquet.parquet_file import SplitFooter, read_parted_footer
+from pyhudi.options.read_options import READ_CHECKSUMS
 from pyhudi.storage.base import FileInfo
 from pyhudi.table import footer_cache as footers_module
 from pyhudi.table.footer_cache import FooterCache
@@ -158,3 +161,98 @@ def test_a_pickled_query_leaves_footers_behind(tmp_path: Path) -> None:
     size = len(pickle.dumps(query.spec))
     assert size < 20_000
     assert pickle.loads(pickle.dumps(query.spec)).output == query.spec.output
+
+
+# Page checksums
+
+
+def price_table(path: Path) -> Table:
+    plain = {"hoodie.parquet.compression.codec": "uncompressed", "hoodie.parquet.dictionary.enabled": "false"}
+    table = Table.create(path, record_key="id", ordering="ts", options=plain)
+    prices = pa.array([Decimal(key) / 4 for key in range(30)], pa.decimal128(12, 2))
+    table.bulk_insert(rows(range(30)).append_column("price", prices))
+    return table
+
+
+def change_last_value(table: Table, column: str, *, later_ns: int = 0) -> None:
+    """Change the last value of a column in the base file, which keeps its size. later_ns: added to its time."""
+    path = base_file(table)
+    stamp, group = path.stat(), pq.read_metadata(path).row_group(0)
+    chunk = next(group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == column)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + later_ns))
+
+
+READERS: dict[str, Callable[[Scan], pa.Table]] = {
+    "arrow": Scan.to_arrow,
+    "batches": lambda scan: scan.to_reader().read_all(),
+    "dataset": lambda scan: scan.to_dataset().to_table(),
+}
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("column", ["value", "price"])
+def test_page_checksums_are_verified_always_once_or_never(tmp_path: Path, column: str, read: str) -> None:
+    table = price_table(tmp_path / "t")
+    readers = {mode: Table(table.uri, options={READ_CHECKSUMS.key: mode}) for mode in ("always", "once", "never")}
+    expected = table.scan().to_arrow()
+    for reader in readers.values():
+        assert READERS[read](reader.scan()).num_rows == expected.num_rows
+    change_last_value(table, column)
+    assert READERS[read](readers["never"].scan())[column].to_pylist() != expected[column].to_pylist()
+    for reader in (readers["always"], Table(table.uri), Table(table.uri, options={READ_CHECKSUMS.key: "once"})):
+        with pytest.raises(CorruptData, match=base_file(table).name):
+            READERS[read](reader.scan())
+    if read == "dataset":
+        # Arrow's own reader does not record what it has verified.
+        with pytest.raises(CorruptData):
+            READERS[read](readers["once"].scan())
+        return
+    assert READERS[read](readers["once"].scan())[column].to_pylist() != expected[column].to_pylist()
+    change_last_value(table, "id", later_ns=5_000_000)
+    with pytest.raises(CorruptData, match=base_file(table).name):
+        READERS[read](readers["once"].scan())
+
+
+def test_polars_and_duckdb_verify_page_checksums_if_each_read_does(tmp_path: Path) -> None:
+    table = price_table(tmp_path / "t")
+    expected = table.scan().to_arrow()["value"].to_pylist()
+    change_last_value(table, "value")
+    for mode in ("always", "once"):
+        scan = Table(table.uri, options={READ_CHECKSUMS.key: mode}).scan(["id", "value"])
+        reads: list[Callable[[], pa.Table]] = [
+            lambda scan=scan: scan_polars(scan).collect().to_arrow(),  # type: ignore[misc]
+            lambda scan=scan: scan.to_polars().to_arrow(),  # type: ignore[misc]
+            lambda scan=scan: sql("SELECT * FROM s", tables={"s": scan}),  # type: ignore[misc]
+        ]
+        for read in reads:
+            if mode == "always":
+                with pytest.raises(CorruptData, match=base_file(table).name):
+                    read()
+            else:
+                assert read()["value"].to_pylist() != expected
+
+
+def test_each_column_is_verified_once(tmp_path: Path) -> None:
+    table = price_table(tmp_path / "t")
+    reader = Table(table.uri)
+    assert reader.scan(["id", "value"]).to_arrow().num_rows == 30
+    change_last_value(table, "price")
+    for columns in (["price"], ["id", "price"], None):
+        with pytest.raises(CorruptData, match=base_file(table).name):
+            reader.scan(columns).to_arrow()
+    assert reader.scan(["value", "id"]).to_arrow().num_rows == 30
+
+
+def test_writes_verify_what_reads_do_not(tmp_path: Path) -> None:
+    table = price_table(tmp_path / "t")
+    reader = Table(table.uri)
+    assert reader.scan(["*"]).to_arrow().num_rows == 30
+    change_last_value(table, "value")
+    assert reader.scan().to_arrow().num_rows == 30
+    with pytest.raises(CorruptData, match=base_file(table).name):
+        reader.upsert(reader.scan(limit=1).to_arrow())
+    with pytest.raises(InvalidRequest, match=r"pyhudi\.read\.checksums"):
+        reader.scan(options={READ_CHECKSUMS.key: "sometimes"})

@@ -109,3 +109,10 @@ def test_what_is_refused(table: Table) -> None:
     empty = Table.create("memory://lookup-empty", name="t", record_key="id")
     with pytest.raises(TableState):
         empty.lookup(pa.table({"id": ["a"]}))
+
+
+def test_text_is_the_name_of_one_column(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), record_key="id")
+    table.insert({"id": [1], "value": ["a"]})
+    assert table.scan("value").to_arrow().to_pylist() == [{"value": "a"}]
+    assert "_hoodie_record_key" in table.scan("*").to_arrow().column_names

@@ -82,8 +82,8 @@ def test_a_zero_keeps_its_sign(value: Any) -> None:
         ({"city": "'z'"}, InvalidRequest, "partition"),
         ({"nothing": 1}, InvalidRequest, "nothing"),
         ({"fare": "done"}, InvalidRequest, "single quotes"),
-        ({"fare": "fare + 1"}, Unsupported, "found '\\+' at"),
-        ({"fare": "abs(fare)"}, Unsupported, "abs"),
+        ({"fare": "fare + nothing"}, InvalidRequest, "column nothing does not exist"),
+        ({"fare": "rand()"}, Unsupported, "rand"),
         ({}, InvalidRequest, "mapping"),
     ],
 )
@@ -95,8 +95,7 @@ def test_what_cannot_be_assigned(values: dict[str, Any], error: type[Exception],
 def test_tables_that_cannot_be_updated() -> None:
     keyless = Table.create("memory://changes-keyless/t", options=OPTIONS)
     keyless.insert(rows(("a", "x", 1, 1.0)))
-    with pytest.raises(Unsupported, match="generates its record keys"):
-        keyless.update({"fare": 1})
+    assert keyless.update({"fare": 1}).rows_updated == 1
     twice = new_table()
     twice.insert(rows(("a", "x", 5, 5.0)))
     with pytest.raises(InvalidRequest, match="two rows of record 'a'"):

@@ -34,8 +34,10 @@ from pyhudi.operations.services.run_services import ServiceRunSettings
 from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Option, Options, settings_options
+from pyhudi.options.no_effect_options import NO_OP
+from pyhudi.options.refused_options import REFUSED
 from pyhudi.options.scope import TABLE_OPTIONS, VERBS, check_call_options, check_table_options, operation_for, spark_write_verb
-from pyhudi.options.supported import FLINK, NO_OP, REFUSED, SUPPORTED, canonical_name, parse_options
+from pyhudi.options.supported import FLINK, SUPPORTED, canonical_name, parse_options
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import ReplayEnvironment
@@ -84,7 +86,10 @@ def taking_options(owner: type) -> dict[str, Callable[..., Any]]:
     return {
         name: member
         for name, member in found
-        if not name.startswith("_") and "options" in parameters[name] and parameters[name]["options"].default is None
+        if not name.startswith("_")
+        and name != "with_options"
+        and "options" in parameters[name]
+        and parameters[name]["options"].default is None
     }
 
 
@@ -107,6 +112,7 @@ ARGUMENTS: dict[str, Any] = {
     "type": pa.string(),
     "after": "id",
     "text": "what it costs",
+    "condition": "fare > 0",
 }
 
 
@@ -141,7 +147,7 @@ def legal_value(option: Option) -> str:
     return {bool: "false" if option.default == "true" else "true", int: "7", float: "0.5"}.get(option.kind, "x")
 
 
-ALIASES = {"append": "insert", "pyhudi.spark.save_as_table": "pyhudi.spark.write"}
+ALIASES = {"append": "insert", "count": "scan", "pyhudi.spark.save_as_table": "pyhudi.spark.write"}
 """Verbs that are others by another name, with their options."""
 
 
@@ -164,7 +170,6 @@ def test_every_option_acts_somewhere_and_every_other_key_has_its_reason() -> Non
     for option in SUPPORTED.values():
         assert option in TABLE_OPTIONS or any(option in verb.accepted for verb in VERBS.values()), option
         assert option.description
-    assert all({**NO_OP, **REFUSED}.values())
     assert all(ours.key in SUPPORTED for ours in FLINK.values() if ours is not None)
     assert not FLINK.keys() & {*(s for o in SUPPORTED.values() for s in o.all_names), *NO_OP, *REFUSED}
 
@@ -509,6 +514,15 @@ def test_a_table_is_not_made_with_names_of_flink() -> None:
         with pytest.raises(InvalidRequest, match=re.escape(key)):
             Table.create(uri, record_key="id", options={key: "x"})
         assert not list(open_storage(uri).walk(""))
+
+
+def test_the_table_name_of_the_data_source_names_the_table() -> None:
+    table = new_table(options={**QUIET, "hoodie.datasource.write.table.name": "rides"})
+    assert table.config.name == "rides"
+    with pytest.raises(InvalidRequest, match="spellings of one option"):
+        new_table(options={"hoodie.table.name": "trips", "hoodie.datasource.write.table.name": "rides"})
+    with pytest.raises(InvalidRequest, match=r"contradicts the table, whose hoodie\.table\.name is rides"):
+        table.upsert(rows(), options={"hoodie.datasource.write.table.name": "trips"})
 
 
 def test_keys_whose_capitals_were_lost() -> None:

@@ -195,6 +195,18 @@ KEPT: dict[str, Kept] = {
         ),
         "keys.arrow",
     ),
+    "a group commit that lost its lock and was rolled back removes the file that it wrote afterwards": Kept(
+        Schedule(
+            "cow grouped record index",
+            {"A": "upsert a2", "B": "upsert a2", "C": "upsert a3"},
+            [
+                "A 1: list .hoodie/metadata/.hoodie/timeline 1: C",
+                "B 1: open_input a/F_W_T.parquet 2: freeze 130000",
+            ],
+            seed=5084,
+        ),
+        "no instant .* is on the timeline to remove it",
+    ),
 }
 
 

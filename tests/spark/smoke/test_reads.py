@@ -132,8 +132,9 @@ def test_the_source_in_sql(spark: SparkSession, table: tuple[str, list[Any]]) ->
 
 
 def test_the_alias(spark: SparkSession, table: tuple[str, list[Any]]) -> None:
-    hs.enable(spark, alias="hudi_by_another_name")
+    hs.enable(spark, alias=["hudi_by_another_name", "org.apache.hudi"])
     try:
-        assert spark.read.format("hudi_by_another_name").load(table[0]).count() == 58
+        for name in ("hudi_by_another_name", "org.apache.hudi"):
+            assert spark.read.format(name).load(table[0]).count() == 58
     finally:
         spark.conf.unset(PUSHDOWN)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import InvalidRequest, Unsupported
+from pyhudi.operations.write.clauses import ClauseAction, ClauseRows, DeleteStatement
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.parser import parse
 
@@ -86,16 +87,16 @@ def test_inserts() -> None:
 def test_updates_and_deletes_keep_the_text_of_expressions() -> None:
     text = "UPDATE t AS x SET x.a = CASE WHEN b = 1 THEN 'it''s, b' ELSE f(1, 2) END, c=DEFAULT WHERE x.a  IN (1, 2) -- end"
     update = parse(text)
-    assert isinstance(update, S.Update) and update.where is not None and update.assignments[0].value is not None
-    assert update.alias == "x"
-    assert [one.column for one in update.assignments] == ["a", "c"]
-    assert update.assignments[0].value.body.text == "CASE WHEN b = 1 THEN 'it''s, b' ELSE f(1, 2) END"
-    assert update.assignments[1].value is None
-    assert update.where.body.text == "x.a  IN (1, 2)"
-    assert parse("DELETE FROM t") == S.Delete(T, None, None)
+    assert isinstance(update, S.Update) and update.change.where is not None
+    assert update.change.alias == "x"
+    assert list(update.change.values) == ["a", "c"]
+    assert update.change.values["a"].body.text == "CASE WHEN b = 1 THEN 'it''s, b' ELSE f(1, 2) END"
+    assert update.change.values["c"] is None
+    assert update.change.where.body.text == "x.a  IN (1, 2)"
+    assert parse("DELETE FROM t") == S.Delete(T, DeleteStatement(None, "t"))
     delete = parse("DELETE FROM hudi.`/a/b` WHERE id IN (SELECT id FROM gone)")
-    assert isinstance(delete, S.Delete) and delete.where is not None
-    assert (delete.table.path, names(delete.where)) == ("/a/b", ["gone"])
+    assert isinstance(delete, S.Delete) and delete.change.alias is None
+    assert (delete.table.path, names(delete.change.where)) == ("/a/b", ["gone"])
 
 
 def test_every_clause_of_a_merge() -> None:
@@ -108,9 +109,10 @@ def test_every_clause_of_a_merge() -> None:
         WHEN NOT MATCHED BY SOURCE AND CASE WHEN trips.a THEN true END THEN UPDATE SET trips.fare = 0
         WHEN NOT MATCHED BY SOURCE THEN DELETE
     """)
-    assert (found.alias, found.source_alias, names(found.source), found.on.body.text) == (None, "s", ["new"], "trips.id = s.id")
-    rows, action = S.MergeRows, S.MergeAction
-    assert [(one.rows, one.action, one.where is not None) for one in found.clauses] == [
+    change, rows, action = found.change, ClauseRows, ClauseAction
+    assert (change.target_alias, change.source_alias, names(change.source)) == ("trips", "s", ["new"])
+    assert change.on.body.text == "trips.id = s.id"
+    assert [(one.rows, one.outcome, one.where is not None) for one in change.clauses] == [
         (rows.MATCHED, action.DELETE, True),
         (rows.MATCHED, action.UPDATE, False),
         (rows.OF_SOURCE, action.INSERT, True),
@@ -118,9 +120,14 @@ def test_every_clause_of_a_merge() -> None:
         (rows.OF_TARGET, action.UPDATE, True),
         (rows.OF_TARGET, action.DELETE, False),
     ]
-    assert [one.assignments is None for one in found.clauses] == [False, True, True, False, False, False]
-    assert found.clauses[3].assignments is not None and found.clauses[4].assignments is not None
-    assert [one.column for one in (*found.clauses[3].assignments, *found.clauses[4].assignments)] == ["id", "fare", "fare"]
+    assert [None if one.values is None else list(one.values) for one in change.clauses] == [
+        None,
+        None,
+        None,
+        ["id", "fare"],
+        ["fare"],
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +141,8 @@ def test_every_clause_of_a_merge() -> None:
 )
 def test_the_source_of_a_merge_is_a_query(using: str, text: str, alias: str) -> None:
     found = merge(f"MERGE INTO t USING {using} ON t.id = n.id WHEN MATCHED THEN DELETE")
-    assert (found.source.body.text, found.source_alias, len(found.source.references)) == (text, alias, 1)
+    source = found.change.source
+    assert (source.body.text, found.change.source_alias, len(source.references)) == (text, alias, 1)
 
 
 def test_changes_of_columns() -> None:

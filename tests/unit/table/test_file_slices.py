@@ -272,6 +272,8 @@ def test_many_files_at_once_give_the_same_slices(draw: st.DataObject) -> None:
         log(time, group=group) for time, group in draw.draw(st.lists(st.tuples(st.sampled_from(times), groups), max_size=4))
     ]
     infos += draw.draw(st.lists(st.sampled_from([FileInfo("p/README", 1, 0), FileInfo("p/g_x", 1, 0)]), max_size=1))
+    second_attempts = [FileInfo(f"p/{group}_9-9-9_{time}.parquet", 7, 0) for group in ("g", "i") for time in ("001", "003")]
+    infos += draw.draw(st.lists(st.sampled_from(second_attempts), max_size=2))
     infos = list(dict.fromkeys(infos))
     replaced = {group: "004" for group in draw.draw(st.lists(groups, max_size=1))}
     known = state(*instants, replaced=replaced, waiting=draw.draw(st.none() | st.just("003")))

@@ -85,12 +85,14 @@ _PARTITION_BYTES = 64 << 20
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
-def register(spark: SparkSession, alias: str | None) -> None:
-    """Register the source in a session as `pyhudi`, and also as `alias`; enable filter pushdown to its readers."""
+def register(spark: SparkSession, aliases: Iterable[str]) -> None:
+    """Register the source in a session as `pyhudi` and under aliases; enable filter pushdown to its readers."""
     set_worker_python(spark)
     spark.dataSource.register(HudiSource)
-    if alias is not None and alias != FORMAT:
-        spark.dataSource.register(type("AliasedHudiSource", (HudiSource,), {"name": classmethod(lambda cls: alias)}))
+    for alias in dict.fromkeys(aliases):
+        if alias != FORMAT:
+            name = {"name": classmethod(lambda cls, alias=alias: alias)}
+            spark.dataSource.register(type("AliasedHudiSource", (HudiSource,), name))
     spark.conf.set(_PUSHDOWN_CONF, "true")
 
 

@@ -52,7 +52,8 @@ from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
-from pyhudi.operations.write.update_merge import Clause, ClauseAction, ClauseRows, columns_to_read, evolved, run_merge_changes
+from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, MergeStatement
+from pyhudi.operations.write.update_merge import columns_to_read, evolved, run_merge_changes
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In
 from pyhudi.records.filters.pushdown import compares_identically
@@ -77,18 +78,7 @@ _REPEATED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SparkMerge:
-    """A merge.  on: names of columns, or a condition."""
-
-    source: DataFrame
-    on: str | tuple[str, ...] | Column
-    clauses: tuple[Clause, ...]
-    target_alias: str
-    source_alias: str
-
-
-def run_spark_merge(context: TableContext, merge: SparkMerge, settings: WriteSettings) -> WriteResult:
+def run_spark_merge(context: TableContext, merge: MergeStatement, settings: WriteSettings) -> WriteResult:
     """Merge the rows of a source into the table.  Errors as in `pyhudi.api.merge.Merge.execute`."""
     if not merge.clauses:
         raise InvalidRequest("a merge without clauses has no effect: add a clause, for instance when_matched_update()")
@@ -118,7 +108,7 @@ def run_spark_merge(context: TableContext, merge: SparkMerge, settings: WriteSet
 class _SparkMergeRun:
     """A merge with a cached source.  source: its rows with the column _SOURCE; table: data columns of the table."""
 
-    merge: SparkMerge
+    merge: MergeStatement
     config: TableConfig
     settings: WriteSettings
     table: pa.Schema
@@ -126,7 +116,7 @@ class _SparkMergeRun:
     matched: MatchCondition
 
     @classmethod
-    def of(cls, context: TableContext, merge: SparkMerge, settings: WriteSettings, source: DataFrame) -> _SparkMergeRun:
+    def of(cls, context: TableContext, merge: MergeStatement, settings: WriteSettings, source: DataFrame) -> _SparkMergeRun:
         """Raises InvalidRequest for columns that either side lacks."""
         names = [name for name in source.columns if name != _SOURCE]
         table, session = load_data_columns(context), source.sparkSession

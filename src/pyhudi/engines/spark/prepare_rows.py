@@ -34,12 +34,16 @@ from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.type_normalization import normalise
 from pyhudi.tasks.engine_protocol import PrepareRequest
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
-from pyhudi.tasks.incoming_rows import incoming_schema, key_columns
+from pyhudi.tasks.incoming_rows import MOVED_STORED_ROW, incoming_schema, key_columns
 
 
 def prepared_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest) -> DataFrame:
     """The rows of a frame with columns `input_schema`, in the incoming layout; with ORDER if duplicates are combined."""
-    rows = _key_rows(frame, input_schema, request) if request.keys_only else _native_rows(frame, input_schema, request)
+    rows: DataFrame | None = None
+    if request.keys_only:
+        rows = _key_rows(frame, input_schema, request)
+    elif not request.constraints:
+        rows = _native_rows(frame, input_schema, request)
     if rows is None:
         schema = to_spark_schema(incoming_schema(request))
         rows = frame.mapInArrow(_Prepare(request), schema)
@@ -108,11 +112,31 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
     )
     path = path_column(request.keys, _fitting(columns, input_columns))
     marked = [quote_spark_name(DELETE_COLUMN)] if request.marks_deletes else []
-    cast = frame.select(*data, *marked)
+    if request.stored_keys:
+        names = {_STORED_KEY: RECORD_KEY, _STORED_PATH: PARTITION_PATH}
+        cast = frame.select(*data, *marked, *[column(name).cast("string").alias(alias) for alias, name in names.items()])
+        key, path = _stored(request, key, path)
+    else:
+        cast = frame.select(*data, *marked)
     # Keys are built from the cast values, as in the embedded engine.
     return cast.select(
         key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quote_spark_name, request.data_schema.names), *marked
     )
+
+
+_STORED_KEY, _STORED_PATH = "#stored_key", "#stored_path"
+
+
+def _stored(request: PrepareRequest, new_key: Column, path: Column) -> tuple[Column, Column]:
+    """Keys and paths of rows that carry those of stored records, as `incoming_rows` checks them."""
+    stored, stored_path = column(_STORED_KEY), column(_STORED_PATH)
+    missing: Column = (
+        new_key if request.has_new_rows else F.raise_error(F.lit(f"{REFUSAL}{RECORD_KEY} is null in a row to update"))
+    )
+    before, between, after = MOVED_STORED_ROW.split("{!r}")
+    why = F.concat(F.lit(f"{REFUSAL}{before}"), stored_path, F.lit(between), path, F.lit(after))
+    moves = stored.isNotNull() & (stored_path != path)
+    return F.coalesce(stored, missing), F.when(moves, F.raise_error(why)).otherwise(path)
 
 
 def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:

@@ -32,6 +32,7 @@ from pyhudi.format.hudi_types import is_vector
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.names import is_orc
+from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.operations.read.change_queries import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.query import SnapshotQuery, incremental_range, plan_incremental_query, plan_snapshot_query, read_spec
@@ -226,7 +227,7 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
 def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
     reader = session.read.schema(to_spark_schema(schema)).option("recursiveFileLookup", "true")
     try:
-        frame = reader.option(PAGES_COMPARED, "true").parquet(*paths)
+        frame = reader.option(PAGES_COMPARED, str(spec.checksums is not ChecksumMode.NEVER).lower()).parquet(*paths)
     except Exception as error:
         raise _unreachable(error, spec.storage.uri) or error from error
     casts: dict[str, Column] = {}

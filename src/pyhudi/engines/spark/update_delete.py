@@ -34,8 +34,14 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query, table_schema
+from pyhudi.operations.write.clauses import ClauseAction, DeleteStatement, UpdateStatement
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
-from pyhudi.operations.write.update_merge import ClauseAction, columns_to_read, load_table_columns, run_merge_changes
+from pyhudi.operations.write.update_merge import (
+    columns_to_read,
+    load_table_columns,
+    run_merge_changes,
+    stored_key_columns,
+)
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
@@ -60,65 +66,43 @@ _OLD = "#old_"
 _KNOWN = "#known_"
 
 
-@dataclass(frozen=True, slots=True)
-class SparkUpdate:
-    """An update.
-
-    Attributes:
-        session: Spark session.
-        values: By column: SQL text, Columns or literals.
-        where: Condition; None for all rows.
-        alias: Alias of the table's columns.
-    """
-
-    session: SparkSession
-    values: Mapping[str, Any]
-    where: str | Column | None = None
-    alias: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SparkDelete:
-    """A delete, as `SparkUpdate`."""
-
-    session: SparkSession
-    where: str | Column | None = None
-    alias: str | None = None
-
-
-def run_spark_update(context: TableContext, update: SparkUpdate, settings: WriteSettings) -> WriteResult:
+def run_spark_update(
+    context: TableContext, session: SparkSession, update: UpdateStatement, settings: WriteSettings
+) -> WriteResult:
     """Update the rows for which a condition is true.  Errors as in `pyhudi.spark.update`."""
 
     def plan(now: TableContext) -> SnapshotQuery:
         table = load_data_columns(now)
-        moves = not set(assigned(table, update.values, update.session)).isdisjoint(partition_columns(now.config.keys))
+        moves = not set(assigned(table, update.values, session)).isdisjoint(partition_columns(now.config.keys))
         # A record that moves to another partition is compared with the keys in it, so all files are read.
         known = None if moves else files_condition(update.where, update.alias, table)
         return plan_snapshot_query(now, columns_to_read(now.config), known)
 
     def change(query: SnapshotQuery) -> DataFrame:
         target = UpdateTarget.of(query, settings, update.alias)
-        frame = _called(target.frame(update.session), update.alias)
-        values = target.stored(assigned(target.table, update.values, update.session), frame)
+        frame = _called(target.frame(session), update.alias)
+        values = target.stored(assigned(target.table, update.values, session), frame)
         chosen = frame if update.where is None else frame.where(update.where)
         return changed_rows(target, [BoundClause(ClauseAction.UPDATE, values)], target.table, chosen.withColumn(CLAUSE, F.lit(0)))
 
-    engine = SparkEngine(update.session)
+    engine = SparkEngine(session)
     with translated_errors():
         return run_merge_changes(context, engine, plan, change, settings, description="an update", repeated=_REPEATED)
 
 
-def run_spark_delete(context: TableContext, delete: SparkDelete, settings: WriteSettings) -> WriteResult:
+def run_spark_delete(
+    context: TableContext, session: SparkSession, delete: DeleteStatement, settings: WriteSettings
+) -> WriteResult:
     """Delete the rows for which a condition is true."""
 
     def keys_of(query: SnapshotQuery) -> DataFrame:
-        frame = _called(query_dataframe(delete.session, query), delete.alias)
+        frame = _called(query_dataframe(session, query), delete.alias)
         chosen = frame if delete.where is None else frame.where(delete.where)
         return chosen.select(*map(quote_spark_name, key_names(context.config)))
 
     known = files_condition(delete.where, delete.alias, load_data_columns(context))
     with translated_errors():
-        return run_delete_where(context, SparkEngine(delete.session), known, settings, keys_of, all_columns=True)
+        return run_delete_where(context, SparkEngine(session), known, settings, keys_of, all_columns=True)
 
 
 _REPEATED = (
@@ -158,6 +142,8 @@ class UpdateTarget:
         path = path_column(self.config.keys, self.table)
         if not self.config.populate_meta_fields:
             return rows.withColumns({TARGET: F.lit(True), _OLD_PATH: path})
+        if self.config.keys.generates_keys:
+            return rows.withColumns({TARGET: path.eqNullSafe(column(PARTITION_PATH)), _OLD_PATH: column(PARTITION_PATH)})
         same = key_column(self.config.keys, self.table).eqNullSafe(column(RECORD_KEY))
         return rows.withColumns({TARGET: same & path.eqNullSafe(column(PARTITION_PATH)), _OLD_PATH: column(PARTITION_PATH)})
 
@@ -285,6 +271,12 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
         for at, clause in enumerate(clauses)
         if clause.outcome is ClauseAction.UPDATE and not set(target.partition_columns).isdisjoint(clause.values)
     ]
+    stored_names = stored_key_columns(target.config)
+    if moving and stored_names:
+        raise InvalidRequest(
+            f"partition column {', '.join(target.partition_columns)} is assigned: a row of a table without record key keeps its "
+            "partition. Delete the row and insert it again"
+        )
     unchecked_inserts = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.outcome is ClauseAction.INSERT]
     # A global index finds the record that moves in any partition.
     unchecked_moves = [at for at in moving if clauses[at].may_be_null and not by_key_alone]
@@ -295,13 +287,14 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
         moves.alias(_LEAVES),
         number.isin([*unchecked_inserts, *unchecked_moves]).alias(_NEW),
         column(_OLD_PATH),
+        *[target.old(name).alias(name) for name in stored_names],
         *[target.old(name).alias(_OLD + name) for name in (target.partition_columns if moving else ())],
     )
     if moving:
         rows = _moved(target, rows, after) if not by_key_alone else _moved_by_index(target, rows, after)
-    if unchecked_inserts or unchecked_moves:
+    if (unchecked_inserts or unchecked_moves) and not stored_names:
         rows = _without_known(target, rows, after, by_key_only=by_key_alone)
-    return rows.select(*map(quote_spark_name, [*after.names, DELETE_COLUMN]))
+    return rows.select(*map(quote_spark_name, [*after.names, *stored_names, DELETE_COLUMN]))
 
 
 def _numbers(clauses: Sequence[BoundClause], outcome: ClauseAction) -> list[int]:

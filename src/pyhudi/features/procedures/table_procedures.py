@@ -11,6 +11,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import file_name
+from pyhudi.options.index_options import BUCKET_INDEX_PARTITION_EXPRESSIONS
 from pyhudi.options.read_options import AS_OF, QUERY_TYPE, READ_BEGIN_INSTANTTIME, READ_END_INSTANTTIME
 from pyhudi.table.partition_buckets import load_counts
 
@@ -92,7 +93,7 @@ def partition_bucket_index_manager(call: ProcedureCall) -> Rows:
     if changes or not call.flag("show_config"):
         raise Unsupported(
             f"partition_bucket_index_manager supports show_config=true, not {', '.join(changes) or 'changes'}: "
-            "bucket counts are set at table creation by hoodie.bucket.index.partition.expressions"
+            f"bucket counts are set at table creation by {BUCKET_INDEX_PARTITION_EXPRESSIONS}"
         )
     context = call.table.context
     counts = load_counts(context, context.timeline.load())

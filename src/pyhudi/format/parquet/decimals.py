@@ -149,8 +149,13 @@ def _is_full(leaf: Any, chunk: Any) -> bool:
     return statistics is not None and statistics.has_null_count and statistics.null_count == 0
 
 
-def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.Table:
+def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk], *, verified: bool = True) -> pa.Table:
     """Read columns of one row group, in that order, except those whose pages do not qualify and must be read by Arrow.
+
+    Args:
+        source: The file.
+        chunks: The columns.
+        verified: Verify the checksums of their pages.
 
     Raises:
         CorruptData: A checksum or a size differs.
@@ -161,11 +166,11 @@ def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.T
     at = len(_MAGIC)
     for chunk in chunks:
         if not chunk.has_dictionary:
-            values = _plain_values(source, chunk)
+            values = _plain_values(source, chunk, verified=verified)
             if values is not None:
                 columns_by_name[chunk.name] = values
             continue
-        pages = _widened_pages(source, chunk)
+        pages = _widened_pages(source, chunk, verified=verified)
         if pages is None:
             continue
         size = sum(map(len, pages.parts))
@@ -222,12 +227,12 @@ class _UnsupportedPage(Exception):
     """A page that this decoder does not support."""
 
 
-def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk) -> _Pages | None:
+def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> _Pages | None:
     """Return the pages of a chunk with values widened to eight bytes; None if a page must be read by Arrow."""
     parts: list[bytes | memoryview] = []
     dictionary_bytes = count = 0
     try:
-        for page in _pages(source, chunk):
+        for page in _pages(source, chunk, verified=verified):
             if page.kind == _DICTIONARY:
                 parts += _dictionary_page(chunk, page)
                 dictionary_bytes = sum(map(len, parts))
@@ -243,11 +248,11 @@ def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk) -> _Pages | None:
     return _Pages(parts, dictionary_bytes)
 
 
-def _plain_values(source: pa.NativeFile, chunk: DecimalChunk) -> pa.Array | None:
+def _plain_values(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> pa.Array | None:
     """Return the values of a chunk of plain pages without nulls; None if a page must be read by Arrow."""
     parts: list[npt.NDArray[np.int64]] = []
     try:
-        for page in _pages(source, chunk):
+        for page in _pages(source, chunk, verified=verified):
             count = page.fields.get(1, 0)
             if page.kind == _DICTIONARY or page.fields.get(2, 0) != _PLAIN:
                 return None
@@ -325,8 +330,8 @@ def _widened_integers(chunk: DecimalChunk, values: memoryview) -> npt.NDArray[np
     return numbers
 
 
-def _pages(source: pa.NativeFile, chunk: DecimalChunk) -> Iterator[_Page]:
-    """Yield the pages of a chunk, verified by their checksums and decompressed."""
+def _pages(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> Iterator[_Page]:
+    """Yield the pages of a chunk, decompressed. verified: their checksums are compared first."""
     source.seek(chunk.start)
     data = memoryview(source.read_buffer(chunk.size_bytes)).cast("B")
     if len(data) != chunk.size_bytes:
@@ -350,8 +355,8 @@ def _pages(source: pa.NativeFile, chunk: DecimalChunk) -> Iterator[_Page]:
         if not isinstance(header, dict) or 4 not in page_header:
             raise _UnsupportedPage
         content = data[start:at]
-        expected, actual = _number_of(page_header, 4) & 0xFFFFFFFF, zlib.crc32(content)
-        if expected != actual:
+        expected = _number_of(page_header, 4) & 0xFFFFFFFF
+        if verified and expected != (actual := zlib.crc32(content)):
             raise CorruptData(f"checksum mismatch in a page of {chunk.name}", offset=offset, expected=expected, found=actual)
         try:
             page = _unpacked(chunk, kind, {n: _number_of(header, n, 0) for n in header}, content, unpacked, codec)

@@ -1,8 +1,8 @@
 """Parquet files with checksums of each page (part of the format) and of the footer (added by PyHudi).
 
-A page's CRC-32 is in its header and is verified when the page is read. The footer contains the positions of columns,
-their bounds (which prune row groups), Bloom filters and key ranges; one flipped bit in it can hide rows. One of its
-key-values is therefore
+A page's CRC-32 is in its header and is verified when the page is read (see `PageChecks`). The footer contains the
+positions of columns, their bounds (which prune row groups), Bloom filters and key ranges; one flipped bit in it can
+hide rows. One of its key-values is therefore
 
     pyhudi.footer.crc32   eight hexadecimal digits: CRC-32 of the footer, its length and the magic after it, with these
                           digits as zeros; ten more: the offset of the footer
@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.parquet.decimals import decimal_chunks, read_decimals
 from pyhudi.format.parquet.footer import check_footer, closing_with_text
 from pyhudi.format.parquet.key_value_metadata import text_spans
+from pyhudi.format.parquet.page_checks import PageChecks
 from pyhudi.format.parquet.pages import PAGE_ROWS, ColumnPages, column_pages, read_pages
 from pyhudi.format.tail_buffer import Sink, TailBufferSink
 
@@ -121,9 +122,10 @@ class ParquetWriter:
 class CheckedParquetFile(pq.ParquetFile):
     """A `pyarrow.parquet.ParquetFile` that also reads single pages. Construct it with `open_parquet`."""
 
-    def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData, **settings: Any) -> None:
-        super().__init__(source, metadata=metadata, **settings)
+    def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData, checks: PageChecks, **settings: Any) -> None:
+        super().__init__(source, metadata=metadata, page_checksum_verification=True, **settings)
         self._bytes = source
+        self._checks = checks
         self._settings = settings
         self._walked: dict[str, ColumnPages | None] = {}
         self._walked_group = -1
@@ -156,7 +158,8 @@ class CheckedParquetFile(pq.ParquetFile):
             if pages is None:
                 continue
             chosen = np.arange(len(pages.pages)) if rows is None else pages.pages_containing(rows)
-            column = read_pages(pages, chosen, self._in_memory(name)).column(0)
+            verified = self._checks.is_due(i, self._bits([name]))
+            column = read_pages(pages, chosen, self._in_memory(name, verified=verified)).column(0)
             if column.type == schema.field(name).type:
                 columns_by_name[name] = column if rows is None else take_values(column, pages.positions_in_pages(chosen, rows))
         other_names = [name for name in dict.fromkeys(columns) if name not in columns_by_name]
@@ -172,24 +175,45 @@ class CheckedParquetFile(pq.ParquetFile):
         self, i: int, columns: Sequence[str] | None = None, *, use_threads: bool = True, use_pandas_metadata: bool = False
     ) -> pa.Table:
         """Read a row group as pyarrow does; decimals that qualify are read as integers (see `decimals`)."""
-        chunks = decimal_chunks(self.metadata, i, columns)
-        numbers = read_decimals(self._bytes, chunks) if chunks else None
-        if numbers is None or not numbers.column_names:
-            return super().read_row_group(i, columns, use_threads, use_pandas_metadata)
         names = list(dict.fromkeys(self.schema_arrow.names if columns is None else columns))
+        bits = self._bits(names)
+        verified = self._checks.is_due(i, bits)
+        read = super().read_row_group if verified else self._without_checks.read_row_group
+        chunks = decimal_chunks(self.metadata, i, columns)
+        numbers = read_decimals(self._bytes, chunks, verified=verified) if chunks else None
+        if numbers is None or not numbers.column_names:
+            rows = read(i, columns, use_threads, use_pandas_metadata)
+            self._checks.passed(i, bits)
+            return rows
         other_names = [name for name in names if name not in numbers.column_names]
         columns_by_name = dict(zip(numbers.schema, numbers.columns, strict=True))
         if other_names:
-            other_columns = super().read_row_group(i, other_names, use_threads, use_pandas_metadata)
+            other_columns = read(i, other_names, use_threads, use_pandas_metadata)
             columns_by_name.update(zip(other_columns.schema, other_columns.columns, strict=True))
+        self._checks.passed(i, bits)
         order = {name.split(".")[0]: place for place, name in enumerate(names)}
         fields = sorted(columns_by_name, key=lambda field: order[field.name])
         return pa.table([columns_by_name[field] for field in fields], schema=pa.schema(fields))
 
-    def _in_memory(self, name: str) -> Callable[[pa.NativeFile], pq.ParquetFile]:
+    def _in_memory(self, name: str, *, verified: bool) -> Callable[[pa.NativeFile], pq.ParquetFile]:
         """Return the function that opens a file in memory with one column of this file, with the same options."""
         coded = [name] if name in self._settings["read_dictionary"] else []
-        return partial(pq.ParquetFile, **{**self._settings, "read_dictionary": coded})
+        settings = {**self._settings, "read_dictionary": coded, "page_checksum_verification": verified}
+        return partial(pq.ParquetFile, **settings)
+
+    @cached_property
+    def _without_checks(self) -> pq.ParquetFile:
+        """This file, opened to read pages without verifying their checksums."""
+        return pq.ParquetFile(self._bytes, metadata=self.metadata, **self._settings)
+
+    @cached_property
+    def _positions(self) -> Mapping[str, int]:
+        return {name: position for position, name in enumerate(self.schema_arrow.names)}
+
+    def _bits(self, names: Sequence[str]) -> int:
+        """Bits of the positions of columns; those of a field of a struct are the struct's."""
+        heads = {name.split(".")[0] for name in names if name not in self._positions}
+        return sum(1 << self._positions[name] for name in {*names, *heads} if name in self._positions)
 
 
 def take_rows(rows: pa.Table, positions: npt.NDArray[np.int64]) -> pa.Table:
@@ -210,7 +234,10 @@ def _is_sparse(rows: npt.NDArray[np.int64], count: int) -> bool:
 
 
 def open_parquet(
-    source: pa.NativeFile, columns_to_code: Sequence[str] = (), metadata: pq.FileMetaData | None = None
+    source: pa.NativeFile,
+    columns_to_code: Sequence[str] = (),
+    metadata: pq.FileMetaData | None = None,
+    checks: PageChecks | None = None,
 ) -> CheckedParquetFile:
     """Open a Parquet file. Its footer is verified now, each page when it is read.
 
@@ -218,6 +245,7 @@ def open_parquet(
         source: The file.
         columns_to_code: Columns to read as dictionaries.
         metadata: A footer that was verified earlier.
+        checks: Which pages are verified; None for all.
 
     Raises:
         CorruptData: The footer is corrupt. pyarrow's errors propagate if the file is not Parquet, also later.
@@ -227,11 +255,11 @@ def open_parquet(
     return CheckedParquetFile(
         source,
         metadata=metadata,
+        checks=checks or PageChecks(),
         read_dictionary=list(columns_to_code),
         # Arrow reads such timestamps, of files that Hudi did not write, as nanoseconds by default, which end in the
         # year 2262.
         coerce_int96_timestamp_unit="us",
-        page_checksum_verification=True,
     )
 
 

@@ -29,12 +29,14 @@ from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.metadata_table.codecs.metadata_partitions import format_section, grouped, parse_file_group
 from pyhudi.metadata_table.reader.cell_merge import Cells, Deletes, GroupCells
-from pyhudi.metadata_table.reader.metadata_file_cache import MetadataFiles
+from pyhudi.metadata_table.reader.metadata_file_cache import FULL_READ_BYTES, MetadataFiles
 from pyhudi.records.hashing import key_shards
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
+
+_GROUPS_AT_ONCE = 8
 
 T = TypeVar("T")
 
@@ -115,8 +117,11 @@ class GroupReader:
 
     def read_all(self, tasks: Sequence[tuple[FileSlice, KeyRequest]]) -> list[GroupCells]:
         """Read the cells of several groups into memory, in parallel."""
-        self._files.fetch(file for slice_, _ in tasks for file in _files_of(slice_))
-        return in_threads(lambda task: self._read_now(*task), tasks)
+        every = [file for slice_, _ in tasks for file in _files_of(slice_)]
+        self._files.fetch(every)
+        # Threads only decode what was fetched: they help with files of which ranges are read.
+        reads_ranges = any(file.size_bytes > FULL_READ_BYTES for file in every)
+        return in_threads(lambda task: self._read_now(*task), tasks, _GROUPS_AT_ONCE if reads_ranges else 1)
 
     def read(self, slice_: FileSlice, request: KeyRequest) -> GroupCells:
         """Return the cells of one group; its base file is read lazily."""

@@ -32,6 +32,7 @@ FULL_READ_BYTES = 1 << 20
 _CACHE_BYTES = 64 << 20
 _CACHED_HFILES = 256
 _CACHED_LOGS = 4096
+_FETCHES_AT_ONCE = 16
 _WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
 
 V = TypeVar("V")
@@ -54,6 +55,7 @@ class MetadataFiles:
         self._storage = storage
         self._check_not_stale = check_not_stale
         self._trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
+        self._is_local = storage.uri.startswith("file:")
         self._contents: LruCache[str, bytes] = LruCache(_CACHE_BYTES)
         self._hfiles: LruCache[tuple[str, int], HFile] = LruCache(_CACHED_HFILES)
         self._headers: LruCache[str, tuple[LogBlock | CorruptBlock, ...]] = LruCache(_CACHED_LOGS)
@@ -74,8 +76,8 @@ class MetadataFiles:
     def fetch(self, files: Iterable[BaseFile | LogFile]) -> None:
         """Fetch the small ones of some files in parallel, before they are read one by one."""
         uncached = [file for file in files if file.size_bytes <= FULL_READ_BYTES and self._contents.get(file.path) is None]
-        if len(uncached) > 1:
-            in_threads(self._content, uncached)
+        # A file of the local disk is read faster than a thread starts.
+        in_threads(self._content, uncached, 1 if self._is_local else _FETCHES_AT_ONCE)
 
     def blocks(self, log: LogFile, *, verified: bool) -> tuple[LogBlock | CorruptBlock, ...]:
         """Return all blocks of a log file, without their contents.

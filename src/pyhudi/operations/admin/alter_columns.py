@@ -29,7 +29,7 @@ from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.operations.admin.stored_settings import column_defaults
+from pyhudi.operations.admin.stored_settings import column_defaults, table_constraints
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_schema_on_read_supported, check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -43,6 +43,8 @@ from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.options import table_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.table_options import CREATE_SCHEMA, DEFAULT_PREFIX
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.merge_mode import MARKER_FIELD, MergeMode
 from pyhudi.records.record_merge import IS_DELETED
 from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype, changed_columns
@@ -146,6 +148,7 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
             "a schema, or write first."
         )
     _check_free_to_change(context.config, before, change)
+    _check_no_constraint(context.config, change)
     history = snapshot.history or ColumnHistory.first(before.arrow)
     if history.by_names:
         raise Unsupported(
@@ -208,6 +211,18 @@ def _check_open_to_changes(context: TableContext) -> None:
             f"changing columns by id of {uri} is not supported: {config.merge.payload_class or 'a merger'} merges "
             "its records, and may access columns by name"
         )
+
+
+def _check_no_constraint(config: TableConfig, change: ColumnChange) -> None:
+    """Raise InvalidRequest if a constraint reads the column, or a part of it, and the change is more than a comment."""
+    if not isinstance(change, (Drop, Rename, Retype)):
+        return
+    for name, condition in table_constraints(config):
+        for column in filter_columns(parse_filter(condition)):
+            if f"{column}.".startswith(f"{change.path}.") or f"{change.path}.".startswith(f"{column}."):
+                raise InvalidRequest(
+                    f"column {change.path} is read by constraint {name!r} ({condition}): drop the constraint first"
+                )
 
 
 def _check_free_to_change(config: TableConfig, schema: TableSchema, change: ColumnChange) -> None:

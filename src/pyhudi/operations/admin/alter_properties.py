@@ -24,7 +24,7 @@ from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.options.declaration import settings_options
 from pyhudi.options.scope import TABLE_OPTIONS
-from pyhudi.options.supported import NO_OP, SUPPORTED, check_storable_option, storable_option
+from pyhudi.options.supported import SUPPORTED, check_storable_option, no_effect_reason, storable_option
 from pyhudi.options.table_options import (
     CREATE_SCHEMA,
     DATABASE,
@@ -116,7 +116,7 @@ def _check(key: str, value: str | None) -> None:
     assignment = key if value is None else f"{key}={redact_secret(key, value)}"
     if key in _VERBS:
         raise InvalidRequest(f"property {assignment} cannot be set: {_VERBS[key]}")
-    if option is None and key.startswith("hoodie.") and key in NO_OP:
+    if option is None and key.startswith("hoodie.") and no_effect_reason(key) is not None:
         return
     why = "it defines the content or layout of the table's files, which is fixed at creation; write the rows to another table"
     raise InvalidRequest(

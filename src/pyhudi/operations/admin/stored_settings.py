@@ -2,6 +2,7 @@
 
     pyhudi.table.options.<option>     an option of reads, writes or services; options of a call or session override it
     pyhudi.table.defaults.<column>    the default of a column, a literal as in SQL
+    pyhudi.table.constraints.<name>   a condition that every written row has to satisfy, see `constraints`
     pyhudi.table.properties.<key>     at creation: a user property, stored as <key>
 
 Creation takes these keys among its options. They change with `Table.set_properties`.
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.options.declaration import REGISTRY, Options
-from pyhudi.options.table_options import DEFAULT_PREFIX, OPTION_PREFIX, STORED_PREFIXES, USER_PREFIX
+from pyhudi.options.table_options import CONSTRAINT_PREFIX, DEFAULT_PREFIX, OPTION_PREFIX, STORED_PREFIXES, USER_PREFIX
 from pyhudi.table.table_config import TableConfig
 
 COMMENT_PROPERTY = "comment"
@@ -27,6 +28,16 @@ def stored_options(config: TableConfig) -> dict[str, str]:
 def column_defaults(config: TableConfig) -> dict[str, str]:
     """Return the defaults of columns: literals as in SQL, by column name."""
     return _with_prefix(config, DEFAULT_PREFIX)
+
+
+def table_constraints(config: TableConfig) -> tuple[tuple[str, str], ...]:
+    """Return the constraints of a table: names and conditions, sorted by name."""
+    return tuple(sorted(_with_prefix(config, CONSTRAINT_PREFIX).items()))
+
+
+def default_sql(config: TableConfig, name: str) -> str:
+    """Return the default of a column as Spark SQL, where a backslash is an escape; NULL if it has none."""
+    return column_defaults(config).get(name, "NULL").replace("\\", "\\\\")
 
 
 def with_stored_options(options: Options, config: TableConfig) -> Options:

@@ -116,6 +116,12 @@ def _conflict_if_rolled_back(transaction: Transaction, error: BaseException) -> 
 def rollback_own_attempt(transaction: Transaction) -> None:
     """Roll back a transaction of this process that did not commit."""
     context = transaction.context
+    if context.holds_lock:
+        try:
+            context.lock.check()
+        except HudiError:
+            # The rollback of an exclusive write that lost its lock waits for it like any writer.
+            context.release_lock()
     if transaction.action.is_service:
         if transaction.was_reclaimed():
             _remove_late_files(transaction)

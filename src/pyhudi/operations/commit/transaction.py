@@ -40,6 +40,7 @@ from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.markers import Markers
 from pyhudi.table.schema_on_read_history import WrittenColumns, drop_older_histories, store_history
 from pyhudi.table.snapshot import Snapshot, load_rollback_targets
+from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -52,7 +53,7 @@ def stored_ms(context: TableContext, request_time: str, action: Action) -> int |
     return None if inflight is None else inflight.modified_ms
 
 
-def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> None:
+def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> TableConfig:
     """Check under the lock that an action may begin on the table as it was opened.
 
     Once the action is on the timeline, a version change waits for it or is refused. A version change before that
@@ -64,16 +65,20 @@ def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> No
         timeline: Its current timeline.
         doing: Completes "run it again before ...", see `check_no_pending_restore`.
 
+    Returns:
+        The current configuration of the table.
+
     Raises:
         TableNotFound: The table was removed.
         TableState: The version changed, or a restore is pending.
     """
-    check_same_version(context)
+    config = check_same_version(context)
     check_no_pending_restore(context, timeline, doing)
+    return config
 
 
-def check_same_version(context: TableContext) -> None:
-    """Check under the lock that the table still has the version that it was opened with.
+def check_same_version(context: TableContext) -> TableConfig:
+    """Check under the lock that the table still has the version that it was opened with, and return its configuration.
 
     Every change of the timeline needs this check, even without an action that a version change would wait for.
 
@@ -81,13 +86,15 @@ def check_same_version(context: TableContext) -> None:
         TableState: The version changed.
         TableNotFound: The table was removed.
     """
-    version = context.reloaded().config.version
+    config = context.reloaded().config
+    version = config.version
     if version is not context.config.version:
         raise TableState(
             f"table {context.storage.uri} was upgraded or downgraded to version {int(version)} by another process "
             "since it was opened; "
             "reopen it with Table(...)"
         )
+    return config
 
 
 def check_no_pending_restore(context: TableContext, timeline: Timeline, doing: str) -> None:
@@ -118,6 +125,7 @@ class Transaction:
         without_ids: A timeline on which the table was found to have no column history; None if unknown.
         metadata_timeline: Timeline of the metadata table right after the commit, see `MetadataHook`.
         may_have_late_attempts: True if task attempts may still write while it commits.
+        config: Configuration of the table when the write began, under the lock; None for a plan.
     """
 
     context: TableContext
@@ -134,6 +142,7 @@ class Transaction:
     without_ids: Timeline | None = field(default=None)
     metadata_timeline: Timeline | None = field(default=None)
     may_have_late_attempts: bool = field(default=False)
+    config: TableConfig | None = field(default=None, repr=False)
     _commits: CommitCache = field(default_factory=CommitCache, repr=False)
     _planned_on: Timeline | None = field(default=None, repr=False)
 
@@ -159,7 +168,7 @@ class Transaction:
             with context.locked(settings.lock_wait_ms) as locked:
                 # The writer plans on this timeline after the lock is released.
                 timeline = context.timeline.load()
-                check_may_begin(context, timeline, "writing")
+                config = check_may_begin(context, timeline, "writing")
                 if any(instant.request_time == at for instant in timeline.instants):
                     raise TableState(f"instant {at} of {context.storage.uri} exists already; another process has begun it")
                 time = new_instant_time(context, timeline, settings) if at is None else at
@@ -173,7 +182,7 @@ class Transaction:
                 # too.
                 heartbeat.stop(delete=isinstance(error, TableState))
             raise
-        return cls(context, settings, time, action, heartbeat, timeline, started=False)
+        return cls(context, settings, time, action, heartbeat, timeline, started=False, config=config)
 
     def planned_on(self, snapshot: Snapshot) -> None:
         """Record the snapshot this transaction was planned on: its column-id mode and the commit metadata already

@@ -123,7 +123,7 @@ def plan_change_query(
     chosen = {instant: metadata for instant, metadata in commits.items() if changes_records(metadata)}
     snapshot = with_latest_columns(snapshot, chosen)
     check_columns_compatible(snapshot, {**_before_replaced(snapshot, chosen), **chosen})
-    reader = read_spec(snapshot, ["*"], None)
+    reader = replace(read_spec(snapshot, ["*"], None), checksums=settings.checksums)
     schema = change_schema(reader.table_schema, typed=typed)
     spec = ChangeSpec(
         reader=reader,

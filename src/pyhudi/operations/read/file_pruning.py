@@ -29,6 +29,7 @@ from typing import Annotated
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.indexes import readable
 from pyhudi.metadata_table.indexes.index_pruning import BaseFilePruner, Filter
@@ -42,7 +43,7 @@ from pyhudi.options import read_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.file_options import MERGE_USE_RECORD_POSITIONS
 from pyhudi.options.index_options import METADATA_TABLE
-from pyhudi.options.read_options import INDEXED_IN_UTC
+from pyhudi.options.read_options import INDEXED_IN_UTC, READ_CHECKSUMS
 from pyhudi.options.write_options import DELETE_FIELD, DELETE_MARKER
 from pyhudi.planning.bucket_routing import BucketLayout, in_buckets
 from pyhudi.planning.data_skipping import (
@@ -80,6 +81,7 @@ class ReadSettings:
         use_positions: Merge log records by row position where possible.
         marker: Marks log records as deletes, in addition to `_hoodie_is_deleted`.
         indexed_in_utc: Expression indexes were evaluated in UTC; their definitions record no time zone.
+        checksums: When page checksums of base files are verified.
     """
 
     use_metadata_table: Annotated[bool, METADATA_TABLE] = True
@@ -89,6 +91,7 @@ class ReadSettings:
     use_positions: Annotated[bool, MERGE_USE_RECORD_POSITIONS] = True
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     indexed_in_utc: Annotated[bool, INDEXED_IN_UTC] = False
+    checksums: Annotated[ChecksumMode, READ_CHECKSUMS] = ChecksumMode.ONCE
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:

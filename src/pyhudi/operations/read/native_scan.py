@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import HudiError
 from pyhudi.format.names import is_orc
+from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.plain_columns import plain_columns
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
@@ -48,9 +49,15 @@ class DividedQuery:
 
 
 def divide_query(query: SnapshotQuery | ChangeQuery, can_read: CanRead | None = None) -> DividedQuery:
-    """Divide the tasks of a query. Files that cannot be opened are left to PyHudi's reader, which reports the error."""
+    """Divide the tasks of a query. Files that cannot be opened are left to PyHudi's reader, which reports the error, and
+    all files if page checksums are to be verified at each read: engines do not verify them.
+    """
     storage = open_storage(query.spec.storage) if isinstance(query, SnapshotQuery) else None
-    if not isinstance(query, SnapshotQuery) or not isinstance(storage, LocalStorage):
+    if (
+        not isinstance(query, SnapshotQuery)
+        or not isinstance(storage, LocalStorage)
+        or query.spec.checksums is ChecksumMode.ALWAYS
+    ):
         return DividedQuery((), (), tuple(query.tasks))
     needed = _needed_columns(query.spec)
     layouts = _Layouts(storage, query.spec, needed)

@@ -16,6 +16,11 @@ from pyhudi.tasks.read_slice import ReadSpec
 Spec = TypeVar("Spec", bound=ReadSpec | ChangeSpec)
 
 
+def column_list(columns: str | Sequence[str] | None) -> Sequence[str] | None:
+    """Return column names as a list; text is one name."""
+    return [columns] if isinstance(columns, str) else columns
+
+
 def narrowed(spec: Spec, columns: Sequence[str] | None, condition: Expr | None) -> Spec:
     """Push projection and predicate down into a read specification.
 

@@ -394,7 +394,9 @@ def _read_spec(
     used = {*spec.output.names, *(() if bound is None else (name.split(".")[0] for name in filter_columns(bound)))}
     check_supported((field for field in stored if field.name in used), f"cannot read {snapshot.context.storage.uri}")
     path_columns = tuple(snapshot.path_fields.names)
-    return replace(spec, condition=bound, values_from_path=values_from_path, path_columns=path_columns)
+    return replace(
+        spec, condition=bound, values_from_path=values_from_path, path_columns=path_columns, checksums=settings.checksums
+    )
 
 
 def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[str]:

@@ -14,7 +14,9 @@ Source: docs/decisions/0025-group-commit.md.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -65,9 +67,12 @@ _LEAD_MS = 60_000
 
 _FIRST_PAUSE_MS = 10
 _LAST_PAUSE_MS = 100
+_BLOCKED_PAUSE_MS = 1_000
 _QUEUE_AFTER_MS = 3_000
 _QUEUE_MS = 1_000
-"""A follower tries the lock without a place in its queue; after the first duration it queues for the second one."""
+"""A follower tries the lock without a place in its queue; after the first duration it queues for the second one. One
+that holds the lock and cannot commit, because an outcome is open, pauses longer.
+"""
 
 _EXPIRY_MARGIN_MS = 10_000
 _ORPHANED_CLAIM_MS = 24 * 3_600_000
@@ -173,8 +178,17 @@ class _ProcessQueue:
         return members
 
 
-_queues: dict[tuple[str, str], _ProcessQueue] = {}
+_queues: weakref.WeakValueDictionary[tuple[str, str], _ProcessQueue] = weakref.WeakValueDictionary()
 _queues_mutex = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Forget queues whose threads do not exist in the child."""
+    global _queues, _queues_mutex
+    _queues, _queues_mutex = weakref.WeakValueDictionary(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _queue_of(context: TableContext, options: str) -> _ProcessQueue:
@@ -262,13 +276,15 @@ class _Group:
                 queues = env.monotonic_ms() - queued_ms >= _QUEUE_AFTER_MS
                 if queues:
                     queued_ms = env.monotonic_ms()
-                if self._try_to_lead(_QUEUE_MS if queues else 0):
+                before = len(self.waiting)
+                led = self._try_to_lead(_QUEUE_MS if queues else 0)
+                if len(self.waiting) < before:
                     pause_ms = _FIRST_PAUSE_MS
                     continue
                 self._stage()
                 self._poll()
                 if self.waiting:
-                    env.sleep_ms(pause_ms)
+                    env.sleep_ms(_BLOCKED_PAUSE_MS if led else pause_ms)
                     pause_ms = min(2 * pause_ms, _LAST_PAUSE_MS)
         except Exception as error:
             for member in self.waiting:
@@ -394,9 +410,6 @@ class _Group:
 
     def _try_to_lead(self, wait_ms: int) -> bool:
         """Lead one commit if the lock is free. Returns True if it was."""
-        if all(member.taken for member in self.waiting):
-            # Only their outcome is awaited.
-            wait_ms = 0
         with ExitStack() as stack:
             try:
                 held = stack.enter_context(self.context.exclusive(wait_ms, _LEAD_MS))
@@ -408,6 +421,8 @@ class _Group:
     def _remove(self, storage: Storage, tickets: Iterable[Ticket]) -> None:
         """Delete batches, then their claims. What remains is removed by a later leader."""
         tickets = list(tickets)
+        if not tickets:
+            return
         with suppress(HudiError):
             storage.delete([ticket.batch_path for ticket in tickets])
             storage.delete([ticket.claim_path for ticket in tickets])
@@ -432,7 +447,7 @@ class _Leader:
         self.storage = FencedStorage(self.context.storage, self.context.lock)
 
     def lead(self) -> None:
-        """Take batches and commit them. Ends early if an outcome is open that only time decides."""
+        """Take batches and commit them. Batches stay as they are while only time decides their outcome."""
         staged = self._staged_batches()
         own = {member.ticket.name: member for member in self.group.waiting if member.ticket is not None}
         for batch in [batch for batch in staged if batch.ticket is not None and batch.ticket.name in own]:
@@ -444,8 +459,6 @@ class _Leader:
             staged.remove(batch)
         members = [_Batch(member.rows, member=member) for member in self.group.waiting if member.ticket is None]
         if not members:
-            self.group._poll()
-            self.context.env.sleep_ms(_FIRST_PAUSE_MS)
             return
         if len(members) == 1 and not staged:
             self._commit_alone(members[0])
@@ -459,7 +472,8 @@ class _Leader:
         if claims and now_ms is not None:
             known = {ticket_name(info.path) for info in files}
             orphaned = [c.path for name, c in claims.items() if name not in known and c.modified_ms < now_ms - _ORPHANED_CLAIM_MS]
-            self.storage.delete(orphaned)
+            if orphaned:
+                self.storage.delete(orphaned)
         batches = []
         modified = {}
         for info in files:
@@ -482,12 +496,15 @@ class _Leader:
             outcome = committed.get(ticket.name)
             if outcome is not None and ticket.name in own:
                 own[ticket.name].succeed(self.group._result(own[ticket.name], outcome))
-        self.group._remove(self.storage, [ticket for ticket in tickets if ticket.name in committed])
-        open_tickets = [t for t in tickets if t.name not in committed and (t.options == self.group.options or t.name in own)]
-        alive = [t for t in open_tickets if t.name in own or not self._expired(t, modified[t.name], now_ms)]
+        if committed:
+            self.group._remove(self.storage, [ticket for ticket in tickets if ticket.name in committed])
+        open_tickets = [ticket for ticket in tickets if ticket.name not in committed]
+        alive = []
         for ticket in open_tickets:
-            if ticket not in alive:
+            if ticket.name not in own and self._expired(ticket, modified[ticket.name], now_ms):
                 self._decide(ticket, Claim.WITHDRAWN)
+            elif ticket.options == self.group.options or ticket.name in own:
+                alive.append(ticket)
         settled = self._settled([t for t in alive if t.name in claims], timeline)
         usable = {t.name for t in alive if t.name not in claims or t.name in settled}
         return [batch for batch in batches if batch.ticket is not None and batch.ticket.name in usable]

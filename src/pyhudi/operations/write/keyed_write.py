@@ -47,7 +47,12 @@ _SAMPLED_FILES = 4
 
 
 def write_by_key(
-    attempt: Attempt, incoming: Incoming, counts: Mapping[str, int], replaced: Mapping[str, tuple[str, ...]] | None
+    attempt: Attempt,
+    incoming: Incoming,
+    counts: Mapping[str, int],
+    replaced: Mapping[str, tuple[str, ...]] | None,
+    *,
+    all_stored: bool = False,
 ) -> Written:
     """Write rows to the file groups that store their keys, or to which their buckets belong; the other rows are
     inserts.
@@ -57,8 +62,10 @@ def write_by_key(
         incoming: The incoming rows.
         counts: Number of rows by partition path.
         replaced: File groups that the write replaces.
+        all_stored: Each row carries the generated key of a stored record.
 
     Raises:
+        InvalidRequest: The table has no record of a stored key.
         WriteConflict: The snapshot of the attempt is outdated.
     """
     settings, shape, snapshot = attempt.settings, attempt.shape, attempt.snapshot
@@ -86,6 +93,11 @@ def write_by_key(
     if shape.skips_existing:
         tagged = _without_existing_keys(settings, tagged)
     profile = tagged.profile()
+    if all_stored and (missing := sum(profile.inserts.values())):
+        raise InvalidRequest(
+            f"{missing} rows have the _hoodie_record_key of records that {attempt.context.storage.uri} does not have: they were "
+            "deleted since they were read, or read from another table. Insert new rows without the _hoodie_ columns"
+        )
     if shape.updates_only:
         # Deletes and partial updates of missing keys are not inserted.
         profile = replace(profile, inserts={})

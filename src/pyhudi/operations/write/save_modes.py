@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableNotFound
-from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
 from pyhudi.operations.admin.open_table import existing_table_error, make_table, open_context, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_against_table
@@ -259,5 +259,6 @@ def _operation(options: Options, columns: pa.Schema, existing: TableConfig | Non
         return WriteOperation(explicit)
     named = options.text(RECORD_KEY_FIELDS) is not None or RECORD_KEY in columns.names
     if existing is not None:
-        named = not existing.keys.generates_keys
+        # Rows that carry the columns of a read update the rows that they name, as in Hudi.
+        named = not existing.keys.generates_keys or {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
     return WriteOperation.UPSERT if named else WriteOperation.BULK_INSERT

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -33,6 +32,7 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.key_lookup import plan_read_lookup
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
+from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file, retry_on_conflict
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
@@ -64,39 +64,6 @@ _SOURCE_ROW, _TARGET_ROW = "\x00source", "\x00target"
 """Reserved column names."""
 
 
-class ClauseAction(StrEnum):
-    """What a merge clause does with its rows."""
-
-    UPDATE = "update"
-    DELETE = "delete"
-    INSERT = "insert"
-
-
-class ClauseRows(StrEnum):
-    """The rows that a merge clause applies to: matched pairs, or unmatched rows of one side."""
-
-    MATCHED = "matched"
-    OF_SOURCE = "not matched"
-    OF_TARGET = "not matched by source"
-
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """One clause of a merge.
-
-    Attributes:
-        outcome: What the clause does.
-        values: Assignments, None for all columns of the source.
-        where: Condition, None for all rows: a filter, or an expression of the engine.
-        rows: The rows that the clause applies to.
-    """
-
-    outcome: ClauseAction
-    values: Mapping[str, Any] | None = None
-    where: Any = None
-    rows: ClauseRows = ClauseRows.MATCHED
-
-
 @observed("update")
 def run_update(
     context: TableContext, engine: Engine, values: Mapping[str, Any], where: Filter | None, settings: WriteSettings
@@ -122,6 +89,8 @@ def run_update(
             _refuse_repeated(context.config.keys, found, "the table has two rows of record {key!r} that match the filter")
             rows = found.select(table.names)
             changed = pa.Table.from_batches([assign(assignments, rows, rows, after)], after)
+            for name in stored_key_columns(context.config):
+                changed = changed.append_column(name, found.column(name))
             return run_write(context, engine, changed, settings, base_snapshot=query.snapshot)
 
     return retry_on_conflict(context, settings.commit, attempt)
@@ -260,6 +229,8 @@ class _MergeRun:
         rows = target.select(self.table.names)
         parts: list[pa.RecordBatch] = []
         flags: list[pa.Array] = []
+        identities: list[pa.Table] = []
+        stored_names = list(stored_key_columns(self.config))
         touched: list[Ints] = []
         inserted: list[pa.RecordBatch] = []
         for bound_clause in self.clauses:
@@ -271,12 +242,14 @@ class _MergeRun:
                 part = assign(bound_clause.assignments, sides.take(pa.array(chosen)), None, self.after)
                 alone = np.delete(alone, chosen)
                 inserted.append(part)
+                identities.append(target.select(stored_names).take(pa.nulls(part.num_rows, pa.int64())))
             elif bound_clause.clause.rows is ClauseRows.OF_TARGET:
                 theirs = rows.take(pa.array(others))
                 sides = _joined_rows(None, theirs)
                 chosen = _rows_where(sides, bound_clause.clause.where)
                 part = assign(bound_clause.assignments, sides.take(pa.array(chosen)), theirs.take(pa.array(chosen)), self.after)
                 touched.append(others[chosen])
+                identities.append(target.select(stored_names).take(pa.array(others[chosen])))
                 others = np.delete(others, chosen)
             else:
                 ours, theirs = self.source.take(pa.array(sources)), rows.take(pa.array(targets))
@@ -286,10 +259,11 @@ class _MergeRun:
                 _check_unchanged(bound_clause.unchanged_columns, ours.take(positions), theirs.take(positions))
                 part = assign(bound_clause.assignments, sides.take(positions), theirs.take(positions), self.after)
                 touched.append(targets[chosen])
+                identities.append(target.select(stored_names).take(pa.array(targets[chosen])))
                 sources, targets = np.delete(sources, chosen), np.delete(targets, chosen)
             parts.append(part)
             flags.append(pa.repeat(pa.scalar(outcome is ClauseAction.DELETE), part.num_rows))
-        _refuse_two_sources(self.config, rows, touched)
+        _refuse_two_sources(self.config, rows, touched, target)
         _refuse_repeated(
             self.config.keys,
             pa.Table.from_batches(inserted, self.after),
@@ -297,7 +271,9 @@ class _MergeRun:
             assigns_location=bool(set(partition_columns(self.config.keys)) & set(self.on)),
         )
         changed = pa.Table.from_batches(parts, self.after)
-        marks = any(bound_clause.clause.outcome is ClauseAction.DELETE for bound_clause in self.clauses)
+        marks = bool(stored_names) or any(clause.clause.outcome is ClauseAction.DELETE for clause in self.clauses)
+        for name in stored_names:
+            changed = changed.append_column(name, pa.concat_tables(identities).column(name))
         return (changed.append_column(DELETE_COLUMN, pa.chunked_array(flags, pa.bool_())), True) if marks else (changed, False)
 
 
@@ -311,11 +287,8 @@ def _check_can_change(context: TableContext, settings: WriteSettings, descriptio
     uri, keys = context.storage.uri, context.config.keys
     if settings.operation is not WriteOperation.UPSERT:
         raise InvalidRequest(f"{description} of {uri} runs as an upsert, and the options make it {settings.operation}")
-    if keys.generates_keys:
-        raise Unsupported(
-            f"{description} of {uri} is not supported: the table generates its record keys. Delete the rows and "
-            "insert them again."
-        )
+    if keys.generates_keys and not context.config.populate_meta_fields:
+        raise Unsupported(f"{description} of {uri} is not supported: its rows have neither record key fields nor meta columns")
     if settings.commit.is_non_blocking:
         raise Unsupported(
             f"{description} of {uri} is not supported under non-blocking concurrency control: writes between "
@@ -338,7 +311,7 @@ def _check_on(
     missing = [name for name in on if name not in source.names]
     if missing:
         raise InvalidRequest(f"on= names {', '.join(missing)}, which the source lacks; its columns are {', '.join(source.names)}")
-    if not any(clause.outcome is ClauseAction.INSERT for clause in clauses):
+    if not keys or not any(clause.outcome is ClauseAction.INSERT for clause in clauses):
         return
     if not keys <= set(on) <= keys | places:
         raise Unsupported(
@@ -358,7 +331,8 @@ def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, al
     rows.
     """
     columns = columns_to_read(context.config)
-    if not all_columns and source.num_rows <= _LOOKED_UP and set(context.config.keys.record_fields) <= set(on):
+    keys = context.config.keys.record_fields
+    if not all_columns and keys and source.num_rows <= _LOOKED_UP and set(keys) <= set(on):
         # Other columns in `on` are compared after the rows have been read.
         return plan_read_lookup(context, source.select(list(on)).drop_null(), columns, ReadSettings())
     return plan_snapshot_query(context, columns)
@@ -367,6 +341,11 @@ def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, al
 def columns_to_read(config: TableConfig) -> list[str] | None:
     """Return None for all columns, or all columns with the meta columns that identify a record."""
     return ["*"] if config.populate_meta_fields else None
+
+
+def stored_key_columns(config: TableConfig) -> tuple[str, ...]:
+    """Return the meta columns by which changed rows name their records, in a table that generates its keys."""
+    return (RECORD_KEY, PARTITION_PATH) if config.keys.generates_keys else ()
 
 
 def load_table_columns(schema: pa.Schema) -> pa.Schema:
@@ -506,7 +485,10 @@ def check_identity(config: TableConfig, rows: pa.Table) -> None:
     if not config.populate_meta_fields or not rows.num_rows:
         return
     batch = as_batch(rows.drop_columns([RECORD_KEY, PARTITION_PATH]))
-    for name, computed in ((RECORD_KEY, record_keys(config.keys, batch)), (PARTITION_PATH, partition_paths(config.keys, batch))):
+    expected = {PARTITION_PATH: partition_paths(config.keys, batch)}
+    if not config.keys.generates_keys:
+        expected[RECORD_KEY] = record_keys(config.keys, batch)
+    for name, computed in expected.items():
         stored = pc.cast(rows.column(name), pa.string()).combine_chunks()
         wrong = pc.index(pc.equal(stored, computed), False).as_py()
         if wrong >= 0:
@@ -542,14 +524,16 @@ def _refuse_nulls(inserted: pa.Table) -> None:
         )
 
 
-def _refuse_two_sources(config: TableConfig, rows: pa.Table, matched_rows: Sequence[Ints]) -> None:
+def _refuse_two_sources(config: TableConfig, rows: pa.Table, matched_rows: Sequence[Ints], target: pa.Table) -> None:
     """Raise InvalidRequest if several source rows match one row of the table: the result would be ambiguous."""
     numbers = np.concatenate([np.zeros(0, dtype=np.int64), *matched_rows])
     seen, counts = np.unique(numbers, return_counts=True)
     if (counts > 1).any():
-        twice = as_batch(rows.slice(int(seen[counts > 1][0]), 1))
+        row = int(seen[counts > 1][0])
+        stored = config.keys.generates_keys
+        key = target.column(RECORD_KEY)[row] if stored else record_keys(config.keys, as_batch(rows.slice(row, 1)))[0]
         raise InvalidRequest(
-            f"several rows of the source match record {record_keys(config.keys, twice)[0].as_py()!r}, and each "
+            f"several rows of the source match record {key.as_py()!r}, and each "
             "would change it; remove all but one of them from the source"
         )
     _refuse_repeated(config.keys, rows.take(pa.array(seen)), "the table has two rows of record {key!r} that would be changed")
@@ -557,7 +541,7 @@ def _refuse_two_sources(config: TableConfig, rows: pa.Table, matched_rows: Seque
 
 def _refuse_repeated(keys: KeySpec, rows: pa.Table, text: str, *, assigns_location: bool = True) -> None:
     """Raise InvalidRequest for two rows of one record. ``assigns_location``: the partition is part of its identity."""
-    if rows.num_rows < 2:
+    if rows.num_rows < 2 or keys.generates_keys:
         return
     batch = as_batch(rows)
     names = {"key": record_keys(keys, batch)} | ({"place": partition_paths(keys, batch)} if assigns_location else {})

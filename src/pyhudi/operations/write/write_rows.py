@@ -28,6 +28,7 @@ from pyhudi.metadata_table.indexes import check_computable, open_indexes
 from pyhudi.metadata_table.reader.metadata_listing import choose_listing
 from pyhudi.metadata_table.writer.initialize_partitions import drop_for_new_columns, ensure_metadata_table
 from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
+from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
@@ -57,12 +58,14 @@ from pyhudi.operations.write.write_attempt import (
 )
 from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_preconditions
 from pyhudi.operations.write.write_schemas import WriteSchemas
-from pyhudi.operations.write.write_settings import WriteSettings, check_table
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
 from pyhudi.options.index_options import BUCKET_ENGINE
 from pyhudi.options.write_options import GROUP
 from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.record_merge import RejectDuplicates
 from pyhudi.records.schema_evolution import continues
 from pyhudi.table.file_slices import FileSlice
@@ -164,11 +167,16 @@ def planned_write(
                 "concurrent writes do not conflict there and would be overwritten; use OPTIMISTIC_CONCURRENCY_CONTROL"
             )
     context, snapshot = _with_metadata_table(context, engine, snapshot, settings, schemas)
-    names_records = shape.deletes and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
-    if schemas.keys.generates_keys and not shape.supports_generated_keys and not names_records:
+    generates_keys = schemas.keys.generates_keys
+    names_records = generates_keys and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
+    if generates_keys and not shape.supports_generated_keys and not names_records:
         raise InvalidRequest(
-            f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
+            f"the table generates its record keys, so {settings.operation} cannot find records: pass rows with their _hoodie_ "
+            "columns as read from the table, or use insert or bulk_insert"
         )
+    stored_keys = names_records and settings.operation is WriteOperation.UPSERT
+    if stored_keys and shape.is_bucketed:
+        raise Unsupported("index BUCKET places rows by record key fields, and the table generates its keys; use another index")
     write = Write(
         context=context,
         started_from=context,
@@ -182,6 +190,7 @@ def planned_write(
         chosen=base_snapshot is not None,
         marks_deletes=marks_deletes,
         repeated=repeated,
+        stored_keys=stored_keys,
     )
     return write, snapshot
 
@@ -270,6 +279,7 @@ class Write:
         chosen: True if the rows were read from the loaded snapshot, so that no other snapshot is valid.
         marks_deletes: See `run_write`.
         repeated: See `run_write`.
+        stored_keys: The rows carry the generated keys of stored records.
         rows_in: Number of incoming rows.
         metadata_timeline: Timeline of the metadata table after the commit.
     """
@@ -286,6 +296,7 @@ class Write:
     chosen: bool
     marks_deletes: bool
     repeated: str | None
+    stored_keys: bool = False
     rows_in: int = 0
     metadata_timeline: Timeline | None = None
 
@@ -350,6 +361,11 @@ class Write:
         self.context, snapshot = _with_metadata_table(self.context, self.engine, snapshot, self.settings, self.schemas)
         return snapshot
 
+    @property
+    def _is_computed(self) -> bool:
+        """True if an update or merge computed the rows from the snapshot that they are based on."""
+        return self.marks_deletes or self.repeated is not None
+
     def prepare_request(self) -> PrepareRequest:
         """Return how tasks prepare the rows."""
         # Generated keys contain a time. Any value that no other write of this process uses is valid, so it is the
@@ -374,6 +390,9 @@ class Write:
             partition_columns=schemas.partition_columns,
             truncate_nanoseconds=self.settings.truncates_nanoseconds,
             marks_deletes=self.marks_deletes,
+            constraints=self._constraints(),
+            stored_keys=self.stored_keys,
+            has_new_rows=self._is_computed,
             driver_batch_bytes=self.settings.driver_batch_bytes,
             driver_work_bytes=self.settings.driver_work_bytes,
         )
@@ -397,7 +416,8 @@ class Write:
                 if self.shape.is_bulk:
                     written = _write_in_bulk(attempt, incoming, counts)
                 else:
-                    written = write_by_key(attempt, incoming, counts, replaced)
+                    all_stored = self.stored_keys and not self._is_computed
+                    written = write_by_key(attempt, incoming, counts, replaced, all_stored=all_stored)
             return self.completed(attempt, written, replaced)
 
     def start_streaming_attempt(self, snapshot: Snapshot) -> Attempt:
@@ -414,6 +434,34 @@ class Write:
             attempt.begin_files(None)
         return attempt
 
+    def _constraints(self) -> tuple[tuple[str, str], ...]:
+        """Return the constraints that the rows have to satisfy.
+
+        Raises:
+            Unsupported: A partial update has some of the columns that one reads.
+        """
+        columns, constraints = self.schemas.input, table_constraints(self.started_from.config)
+        if columns is None or not constraints:
+            return constraints
+        checked = []
+        for name, condition in constraints:
+            used = {column.split(".")[0] for column in filter_columns(parse_filter(condition))}
+            missing = sorted(used.difference(columns.names))
+            if missing and len(missing) < len(used):
+                raise Unsupported(
+                    f"a partial update of {self.context.storage.uri} has no column {missing[0]}, which constraint {name!r} "
+                    f"({condition}) needs together with its other columns: add the column"
+                )
+            if not missing:
+                checked.append((name, condition))
+        return tuple(checked)
+
+    def _check_same_constraints(self, transaction: Transaction) -> None:
+        """Raise InvalidRequest if the table's constraints are not those that the rows were checked against."""
+        config = transaction.config
+        if config is not None and table_constraints(config) != table_constraints(self.started_from.config):
+            raise InvalidRequest(f"the constraints of {self.context.storage.uri} changed while this write ran: run it again")
+
     def _attempt_on(
         self,
         transaction: Transaction,
@@ -422,6 +470,7 @@ class Write:
         loaded_metadata: Mapping[str, tuple[FileSlice, ...]] | None,
     ) -> Attempt:
         """Create an attempt planned on a snapshot; for ``loaded_metadata`` see `Attempt`."""
+        self._check_same_constraints(transaction)
         transaction.columns = self.columns_after(snapshot, transaction)
         transaction.planned_on(snapshot)
         ids = None if transaction.columns is None else transaction.columns.ids

@@ -62,7 +62,7 @@ else:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_LIMIT = 100
 
-COMPUTED = "UPDATE and MERGE INTO of hp.sql compute values, or compute them in a frame, and upsert that with based_on="
+COMPUTED = "Table.update, Table.merge and hp.sql compute values, or compute them in a frame, and upsert that with based_on="
 """Hint in errors on how to assign computed values."""
 
 
@@ -74,6 +74,26 @@ def parse_value(text: str) -> Any:
         Unsupported: Functions, arithmetic and conditions.
     """
     return _Parser(checked_text(text, "the value"), "the value").parse_value()
+
+
+def is_filter(condition: Any) -> bool:
+    """Return True if a condition has the syntax of filters."""
+    try:
+        parse_filter(condition)
+    except (InvalidRequest, Unsupported):
+        return False
+    return True
+
+
+def is_computed(value: Any) -> bool:
+    """Return True for text that is neither a literal nor a column."""
+    if not isinstance(value, str):
+        return False
+    try:
+        parse_value(value)
+    except (InvalidRequest, Unsupported):
+        return True
+    return False
 
 
 def parse_filter(text: Filter) -> Expr:
