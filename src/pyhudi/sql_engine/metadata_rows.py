@@ -30,8 +30,17 @@ _STATS = pa.struct(
         ("isTightBound", pa.bool_()),
     ]
 )
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """The type with nullable fields: a record has one payload, and Spark keeps no NOT NULL within a null struct."""
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _nullable(kind.item_type))
+    return pa.struct([field.with_nullable(True) for field in kind])
+
+
 _PAYLOADS: dict[Payload, pa.DataType] = {
-    payload: _STATS if payload is Payload.COLUMN_STATS else payload_type(payload) for payload in Payload
+    payload: _STATS if payload is Payload.COLUMN_STATS else _nullable(payload_type(payload)) for payload in Payload
 }
 METADATA_ROWS = pa.schema(
     [("partition", pa.string()), ("key", pa.string()), ("type", pa.int32())]
@@ -109,7 +118,7 @@ def _fitted(payloads: pa.Array, kind: pa.DataType) -> pa.Array:
     for field in kind:
         index = payloads.type.get_field_index(field.name)
         arrays.append(pa.nulls(len(payloads), field.type) if index < 0 else pc.struct_field(payloads, [index]).cast(field.type))
-    return pa.StructArray.from_arrays(arrays, fields=[field.with_nullable(True) for field in kind]).cast(kind)
+    return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
 def _rows(partition: str, keys: pa.Array, types: pa.Array | int, payload: Payload, payloads: pa.Array) -> pa.Table:
