@@ -92,7 +92,7 @@ CONFLICT_RESOLUTION = Option(
     "SimpleConcurrentFileWritesConflictResolutionStrategy",
     "class that decides between a write and a pending clustering of the same file groups: "
     "SimpleConcurrentFileWritesConflictResolutionStrategy (the write is planned again) or "
-    "PreferWriterConflictResolutionStrategy (the clustering gives way)",
+    "PreferWriterConflictResolutionStrategy (the clustering backs off)",
 )
 EXCLUSIVE_AFTER_CONFLICTS = Option(
     "pyhudi.write.exclusive.after.conflicts",

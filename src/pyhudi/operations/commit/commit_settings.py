@@ -49,7 +49,7 @@ class CommitSettings:
         time_generator: Name of the time generator that supplies instant times.
         hbase: Settings of the HBase index, None unless the index type is HBASE.
         marker_lists: Use marker lists instead of one marker file per data file, see `storage.markers`.
-        prefers_writers: A clustering gives way to writes of its file groups, even if they are pending.
+        prefers_writers: A clustering backs off from writes of its file groups, even if they are pending.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
