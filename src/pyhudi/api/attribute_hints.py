@@ -1,4 +1,4 @@
-"""Names of delta-rs, PyIceberg, hudi-rs, Hudi and Spark, and their equivalents here. Source: the pages "Coming from ..."."""
+"""Names of delta-rs, PyIceberg, hudi-rs, Hudi and Spark, and their equivalents here. Source: docs/coming-from-delta-lake.md."""
 
 from __future__ import annotations
 

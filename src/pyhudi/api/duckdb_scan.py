@@ -6,7 +6,7 @@ a path as a glob pattern, and names without regard to case: files that this affe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ _GLOB_CHARACTERS = frozenset("*?[")
 
 _OPTIONS = "hive_partitioning = false, union_by_name = false, can_have_nan = true"
 """The statistics of Parquet ignore NaN, so without `can_have_nan` DuckDB would skip row groups with it."""
+
+_ROW_NUMBER = "file_row_number"
 
 _TYPES: dict[pa.DataType, str] = {
     pa.bool_(): "BOOLEAN",
@@ -45,27 +47,43 @@ class NativeRows:
     Attributes:
         sql: A query that returns them, in the columns of the scan.
         paths: The files that it reads.
+        tables: Rows that it reads by name.
         rest: Slices that PyHudi's reader reads.
     """
 
     sql: str
     paths: tuple[str, ...]
+    tables: Mapping[str, pa.Table]
     rest: tuple[FileSlice, ...]
 
 
-def native_rows(query: SnapshotQuery, condition: Expr | None) -> NativeRows | None:
-    """Return the rows of a query that DuckDB reads; None if there are none. condition: which of them the SQL returns."""
+def native_rows(query: SnapshotQuery, condition: Expr | None, new_name: Callable[[], str]) -> NativeRows | None:
+    """Return the rows of a query that DuckDB reads; None if there are none.
+
+    Args:
+        query: The query.
+        condition: Which of its rows the SQL returns.
+        new_name: Returns an unused name of a table.
+    """
     query = replace(query, spec=replace(query.spec, condition=condition))
     divided = divide_query(query, _can_read)
     if not divided.scans or not query.schema.names:
         return None
+    tables: dict[str, pa.Table] = {}
+
+    def named(rows: pa.Table) -> str:
+        name = new_name()
+        tables[name] = rows
+        return name
+
     try:
         where = "" if condition is None else f" WHERE {to_engine(condition, _DuckDBExpressions())}"
-        parts = [_select(scan, query.schema.names, where) for scan in divided.scans]
+        parts = [part for scan in divided.scans for part in _selects(scan, query.schema.names, where, named)]
     except Unsupported:
         return None
+    parts += [f"SELECT * FROM {named(rows)}" for rows in divided.merged]
     paths = tuple(path for scan in divided.scans for path in scan.paths)
-    return NativeRows(" UNION ALL ".join(parts), paths, divided.rest)
+    return NativeRows(" UNION ALL ".join(parts), paths, tables, divided.rest)
 
 
 def quote_identifier(name: str) -> str:
@@ -79,16 +97,22 @@ def text_literal(text: str) -> str:
 
 
 def _can_read(path: str, schema: pa.Schema) -> bool:
-    return _GLOB_CHARACTERS.isdisjoint(path) and len({name.casefold() for name in schema.names}) == len(schema.names)
+    names = {name.casefold() for name in schema.names}
+    return _GLOB_CHARACTERS.isdisjoint(path) and len(names) == len(schema.names) and _ROW_NUMBER not in names
 
 
-def _select(scan: NativeScan, names: Iterable[str], where: str) -> str:
-    files = ", ".join(map(text_literal, scan.paths))
-    source = f"read_parquet([{files}], {_OPTIONS})"
+def _selects(scan: NativeScan, names: Iterable[str], where: str, named: Callable[[pa.Table], str]) -> Iterator[str]:
     columns = ", ".join(f"{_column(column)} AS {quote_identifier(column.field.name)}" for column in scan.columns)
-    rows = f"SELECT {columns} FROM {source}"
     chosen = ", ".join(map(quote_identifier, names))
-    return f"SELECT {chosen} FROM ({rows}){where}"
+    if not scan.has_hidden_rows:
+        files = ", ".join(map(text_literal, scan.paths))
+        yield f"SELECT {chosen} FROM (SELECT {columns} FROM read_parquet([{files}], {_OPTIONS})){where}"
+        return
+    for file in scan.files:
+        hidden = named(pa.table({"hidden": pa.array(file.hidden, pa.int64())}))
+        source = f"read_parquet([{text_literal(file.path)}], {_OPTIONS}, file_row_number = true)"
+        rows = f"SELECT {columns} FROM {source} ANTI JOIN {hidden} ON {_ROW_NUMBER} = hidden"
+        yield f"SELECT {chosen} FROM ({rows}){where}"
 
 
 def _column(column: NativeColumn) -> str:

@@ -106,7 +106,7 @@ class _Source:
         # PyHudi's reader counts the rows of a limit before the predicate.
         if isinstance(query, SnapshotQuery) and (predicate is None or n_rows is None):
             # The predicate is evaluated by Polars, so that only the condition of the scan is left.
-            native = native_rows(query, self._query.spec.condition)
+            native = native_rows(query, self._query.spec.condition, merges_logs=n_rows is None)
             if native is not None:
                 rows = native.rows if predicate is None else native.rows.filter(predicate)
                 height = yield from native_frames(query, native, rows if n_rows is None else rows.head(n_rows), names)

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported_polars
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     import polars
 
 
+_ROW_INDEX = "\x00row"
+"""Name of the column of row numbers; no table has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class NativeRows:
     """Rows that Polars reads.
@@ -44,11 +49,17 @@ class NativeRows:
     rest: tuple[FileSlice, ...]
 
 
-def native_rows(query: SnapshotQuery, condition: Expr | None) -> NativeRows | None:
-    """Scan the plain slices of a query with Polars; None if there are none. condition: which rows the scan returns."""
+def native_rows(query: SnapshotQuery, condition: Expr | None, *, merges_logs: bool = True) -> NativeRows | None:
+    """Scan the plain slices of a query with Polars; None if there are none.
+
+    Args:
+        query: The query.
+        condition: Which rows the scan returns.
+        merges_logs: As for `divide_query`.
+    """
     polars = imported_polars()
     query = replace(query, spec=replace(query.spec, condition=condition))
-    divided = divide_query(query)
+    divided = divide_query(query, merges_logs=merges_logs)
     if not divided.scans:
         return None
     try:
@@ -64,6 +75,9 @@ def native_rows(query: SnapshotQuery, condition: Expr | None) -> NativeRows | No
             frame = frame if test is None else frame.filter(test)
             frame = frame if query.schema.names else frame.with_columns(polars.lit(value=True).alias(""))
             frames.append(frame.select(schema.names))
+        for rows in divided.merged:
+            ones = polars.select(polars.repeat(value=True, n=rows.num_rows).alias(""))
+            frames.append((to_frame(rows) if query.schema.names else ones).lazy())
         expected = frame_schema(schema)
         if all(frame.collect_schema() == expected for frame in frames):
             return NativeRows(polars.concat(frames), divided.plain, divided.rest)
@@ -72,7 +86,14 @@ def native_rows(query: SnapshotQuery, condition: Expr | None) -> NativeRows | No
 
 def _scanned(scan: NativeScan) -> polars.LazyFrame:
     pl = imported_polars()
-    frame: polars.LazyFrame = pl.scan_parquet(list(scan.paths), glob=False, hive_partitioning=False)
+    row_index = _ROW_INDEX if scan.has_hidden_rows else None
+    frame: polars.LazyFrame = pl.scan_parquet(list(scan.paths), glob=False, hive_partitioning=False, row_index_name=row_index)
+    if row_index is not None:
+        # The index counts the rows of all files.
+        starts = np.cumsum([0, *(file.row_count for file in scan.files)])
+        hidden = [start + file.hidden for start, file in zip(starts, scan.files, strict=False) if file.hidden is not None]
+        numbers = pl.Series(np.concatenate(hidden), dtype=pl.get_index_type())
+        frame = frame.filter(~pl.col(row_index).is_in(numbers.implode()))
     changed = []
     for column in scan.columns:
         type_ = polars_type(column.field.type)

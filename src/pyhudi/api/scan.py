@@ -54,6 +54,11 @@ class Scan(ForeignNames):
         return self._query
 
     @property
+    def threads(self) -> int:
+        """Number of threads that read file slices."""
+        return self._threads
+
+    @property
     def limit(self) -> int | None:
         """Maximum number of rows; None for all."""
         return self._limit

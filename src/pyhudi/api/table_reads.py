@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from pyhudi import features
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.key_arguments import parse_keys_argument
 from pyhudi.api.scan import Scan
@@ -87,6 +90,48 @@ class TableReads(OpenedTable):
         if keys is not None:
             query = semi_join_filter(query, arrow_reader(keys).read_all(), exactly=True)
         return Scan(query, parsed.integer(THREADS), limit)
+
+    def search(
+        self,
+        column: str,
+        vector: Any,
+        k: int = 10,
+        metric: str = "cosine",
+        *,
+        filter: Filter | None = None,
+        columns: Sequence[str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> pa.Table:
+        """Find the rows whose vectors are nearest to a query vector, exactly, by comparing all of them.
+
+        The filter prunes partitions, files and row groups first. Memory holds one row group for each thread and the rows
+        found. Null vectors are never found.
+
+        Args:
+            column: A column of type VECTOR.
+            vector: The query, as a list or array of its dimension; or several queries, such as a two-dimensional NumPy
+                array.
+            k: Number of rows for each query.
+            metric: "cosine" (1 - cosine, between 0 and 2; 1 for a vector of length 0), "l2" (Euclidean distance) or "dot"
+                (the negative inner product).
+            filter: As in `scan`: only rows that match are compared.
+            columns: Columns to return, as in `scan`; all data columns except the vector by default.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The rows with the column `_hudi_distance` (float64) at the end, nearest first. For several queries also the
+            column `query` at the front, the number of the query, whose rows are together.
+
+        Raises:
+            InvalidRequest: The column is not a vector, or query, k or metric are invalid.
+
+        Example:
+            >>> table.search("emb", [0.1, 0.2, 0.3], k=5, filter="city = 'sf'")
+        """
+        rows: pa.Table = features.load("vector_search", "Table.search").search(
+            self, column, vector, k, metric, filter=filter, columns=columns, options=options
+        )
+        return rows
 
     def count(
         self,

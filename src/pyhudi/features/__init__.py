@@ -21,6 +21,7 @@ CAPABILITIES = (
     "procedures",
     "recovery",
     "report",
+    "vector_search",
 )
 
 

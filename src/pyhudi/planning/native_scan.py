@@ -1,12 +1,13 @@
 """How an engine's own Parquet reader gets the columns of a query from base files.
 
-A file slice is plain if it is one Parquet file, and each needed column is one of:
+The base file of a slice is plain if it is a Parquet file, and each needed column is one of:
 
     stored       under the table's name, or the name that its id had when the file was written, with the same type
     narrower     an integer or a timestamp of milliseconds, which a cast widens without loss
     constant     the value that the partition path determines, the default of a column that the file lacks, or null
 
-Every other slice is read by PyHudi's reader (`tasks.read_slice`).
+The engine reads the rows of a plain file, except those that the logs of its slice replace or delete. Every other slice is
+read by PyHudi's reader (`tasks.read_slice`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.format.avro_to_arrow import column_default
@@ -22,6 +25,9 @@ from pyhudi.records.schema_on_read.column_ids import ColumnOrigin
 
 MAX_SCANS = 64
 """Scans of one plan. An engine plans each of them on its own, so files beyond them are left to PyHudi's reader."""
+
+MAX_LOG_BYTES = 64 << 20
+"""Size of the logs that are merged in memory for one plan. Slices beyond it are left to PyHudi's reader, one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +47,44 @@ class NativeColumn:
     value: pa.Scalar | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeFile:
+    """A base file that an engine reads.
+
+    Attributes:
+        path: Path in the local file system.
+        schema: Arrow schema of the file.
+        row_count: Number of its rows.
+        hidden: Numbers of rows that do not count, ascending; None for a slice without logs.
+    """
+
+    path: str
+    schema: pa.Schema
+    row_count: int
+    hidden: npt.NDArray[np.int64] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class NativeScan:
     """Base files with the same columns.
 
     Attributes:
         columns: The columns of the query, in order.
-        paths: The files, as paths of the local file system.
+        files: The files, all with hidden rows or all without.
     """
 
     columns: tuple[NativeColumn, ...]
-    paths: tuple[str, ...]
+    files: tuple[NativeFile, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of the files."""
+        return tuple(file.path for file in self.files)
+
+    @property
+    def has_hidden_rows(self) -> bool:
+        """Whether rows of the files are hidden."""
+        return self.files[0].hidden is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +123,19 @@ def native_columns(
     return tuple(columns)
 
 
-def grouped_scans(files: Iterable[tuple[str, tuple[NativeColumn, ...], pa.Schema]]) -> list[NativeScan]:
-    """Group files, given by path, columns and Arrow schema, into scans of files that an engine can read as one."""
-    groups: list[tuple[tuple[NativeColumn, ...], pa.Schema, list[str]]] = []
-    for path, columns, schema in files:
+def grouped_scans(files: Iterable[tuple[NativeFile, tuple[NativeColumn, ...]]]) -> list[NativeScan]:
+    """Group files by their columns and schemas into scans that an engine can read as one."""
+    groups: list[tuple[tuple[NativeColumn, ...], list[NativeFile]]] = []
+    for file, columns in files:
         # Most files equal the one before them.
-        for group in reversed(groups):
-            if columns == group[0] and schema.equals(group[1]):
-                group[2].append(path)
+        for group_columns, group in reversed(groups):
+            is_alike = (group[0].hidden is None) == (file.hidden is None)
+            if is_alike and columns == group_columns and file.schema.equals(group[0].schema):
+                group.append(file)
                 break
         else:
-            groups.append((columns, schema, [path]))
-    return [NativeScan(columns, tuple(paths)) for columns, _, paths in groups]
+            groups.append((columns, [file]))
+    return [NativeScan(columns, tuple(group)) for columns, group in groups]
 
 
 def _native_column(

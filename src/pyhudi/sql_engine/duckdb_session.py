@@ -223,11 +223,15 @@ def _prepared(
 def _add_scan(database: Database, name: str, scan: Scan, condition: Expr | None, *, reads_files: bool) -> None:
     """Register the rows of a scan. condition: the part of its condition that the query does not have."""
     query = scan.query
-    native = native_rows(query, condition) if reads_files and scan.limit is None and isinstance(query, SnapshotQuery) else None
+    native = None
+    if reads_files and scan.limit is None and isinstance(query, SnapshotQuery):
+        native = native_rows(query, condition, database.new_name)
     if native is None:
         database.add(name, RowSource(scan.to_reader))
         return
     sql = native.sql
+    for table_name, rows in native.tables.items():
+        database.add(table_name, rows)
     if native.rest:
         rest = database.new_name()
         database.add(rest, RowSource(scan.of_slices(native.rest).to_reader))

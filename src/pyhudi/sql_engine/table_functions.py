@@ -5,6 +5,7 @@
     hudi_query_timeline(table[, 'true' | 'false'])                           instants, optionally of the archived timeline
     hudi_filesystem_view(table[, partition])                                 file slices
     hudi_metadata(table)                                                     records of the metadata table
+    hudi_vector_search(table, column, ARRAY(...), k[, metric])               nearest vectors, with _hudi_distance
 
 The start `earliest` is the first instant; start and end are completion times, as in `Table.incremental`.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi import features
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
@@ -121,6 +123,11 @@ def _metadata(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
     return metadata_rows(table)
 
 
+def _vector_search(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
+    rows: pa.Table = features.load("vector_search", "hudi_vector_search").search_function(table, arguments)
+    return rows
+
+
 def _word(function: str, arguments: tuple[Value, ...], position: int, default: str, words: tuple[str, ...]) -> str:
     found = str(arguments[position]).lower() if position < len(arguments) else default
     if found not in words:
@@ -134,4 +141,5 @@ _FUNCTIONS: Mapping[str, tuple[Callable[[Table, tuple[Value, ...]], Scan | pa.Ta
     "hudi_query_timeline": (_timeline, 0, 1),
     "hudi_filesystem_view": (_file_slices, 0, 1),
     "hudi_metadata": (_metadata, 0, 0),
+    "hudi_vector_search": (_vector_search, 3, 4),
 }

@@ -7,6 +7,7 @@ written.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 
@@ -24,6 +25,7 @@ FUNCTIONS = (
     "hudi_metadata",
     "hudi_query_timeline",
     "hudi_filesystem_view",
+    "hudi_vector_search",
 )
 """Names of the table-valued functions."""
 
@@ -120,10 +122,21 @@ def _function(table: exp.Table, function: exp.Anonymous, body: Fragment) -> Refe
     while not cursor.accept_keywords(")"):
         if arguments:
             cursor.expect(",")
-        arguments.append(cursor.value(f"a literal as argument of {name}"))
+        arguments.append(_array(cursor) if cursor.accept_keywords("ARRAY") else cursor.value(f"a literal as argument of {name}"))
     return Reference(
         None, start, cursor.last_token_end, function=name, arguments=tuple(arguments), alias=None if table.alias else name
     )
+
+
+def _array(cursor: TokenCursor) -> str:
+    """Parse the numbers of ARRAY(...), which an argument holds as JSON."""
+    numbers: list[Value] = []
+    cursor.expect("(")
+    while not cursor.accept_keywords(")"):
+        if numbers:
+            cursor.expect(",")
+        numbers.append(cursor.value("a number"))
+    return json.dumps(numbers)
 
 
 def _is_common(table: exp.Table, name: str) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
@@ -209,6 +210,62 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
         yield spec.output.empty_table()
 
 
+@dataclass(frozen=True, slots=True)
+class SliceOverlay:
+    """The effect of the logs of a slice on its base file.
+
+    Attributes:
+        hidden: Base rows that the logs replace or delete, as ascending row numbers in the file.
+        rows: Rows of the logs that match the condition, in the output's columns.
+    """
+
+    hidden: npt.NDArray[np.int64]
+    rows: pa.Table
+
+
+def overlay_slice(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
+    """Compute what the logs of a slice change, reading of the base file only what decides that: ordering values, and
+    record keys if the logs have no positions. None if merging needs other columns of base rows, or if positions do not
+    fit the base file.
+    """
+    if not spec.rule.selects_one_side or spec.rule.custom_merge or spec.rule.filling is not None:
+        return None
+    storage = open_storage(spec.storage)
+    wanted = merge_columns(spec)
+    constants = partition_path_values(spec, slice_.partition, wanted)
+    needed = pa.schema([field for field in wanted if field.name not in constants])
+    records = merge_slice(storage, spec, slice_, needed)[0].records
+    if records.present is not None:
+        return None
+    key_names = () if records.positions is not None else (RECORD_KEY, *(name.split(".")[0] for name in spec.keys.record_fields))
+    if spec.populate_meta_fields:
+        key_names = key_names[:1]
+    inputs = pa.schema([field for field in needed if field.name in {*spec.rule.ordering.heads, *key_names}])
+    visited = np.zeros(len(records.keys), dtype=np.bool_)
+    hidden, sources = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    first_row = 0
+    for rows in _base_rows(storage, spec, slice_, inputs):
+        keys = None if records.positions is not None else _record_keys(spec, rows)
+        row_numbers, source = records.replaced_rows(rows, keys, visited, first_row)
+        hidden.append(row_numbers)
+        sources.append(source)
+        first_row += rows.num_rows
+    if records.positions is not None and not visited.all():
+        return None
+    replacing = np.concatenate(sources)
+    replacing = replacing[~records.deleted[replacing]]
+    rows = pa.concat_tables([records.rows.take(pa.array(replacing)), records.inserts(visited)])
+    rows = with_constants(rows, constants, wanted)
+    if spec.condition is not None:
+        rows = row_filter(spec.condition, wanted).select(rows)
+    output = relabel(rows.select(spec.output.names), spec.output) if spec.output.names else rows_without_columns(rows.num_rows)
+    return SliceOverlay(np.concatenate(hidden), output)
+
+
+def _record_keys(spec: ReadSpec, rows: pa.Table) -> pa.ChunkedArray:
+    return rows.column(RECORD_KEY) if spec.populate_meta_fields else pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
+
+
 def read_live_keys(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Array]:
     """Yield the record keys of a slice's rows, an array for each table of `run_read`. spec: its output holds the keys,
     or the key fields if meta fields are not populated.
@@ -279,12 +336,7 @@ def _merged_parts(
         first_row = 0
         by_key = None if only is None else bind(In(RECORD_KEY, tuple(only.to_pylist())), spec.table_schema)
         for rows in _chosen_rows(storage, replace(spec, condition=by_key), slice_, read):
-            if by_position:
-                keys = None
-            elif spec.populate_meta_fields:
-                keys = rows.column(RECORD_KEY)
-            else:
-                keys = pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
+            keys = None if by_position else _record_keys(spec, rows)
             try:
                 for merged in records.merge_base(rows, keys, seen, first_row):
                     yield SlicePart(merged.rows, True, merged.matched, merged.base_count - merged.rows.num_rows)

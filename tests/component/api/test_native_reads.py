@@ -172,11 +172,38 @@ def merged(folder: Path) -> Table:
     return table
 
 
+def deleted(folder: Path) -> Table:
+    """Logs with updates, late updates that lose, deletes, and inserts, matched by position."""
+    table = _create(folder, {"hoodie.parquet.small.file.limit": 0, "hoodie.index.type": "BUCKET"}, table_type="mor")
+    table.insert(_rows())
+    table.upsert(_rows(3).set_column(2, "ts", pa.array([9, -1, 9])))
+    table.delete(["k3", "k4"])
+    table.upsert(_rows(4, 5))
+    return table
+
+
+def by_keys(folder: Path) -> Table:
+    """The same without record positions."""
+    return _logs_by(folder, {"hoodie.write.record.positions": False})
+
+
+def by_commit_time(folder: Path) -> Table:
+    return _logs_by(folder, {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"})
+
+
+def _logs_by(folder: Path, options: dict[str, object]) -> Table:
+    table = _create(folder, options, table_type="mor")
+    table.insert(_rows())
+    table.upsert(_rows(3).set_column(2, "ts", pa.array([9, -1, 9])))
+    table.delete(["k4"])
+    return table
+
+
 BUILDERS: dict[str, Callable[[Path], Table]] = {
     function.__name__: function
     for function in (
         typed, empty, emptied, local_times, evolved, widened_floats, by_ids, path_columns, defaults, without_meta, odd_paths,
-        merged,
+        merged, deleted, by_keys, by_commit_time,
     )
 }  # fmt: skip
 
@@ -199,8 +226,8 @@ def watched(*, native: bool) -> Iterator[Divisions]:
     """Record divisions; without `native` engines read no file."""
     divisions = Divisions()
 
-    def dividing(query: Any, *rule: Any) -> DividedQuery:
-        divisions.append(divide_query(query, *rule) if native else DividedQuery((), (), tuple(query.tasks)))
+    def dividing(query: Any, *rule: Any, **options: Any) -> DividedQuery:
+        divisions.append(divide_query(query, *rule, **options) if native else DividedQuery((), (), (), tuple(query.tasks)))
         return divisions[-1]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -277,11 +304,12 @@ def conditions(table: Table) -> list[str]:
 
 def test_only_plain_slices_are_read_by_engines(tables: dict[str, Table]) -> None:
     divided = {kind: divide_query(table.scan().query) for kind, table in tables.items()}
-    assert {kind for kind, found in divided.items() if not found.rest} == {*BUILDERS} - {"widened_floats", "merged"}
+    assert {kind for kind, found in divided.items() if found.rest} == {"widened_floats"}
     assert {kind for kind, found in divided.items() if not found.plain} == {"empty"}
     # Of a float that became a double only PyHudi gives the value that Hudi does.
     assert [len(divided["widened_floats"].plain), len(divided["widened_floats"].rest)] == [2, 2]
-    assert [len(divided["merged"].plain), len(divided["merged"].rest)] == [1, 1]
+    for kind in ("merged", "deleted", "by_keys", "by_commit_time"):
+        assert any(scan.has_hidden_rows for scan in divided[kind].scans) and divided[kind].merged, kind
 
 
 @pytest.mark.sample(4)
@@ -418,7 +446,7 @@ def _readers(table: Table, catalog: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated", "footer", "column"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "footer", "column", "bit"])
 def test_a_file_that_cannot_be_read_is_reported_by_our_reader(tmp_path: Path, damage: str) -> None:
     table = _create(tmp_path)
     table.insert(_rows())
@@ -440,14 +468,32 @@ def test_a_file_that_cannot_be_read_is_reported_by_our_reader(tmp_path: Path, da
         group = pq.read_metadata(path).row_group(0)
         [chunk] = [c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "id"]
         start = chunk.dictionary_page_offset or chunk.data_page_offset
-        content[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+        if damage == "bit":
+            content[start + chunk.total_compressed_size - 1] ^= 1
+        else:
+            content[start : start + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
         path.write_bytes(content)
-    error = {"missing": "is missing", "column": "cannot be read|Parquet"}.get(damage, "Parquet|parquet")
+    error = {"missing": "is missing", "column": "cannot be read|Parquet", "bit": "cannot be read|checksum"}.get(
+        damage, "Parquet|parquet"
+    )
     for name, read in readers.items():
-        if damage == "column" and name == "lazy count":
+        if damage in ("column", "bit") and name == "lazy count":
             continue
         with pytest.raises((HudiError, pl.exceptions.ComputeError), match=error):
             read()
+
+
+def test_checksums_of_pages_follow_the_option(tmp_path: Path) -> None:
+    table = _create(tmp_path)
+    table.insert(_rows())
+    modes = {mode: table.scan(options={"pyhudi.read.checksums": mode}).query for mode in ("always", "once", "never")}
+    assert {mode: len(divide_query(query).plain) for mode, query in modes.items()} == {"always": 0, "once": 2, "never": 2}
+    path = next((tmp_path / "t" / "p1").glob("*.parquet"))
+    content = bytearray(path.read_bytes())
+    chunk = pq.read_metadata(path).row_group(0).column(5)
+    content[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    path.write_bytes(content)
+    assert {mode: len(divide_query(query).plain) for mode, query in modes.items()} == {"always": 0, "once": 1, "never": 2}
 
 
 def test_a_clean_between_plan_and_read_is_an_error(tmp_path: Path) -> None:
@@ -471,7 +517,8 @@ def test_engines_do_not_read_other_stores() -> None:
     table = Table.create("memory://native/t", record_key="id")
     table.insert(_rows())
     query = table.scan().query
-    assert divide_query(query) == DividedQuery((), (), tuple(query.tasks))
+    divided = divide_query(query)
+    assert (divided.scans, divided.rest) == ((), tuple(query.tasks))
 
 
 def test_names_that_differ_in_case_are_left_to_our_reader(tables: dict[str, Table]) -> None:
@@ -507,7 +554,7 @@ def test_a_query_cannot_read_other_files(tmp_path: Path) -> None:
 def test_a_condition_that_engines_lack_is_left_to_our_reader(tables: dict[str, Table]) -> None:
     query = tables["typed"].scan(filter="length(t) > 1").query
     assert isinstance(query, SnapshotQuery)
-    assert duckdb_scan.native_rows(query, query.spec.condition) is None
-    assert duckdb_scan.native_rows(query, None) is not None
+    assert duckdb_scan.native_rows(query, query.spec.condition, lambda: "t") is None
+    assert duckdb_scan.native_rows(query, None, lambda: "t") is not None
     with pytest.raises(Unsupported, match="an engine's own scan"):
         to_engine(query.spec.condition or Constant(True), polars_scan._PolarsExpressions())

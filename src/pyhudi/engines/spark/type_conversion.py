@@ -28,6 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector
+from pyhudi.records.vectors import list_layout, vectors_as_lists
 
 __all__ = [
     "CATALOG_OPTIONS",
@@ -115,7 +116,8 @@ def ddl(*columns: tuple[str, str]) -> str:
 
 def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
     """An Arrow table of the driver as a DataFrame."""
-    return session.createDataFrame(rows)
+    layout = list_layout(rows.schema)
+    return session.createDataFrame(pa.Table.from_batches(map(vectors_as_lists, rows.to_batches()), layout))
 
 
 def table_location(session: SparkSession, name: str) -> str:

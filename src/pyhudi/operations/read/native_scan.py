@@ -1,14 +1,18 @@
 """Divide a query between an engine's own Parquet reader and PyHudi's reader.
 
 The engine reads base files of the local file system; `planning.native_scan` decides which of them. It cannot read other
-stores, because their credentials and clients are PyHudi's. The footers are read here, with their checksums, from the
-cache of the table's footers if they have been read before.
+stores, because their credentials and clients are PyHudi's. PyHudi merges the logs of these slices: the engine skips the
+base rows that they replace, and the rows of the logs are added (merge on read as a lazy plan). The footers are read
+here, with their checksums, from the cache of the table's footers if they have been read before. Engines do not verify
+page checksums, so those of the needed columns are verified here, once in this process for a file of one size and time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,39 +22,63 @@ from pyhudi.errors import HudiError
 from pyhudi.format.names import is_orc
 from pyhudi.format.parquet.page_checks import ChecksumMode
 from pyhudi.format.parquet.plain_columns import plain_columns
+from pyhudi.format.parquet.verify_pages import verify_pages
+from pyhudi.metadata_table.reader.metadata_file_cache import LruCache
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
-from pyhudi.planning.native_scan import MAX_SCANS, NativeColumn, NativeScan, StoredColumns, grouped_scans, native_columns
+from pyhudi.planning.native_scan import (
+    MAX_LOG_BYTES,
+    MAX_SCANS,
+    NativeColumn,
+    NativeFile,
+    NativeScan,
+    StoredColumns,
+    grouped_scans,
+    native_columns,
+)
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.storage import open_storage
 from pyhudi.storage.local import LocalStorage
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.tasks.base_file_reader import open_base_rows
-from pyhudi.tasks.read_slice import ReadSpec, is_joined, path_values
+from pyhudi.tasks.base_file_reader import missing_file_error, open_base_input, open_base_rows
+from pyhudi.tasks.read_slice import ReadSpec, SliceOverlay, is_joined, overlay_slice, path_values
+
+_VERIFIED: LruCache[tuple[str, int, int], frozenset[str]] = LruCache(1 << 14)
+"""Columns whose pages were verified, by path, size and modification time of a file."""
 
 CanRead = Callable[[str, pa.Schema], bool]
 """An engine's rule: whether it can read a file, given its path and Arrow schema."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DividedQuery:
     """The tasks of a query by their reader.
 
     Attributes:
         scans: What the engine reads: columns of the output, then those that only the condition of the query needs. Files
             appear once.
+        merged: Rows of the logs of plain slices, which replace hidden rows of `scans`, in the columns of the output.
         plain: The slices of these files.
         rest: Tasks of PyHudi's reader.
     """
 
     scans: tuple[NativeScan, ...]
+    merged: tuple[pa.Table, ...]
     plain: tuple[FileSlice, ...]
     rest: tuple[Any, ...]
 
 
-def divide_query(query: SnapshotQuery | ChangeQuery, can_read: CanRead | None = None) -> DividedQuery:
+def divide_query(
+    query: SnapshotQuery | ChangeQuery, can_read: CanRead | None = None, *, merges_logs: bool = True
+) -> DividedQuery:
     """Divide the tasks of a query. Files that cannot be opened are left to PyHudi's reader, which reports the error, and
-    all files if page checksums are to be verified at each read: engines do not verify them.
+    all files if page checksums are to be verified at each read.
+
+    Args:
+        query: The query.
+        can_read: Rule of the engine, in addition to the common ones.
+        merges_logs: False leaves all slices with logs to PyHudi's reader.
     """
     storage = open_storage(query.spec.storage) if isinstance(query, SnapshotQuery) else None
     if (
@@ -58,24 +86,38 @@ def divide_query(query: SnapshotQuery | ChangeQuery, can_read: CanRead | None = 
         or not isinstance(storage, LocalStorage)
         or query.spec.checksums is ChecksumMode.ALWAYS
     ):
-        return DividedQuery((), (), tuple(query.tasks))
-    needed = _needed_columns(query.spec)
-    layouts = _Layouts(storage, query.spec, needed)
-    files: list[tuple[str, tuple[NativeColumn, ...], pa.Schema]] = []
-    slices: dict[str, FileSlice] = {}
-    rest: list[FileSlice] = []
+        return DividedQuery((), (), (), tuple(query.tasks))
+    layouts = _Layouts(storage, query.spec, _needed_columns(query.spec))
+    files: dict[FileSlice, tuple[NativeFile, tuple[NativeColumn, ...]]] = {}
+    log_bytes = 0
     for slice_ in query.tasks:
-        found = layouts.columns(slice_) if _is_single_file(slice_) else None
-        path = "" if found is None or slice_.base is None else storage.full_path(slice_.base.path)
-        if found is None or (can_read is not None and not can_read(path, found[1])):
-            rest.append(slice_)
-            continue
-        files.append((path, *found))
-        slices[path] = slice_
-    scans = grouped_scans(files)
-    for scan in scans[MAX_SCANS:]:
-        rest.extend(slices.pop(path) for path in scan.paths)
-    return DividedQuery(tuple(scans[:MAX_SCANS]), tuple(slices.values()), tuple(rest))
+        log_bytes += sum(log.size_bytes for log in slice_.logs)
+        is_mergeable = not slice_.logs or (merges_logs and log_bytes <= MAX_LOG_BYTES)
+        found = layouts.native_file(slice_) if is_mergeable and _has_plain_base(slice_) else None
+        if found is not None and (can_read is None or can_read(found[0].path, found[0].schema)):
+            files[slice_] = found
+    overlays: dict[str, SliceOverlay] = {}
+    with_logs = [slice_ for slice_ in files if slice_.logs]
+    for slice_, overlay in zip(with_logs, in_threads(partial(_overlay, query.spec), with_logs, os.cpu_count() or 1), strict=True):
+        if overlay is None:
+            del files[slice_]
+        else:
+            file, columns = files[slice_]
+            files[slice_] = replace(file, hidden=overlay.hidden), columns
+            overlays[file.path] = overlay
+    scans = grouped_scans(files.values())[:MAX_SCANS]
+    scanned = {path for scan in scans for path in scan.paths}
+    plain = tuple(slice_ for slice_, (file, _) in files.items() if file.path in scanned)
+    merged = tuple(overlay.rows for path, overlay in overlays.items() if path in scanned and overlay.rows.num_rows)
+    plain_slices = frozenset(plain)
+    return DividedQuery(tuple(scans), merged, plain, tuple(task for task in query.tasks if task not in plain_slices))
+
+
+def _overlay(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
+    try:
+        return overlay_slice(spec, slice_)
+    except (HudiError, pa.ArrowException, OSError):
+        return None
 
 
 def _needed_columns(spec: ReadSpec) -> pa.Schema:
@@ -85,9 +127,9 @@ def _needed_columns(spec: ReadSpec) -> pa.Schema:
     return pa.schema([spec.table_schema.field(name) for name in dict.fromkeys(names)])
 
 
-def _is_single_file(slice_: FileSlice) -> bool:
-    is_alone = slice_.base is not None and not slice_.logs and slice_.full_slice is None
-    return is_alone and not is_joined(slice_) and slice_.base is not None and not is_orc(slice_.base.path)
+def _has_plain_base(slice_: FileSlice) -> bool:
+    base = slice_.base
+    return base is not None and slice_.full_slice is None and not is_joined(slice_) and not is_orc(base.path)
 
 
 class _Layouts:
@@ -99,29 +141,47 @@ class _Layouts:
         self._needed = needed
         self._known: list[tuple[pq.ParquetSchema, StoredColumns]] = []
 
-    def columns(self, slice_: FileSlice) -> tuple[tuple[NativeColumn, ...], pa.Schema] | None:
-        """Columns of the query in the base file of a slice, and its Arrow schema; None if only PyHudi's reader has
-        them.
-        """
-        assert slice_.base is not None, "the slice is a single file"
-        spec = self._spec
+    def native_file(self, slice_: FileSlice) -> tuple[NativeFile, tuple[NativeColumn, ...]] | None:
+        """The base file of a slice, and the columns of the query in it; None if only PyHudi's reader has them."""
+        assert slice_.base is not None, "the slice has a base file"
+        spec, path = self._spec, slice_.base.path
         try:
-            stored = self._stored(slice_.base.path)
-            constants = path_values(spec, slice_.partition, self._needed, frozenset(stored.schema.names))
+            with open_base_rows(self._storage, path, footers=spec.footers) as file:
+                assert isinstance(file, pq.ParquetFile), "the file is a Parquet file, and no key excludes it"
+                stored = self._stored(file)
+                constants = path_values(spec, slice_.partition, self._needed, frozenset(stored.schema.names))
+                origins = None if spec.ids is None else spec.ids.origins(slice_.base.name.instant_time)
+                columns = native_columns(self._needed, stored, constants, origins)
+                if columns is None:
+                    return None
+                if spec.checksums is ChecksumMode.ONCE:
+                    self._verify(
+                        path, file.metadata, {column.stored_name for column in columns if column.stored_name is not None}
+                    )
+                return NativeFile(self._storage.full_path(path), stored.schema, file.metadata.num_rows), columns
         except (HudiError, pa.ArrowException, UnicodeDecodeError, OSError):
             return None
-        origins = None if spec.ids is None else spec.ids.origins(slice_.base.name.instant_time)
-        columns = native_columns(self._needed, stored, constants, origins)
-        return None if columns is None else (columns, stored.schema)
 
-    def _stored(self, path: str) -> StoredColumns:
-        with open_base_rows(self._storage, path, footers=self._spec.footers) as file:
-            assert isinstance(file, pq.ParquetFile), "the file is a Parquet file, and no key excludes it"
-            metadata = file.metadata
-            for known, stored in reversed(self._known):
-                if metadata.schema.equals(known):
-                    return stored
-            schema = file.schema_arrow.remove_metadata()
-            stored = StoredColumns(schema, plain_columns(metadata, schema))
+    def _verify(self, path: str, metadata: pq.FileMetaData, names: Collection[str]) -> None:
+        """Verify page checksums of columns, once in this process for a file of one size and modification time."""
+        info = self._storage.stat(path)
+        if info is None:
+            raise missing_file_error(self._storage, path)
+        key = (self._storage.full_path(path), info.size_bytes, info.modified_ms)
+        verified = _VERIFIED.get(key) or frozenset()
+        unverified = frozenset(names) - verified
+        if unverified:
+            with open_base_input(self._storage, path) as source:
+                for group in range(metadata.num_row_groups):
+                    verify_pages(source, metadata, group, unverified)
+            _VERIFIED.put(key, verified | unverified)
+
+    def _stored(self, file: pq.ParquetFile) -> StoredColumns:
+        metadata = file.metadata
+        for known, stored in reversed(self._known):
+            if metadata.schema.equals(known):
+                return stored
+        schema = file.schema_arrow.remove_metadata()
+        stored = StoredColumns(schema, plain_columns(metadata, schema))
         self._known.append((metadata.schema, stored))
         return stored

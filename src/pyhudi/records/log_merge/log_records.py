@@ -74,6 +74,26 @@ class LogRecords:
             rows = self._merged(piece, base_rows[first:last] - start, source[first:last], first_row + start)
             yield MergedRows(rows, piece.num_rows, matched)
 
+    def replaced_rows(
+        self, base: pa.Table, keys: pa.ChunkedArray | None, visited: BoolMask, first_row: int = 0
+    ) -> tuple[Ints, Ints]:
+        """Return which rows of a batch the log records replace or delete, by row numbers in the file, and these records.
+
+        For complete records of a rule that selects one of the two sides.
+
+        Args:
+            base: Rows of the base file in the columns of the ordering value.
+            keys: As in `merge_base`.
+            visited: As in `merge_base`.
+            first_row: As in `merge_base`.
+        """
+        base_rows, source = self._match_rows(base.num_rows, keys, first_row)
+        visited[source] = True
+        if not len(source):
+            return base_rows, source
+        wins = self._log_wins(base.take(pa.array(base_rows)) if base.num_columns else base, source)
+        return base_rows[wins] + first_row, source[wins]
+
     def _merged(self, base: pa.Table, at: Ints, source: Ints, first_row: int) -> pa.Table:
         """Merge base rows with log records; `at` and `source` are the matched pairs, ordered by base row."""
         if not len(at):
