@@ -86,6 +86,14 @@ NUM_RETRIES_ON_CONFLICT_FAILURES = Option(
     "maximum number of times that a write is planned again after a conflict",
     at_least=0,
 )
+CONFLICT_RESOLUTION = Option(
+    "hoodie.write.lock.conflict.resolution.strategy",
+    str,
+    "SimpleConcurrentFileWritesConflictResolutionStrategy",
+    "class that decides between a write and a pending clustering of the same file groups: "
+    "SimpleConcurrentFileWritesConflictResolutionStrategy (the write is planned again) or "
+    "PreferWriterConflictResolutionStrategy (the clustering backs off)",
+)
 EXCLUSIVE_AFTER_CONFLICTS = Option(
     "pyhudi.write.exclusive.after.conflicts",
     int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.options import write_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.lock_options import LOCK_WAIT
@@ -23,6 +23,10 @@ from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.time_generators import BUILT_IN, find_time_generator
 from pyhudi.tasks.hbase_lookup import HbaseSettings
+
+_PREFER_WRITER = "PreferWriterConflictResolutionStrategy"
+_RESOLUTIONS = ("SimpleConcurrentFileWritesConflictResolutionStrategy", _PREFER_WRITER)
+_RESOLUTION_PACKAGE = "org.apache.hudi.client.transaction."
 
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 
@@ -45,6 +49,7 @@ class CommitSettings:
         time_generator: Name of the time generator that supplies instant times.
         hbase: Settings of the HBase index, None unless the index type is HBASE.
         marker_lists: Use marker lists instead of one marker file per data file, see `storage.markers`.
+        prefers_writers: A clustering backs off from writes of its file groups, even if they are pending.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
@@ -58,6 +63,7 @@ class CommitSettings:
     time_generator: Annotated[str, TIME_GENERATOR] = BUILT_IN
     hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
     marker_lists: Annotated[bool, write_options.MARKERS_TYPE] = False
+    prefers_writers: Annotated[bool, write_options.CONFLICT_RESOLUTION] = False
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
@@ -65,8 +71,13 @@ class CommitSettings:
 
         Raises:
             InvalidRequest: The failed-writes policy is incompatible with the concurrency mode.
-            Unsupported: The time generator is not registered.
+            Unsupported: The time generator is not registered, or the conflict resolution strategy is another class.
         """
+        strategy = options.value_or_default(write_options.CONFLICT_RESOLUTION).removeprefix(_RESOLUTION_PACKAGE)
+        if strategy not in _RESOLUTIONS:
+            raise Unsupported(
+                f"option {write_options.CONFLICT_RESOLUTION}={strategy} is not supported. Use one of {', '.join(_RESOLUTIONS)}."
+            )
         find_time_generator(options.value_or_default(TIME_GENERATOR))
         mode, policy = options.value_or_default(CONCURRENCY), options.text(FAILED_WRITES)
         if mode == NON_BLOCKING and policy not in (None, "LAZY"):
@@ -81,6 +92,7 @@ class CommitSettings:
             failed_writes=policy or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
             is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
+            prefers_writers=strategy == _PREFER_WRITER,
             marker_lists=options.value_or_default(write_options.MARKERS_TYPE) != "DIRECT",
             hbase=HbaseSettings.of(options) if options.value_or_default(INDEX_TYPE) == "HBASE" else None,
         )

@@ -4,6 +4,10 @@ The check reads every commit that completed since the write was planned, one req
 many commits land while each of them waits. So they are read while the writer waits for the lock, and not again under
 it: the time under the lock does not grow with the number of writers.
 
+Under the strategy that prefers writers, a pending clustering is no conflict for a write, and a live pending write is one
+for a clustering. A pending compaction stays a conflict: base files that the write rewrote would be older than those of
+the compaction.
+
 Source: docs/formats/writing.md, "Conflicts".
 """
 
@@ -15,11 +19,13 @@ from dataclasses import dataclass
 
 from pyhudi.errors import HudiError, WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
-from pyhudi.format.instants import Action, Instant
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.planned_commit import CommitCache
 from pyhudi.operations.commit.touched_file_groups import (
     file_groups_of_commit,
     load_replaced_groups,
+    profiled_file_groups,
     touched_file_groups,
     written_groups,
 )
@@ -32,6 +38,7 @@ from pyhudi.planning.conflicts import (
     keys_looked_up_during_compaction,
     replaced_under_us,
 )
+from pyhudi.storage.liveness import is_alive
 from pyhudi.table.snapshot import load_archived_commits
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -50,6 +57,7 @@ class ConflictCheck:
         action: Its action.
         start: The state that it was planned on.
         commits: Metadata of other commits.
+        settings: Commit settings.
         shares_groups: See `PlannedCommit`.
         ignored_instants: See `PlannedCommit`.
     """
@@ -59,6 +67,7 @@ class ConflictCheck:
     action: Action
     start: WriteStart
     commits: CommitCache
+    settings: CommitSettings
     shares_groups: bool = False
     ignored_instants: frozenset[str] = frozenset()
 
@@ -81,7 +90,7 @@ class ConflictCheck:
                 if self.shares_groups:
                     continue
             if instant.is_pending:
-                others[instant] = touched_file_groups(self.context, instant)
+                others[instant] = self._groups_of_pending(instant)
         commits = [(i, self.commits.read(self.context.timeline, i)) for i in concurrent if i.is_completed]
         for instant, metadata in (*commits, *self._archived_since(current_timeline)):
             if self.shares_groups:
@@ -140,7 +149,21 @@ class ConflictCheck:
 
     def _concurrent_instants(self, current_timeline: Timeline) -> list[Instant]:
         found = instants_to_check(self.instant_time, self.start, current_timeline)
+        if self.settings.prefers_writers and self.action.is_service:
+            found += tuple(i for i in current_timeline.pending(Action.COMMIT, Action.DELTACOMMIT) if self._may_commit(i))
+        elif self.settings.prefers_writers:
+            found = tuple(i for i in found if i.is_completed or i.action is not Action.CLUSTERING)
         return [instant for instant in found if instant.request_time not in self.ignored_instants]
+
+    def _may_commit(self, write: Instant) -> bool:
+        """Return True for a pending write that has reported its file groups and whose writer is alive."""
+        context, heartbeats = self.context, self.settings.heartbeats
+        return write.state is State.INFLIGHT and is_alive(context.storage, context.env, write.request_time, heartbeats)
+
+    def _groups_of_pending(self, instant: Instant) -> Collection[FileGroupId]:
+        if instant.action.is_write:
+            return profiled_file_groups(self.context, instant)
+        return touched_file_groups(self.context, instant)
 
     def _archived_since(self, current_timeline: Timeline) -> Iterator[tuple[Instant, CommitMetadata]]:
         """Return the writes and services that completed and were archived since the start."""

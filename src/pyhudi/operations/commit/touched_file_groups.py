@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pyhudi.errors import CorruptData
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
@@ -36,6 +37,21 @@ def touched_file_groups(context: TableContext, instant: Instant) -> set[FileGrou
         plan = load_compaction_plan(store, instant)
         return {(operation.partition_path or "", operation.file_id or "") for operation in plan.operations or ()}
     return set(_clustered_groups(context, instant))
+
+
+def profiled_file_groups(context: TableContext, write: Instant) -> set[FileGroupId]:
+    """Return the existing file groups that a pending write changes, by the profile in its inflight file.
+
+    Raises:
+        CorruptData: The profile is damaged; the error contains its path.
+    """
+    data = context.timeline.read_state(write.request_time, write.action, State.INFLIGHT)
+    if not data:
+        return set()
+    try:
+        return {group for group in written_groups(CommitMetadata.decode(data)) if group[1]}
+    except CorruptData as error:
+        raise error.with_path(context.storage.absolute(context.timeline.path(write))) from error
 
 
 def file_groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) -> set[FileGroupId]:

@@ -209,11 +209,7 @@ class Transaction:
             CommitUnknown: The store did not confirm whether the completed file was written.
         """
         groups = planned.groups
-        check = None
-        if planned.start is not None:
-            check = self._conflict_check(
-                planned.start, shares_groups=planned.shares_groups, ignored_instants=planned.ignored_instants
-            )
+        check = None if planned.start is None else self._conflict_check(planned.start, planned)
         base_timeline = None if check is None or planned.shares_groups else self.requested_on
         # A concurrent writer of another kind writes the previous columns, whichever file groups it changes.
         waited_for = None if self.columns is not None and self.columns.changes else groups
@@ -296,10 +292,15 @@ class Transaction:
         if requested_on is not None and (planned_on is None or requested_on.instants != planned_on.instants):
             self._conflict_check(start).check_unlocked(requested_on, groups)
 
-    def _conflict_check(
-        self, start: WriteStart, *, shares_groups: bool = False, ignored_instants: frozenset[str] = frozenset()
-    ) -> ConflictCheck:
-        return ConflictCheck(self.context, self.instant_time, self.action, start, self._commits, shares_groups, ignored_instants)
+    def _conflict_check(self, start: WriteStart, planned: PlannedCommit | None = None) -> ConflictCheck:
+        check = ConflictCheck(self.context, self.instant_time, self.action, start, self._commits, self.settings)
+        if planned is None:
+            return check
+        return replace(
+            check,
+            shares_groups=planned.shares_groups,
+            ignored_instants=planned.ignored_instants,
+        )
 
     def check_ownership(self, files: Collection[Instant], state: State) -> None:
         """Raise WriteConflict if another process has rolled the action back, or is about to.
