@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.features.consistent_hashing.hashing_metadata import decode_nodes, encode_nodes
-from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout
-from pyhudi.features.consistent_hashing.ring_store import load_ring
+from pyhudi.features.consistent_hashing.hashing_routing import ConsistentHashingLayout
+from pyhudi.features.consistent_hashing.hashing_store import load_hashing_metadata
 from pyhudi.format.actions.clustering_plan import ClusteringPlan
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
@@ -86,7 +86,7 @@ class Ringed(Alternation):
         report = self.table.validate(keys=True)
         assert report.ok, str(report)
         context = self.table.context
-        rings = {city: load_ring(context, context.timeline.load(), city, ()) for city in CITIES}
+        rings = {city: load_hashing_metadata(context, context.timeline.load(), city, ()) for city in CITIES}
         layout = ConsistentHashingLayout({city: ring for city, ring in rings.items() if ring is not None})
         found = self.table.scan(["id", "_hoodie_partition_path", "_hoodie_file_name"]).to_arrow().to_pylist()
         cells = layout.cells_for_keys(context.config.keys, pa.array([row["id"] for row in found], pa.string())).tolist()

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 import pyhudi as hp
-from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
-from pyhudi.features.consistent_hashing.ring_store import load_ring
-from pyhudi.format.paths import RING_FOLDER
+from pyhudi.features.consistent_hashing.hashing_metadata import HashRing
+from pyhudi.features.consistent_hashing.hashing_store import load_hashing_metadata
+from pyhudi.format.paths import HASHING_FOLDER
 
 NODES = 2
 RINGS = {
@@ -31,11 +31,11 @@ def rows(*keys: int, ts: int = 1, part: str = "p") -> pa.Table:
     return pa.table({"id": [f"k{key}" for key in keys], "part": [part] * len(keys), "ts": pa.array([ts] * len(keys), pa.int64())})
 
 
-def ring_of(table: hp.Table, part: str = "p") -> HashingRing:
-    ring = load_ring(table.context, table.context.timeline.load(), part, ())
+def ring_of(table: hp.Table, part: str = "p") -> HashRing:
+    ring = load_hashing_metadata(table.context, table.context.timeline.load(), part, ())
     assert ring is not None
     return ring
 
 
 def ring_files(table: hp.Table) -> list[str]:
-    return sorted(info.path.removeprefix(f"{RING_FOLDER}/") for info in table.context.storage.walk(RING_FOLDER))
+    return sorted(info.path.removeprefix(f"{HASHING_FOLDER}/") for info in table.context.storage.walk(HASHING_FOLDER))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 import pyhudi as hp
-from pyhudi.features.consistent_hashing.ring_store import load_ring
+from pyhudi.features.consistent_hashing.hashing_store import load_hashing_metadata
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.records.hashing import bucket_ids
 from tests.support.needs import WIDE
@@ -188,7 +188,7 @@ class Checked:
         context = self.table.context
         rings = {}
         for part in {row["_hoodie_partition_path"] for row in found}:
-            ring = load_ring(context, context.timeline.load(), part, ())
+            ring = load_hashing_metadata(context, context.timeline.load(), part, ())
             assert ring is not None
             rings[part] = ring
         for row in found:

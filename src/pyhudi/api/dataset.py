@@ -141,7 +141,7 @@ class HudiDataset(ds.FileSystemDataset):
         Args:
             filter: Predicate that prunes file slices.
         """
-        for task, fragment in self._looked_at(self._narrowed(filter), self.schema.names):
+        for task, fragment in self._fragments(self._narrowed(filter), self.schema.names):
             yield SliceFragment(self._query, task) if fragment is None else fragment
 
     def filter(self, expression: pc.Expression) -> NoReturn:
@@ -158,7 +158,7 @@ class HudiDataset(ds.FileSystemDataset):
         predicate = None if filter is None else pushed_down(filter, self.schema)
         return self._query if predicate is None else self._query.narrowed(None, predicate)
 
-    def _looked_at(self, query: SnapshotQuery | ChangeQuery, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+    def _fragments(self, query: SnapshotQuery | ChangeQuery, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
         """Each task of a query, with the fragment with which Arrow reads it, or None for PyHudi's reader."""
         look = partial(self._files.checked, columns=columns)
         yield from zip(query.tasks, LocalEngine(self._threads).pipelined(look, query.tasks), strict=True)
@@ -168,7 +168,7 @@ class HudiDataset(ds.FileSystemDataset):
         needed = _columns_needed(self.schema, columns, filter)
         by_arrow = partial(self._files.read, columns=columns, filter=filter, options=options)
         fragments: list[Any] = []
-        for task, fragment in self._looked_at(query, needed):
+        for task, fragment in self._fragments(query, needed):
             if fragment is None:
                 yield from _read_task(query, task, columns, filter)
                 continue
@@ -281,7 +281,7 @@ class _ArrowFiles:
     """The base files of a query, as pyarrow fragments."""
 
     def __init__(self, query: SnapshotQuery | ChangeQuery) -> None:
-        self._spec = query.spec if isinstance(query, SnapshotQuery) and _gives_stored_rows(query.spec) else None
+        self._spec = query.spec if isinstance(query, SnapshotQuery) and _returns_stored_rows(query.spec) else None
         self._schema = query.schema
         self._storage = query.snapshot.context.storage
         self.system = readable_files(self._storage.uri, partial(open_base_input, self._storage))
@@ -354,7 +354,7 @@ class _ArrowFiles:
         return name in self._spec.path_columns or name not in path_valued_columns(self._spec.keys)
 
 
-def _gives_stored_rows(spec: ReadSpec) -> bool:
+def _returns_stored_rows(spec: ReadSpec) -> bool:
     # A file written before a column with a default was added is recognized by its footer only.
     return spec.condition is None and not spec.values_from_path and all(column_default(f) is None for f in spec.output)
 

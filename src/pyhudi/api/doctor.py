@@ -33,7 +33,7 @@ from pyhudi.api.argument_kinds import checked
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import HudiError
-from pyhudi.features.consistent_hashing.resize_service import changes_ring
+from pyhudi.features.consistent_hashing.resize_service import changes_hashing_metadata
 from pyhudi.format.instants import Action, State, format_instant_time, timestamp_from_instant
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, RECORD_INDEX
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
@@ -388,7 +388,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
         lost = False
         with suppress(HudiError):
             # `_state` reports a plan that cannot be read.
-            lost = instant.action is Action.CLUSTERING and changes_ring(context, instant)
+            lost = instant.action is Action.CLUSTERING and changes_hashing_metadata(context, instant)
         if lost:
             finding = (
                 f"clustering {instant.request_time} would move records out of the file groups of their buckets, where "

@@ -51,7 +51,7 @@ def print_rows(rows: pa.Table, output: Format) -> None:
         return
     if output is Format.CSV:
         # A pipe receives the values as they are; control characters are escaped for a terminal.
-        cell = _shown if sys.stdout.isatty() else _cell
+        cell = _cell_line if sys.stdout.isatty() else _cell
         writer = csv.writer(sys.stdout)
         writer.writerow(rows.column_names)
         writer.writerows([[cell(value) for value in record.values()] for record in records])
@@ -60,7 +60,7 @@ def print_rows(rows: pa.Table, output: Format) -> None:
     for field in rows.schema:
         table.add_column(field.name, justify="right" if _is_number(field.type) else "left")
     for record in records:
-        table.add_row(*(escape(_shown(value)) for value in record.values()))
+        table.add_row(*(escape(_cell_line(value)) for value in record.values()))
     console = Console(width=None if sys.stdout.isatty() else 10_000)
     if console.measure(table, options=console.options.update(width=10_000)).maximum > console.width:
         _print_vertically(console, records)
@@ -78,7 +78,7 @@ def _print_vertically(console: Console, records: list[dict[str, Any]]) -> None:
             parts = value if isinstance(value, list) else [value]
             for place, part in enumerate(parts or [""]):
                 console.print(
-                    f"[bold]{name if place == 0 else '':<{width}}[/]  {escape(_shown(part))}", soft_wrap=True, highlight=False
+                    f"[bold]{name if place == 0 else '':<{width}}[/]  {escape(_cell_line(part))}", soft_wrap=True, highlight=False
                 )
 
 
@@ -100,7 +100,7 @@ def print_value(value: Any, output: Format) -> None:
         return
     writer = csv.writer(sys.stdout)
     writer.writerow(fields)
-    writer.writerow([(_shown if sys.stdout.isatty() else _cell)(field) for field in fields.values()])
+    writer.writerow([(_cell_line if sys.stdout.isatty() else _cell)(field) for field in fields.values()])
 
 
 def print_text(value: object, *, error: bool = False) -> None:
@@ -108,7 +108,7 @@ def print_text(value: object, *, error: bool = False) -> None:
     print(visible(str(value)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
-def _shown(value: Any) -> str:
+def _cell_line(value: Any) -> str:
     """A cell of one line, with control characters escaped."""
     return visible(_cell(value)).replace("\n", "\\n")
 

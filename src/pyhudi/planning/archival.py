@@ -133,9 +133,9 @@ def plan_archival(
     completed = timeline.completed_writes()
     keep_min, keep_max = _counts(timeline, completed, settings, zone)
     if len(completed) <= keep_max:
-        return _nothing(f"{len(completed)} completed writes, up to {keep_max} are kept")
+        return _empty_plan(f"{len(completed)} completed writes, up to {keep_max} are kept")
     if bounds.has_metadata_table and bounds.metadata_compaction is None:
-        return _nothing("the metadata table was not compacted yet")
+        return _empty_plan("the metadata table was not compacted yet")
     limits = [
         (_pending_bound(timeline, completed), "a write or service is pending"),
         (None if is_cow else _compaction_bound(timeline, settings), "delta commits are counted for compaction"),
@@ -152,7 +152,7 @@ def plan_archival(
     free = [i for i in completed if i.request_time not in saved and (limit is None or i.request_time < limit)]
     writes = free[: len(completed) - keep_min]
     if not writes:
-        return _nothing(f"{why} ({limit})")
+        return _empty_plan(f"{why} ({limit})")
     last = writes[-1].request_time
     along = [i for i in timeline.completed(Action.CLEAN, Action.ROLLBACK) if i.request_time < last]
     leaving = {i.request_time for i in writes}
@@ -195,7 +195,7 @@ def merged_manifest(manifest: Manifest, inputs: Sequence[ManifestEntry], output:
     return Manifest((*(entry for entry in manifest.files if entry.file_name not in gone), output))
 
 
-def _nothing(reason: str) -> ArchivalPlan:
+def _empty_plan(reason: str) -> ArchivalPlan:
     return ArchivalPlan((), "", reason)
 
 

@@ -235,7 +235,7 @@ class _FileIndex:
         """A log file that must exist."""
         size_bytes = self._sizes.get(path)
         if size_bytes is None:
-            raise _gone(instant_time, path)
+            raise _missing(instant_time, path)
         name = parse_log_file(file_name(path))
         if name is None:
             raise CorruptData(f"commit metadata names {path!r} as a log file, which is none")
@@ -260,7 +260,7 @@ class _FileIndex:
         group = self.group(partition, file_id)
         found = None if group is None else visible_slice(group, self.state, instant_time)
         if found is None:
-            raise _gone(instant_time, f"{_in(partition, file_id)}_*")
+            raise _missing(instant_time, f"{_in(partition, file_id)}_*")
         return found
 
 
@@ -278,9 +278,9 @@ def _written(
     if stat.cdc_stats and all(map(files.has, stat.cdc_stats)):
         needs_before, needs_after = mode is CdcMode.OP_KEY_ONLY, mode is not CdcMode.DATA_BEFORE_AFTER
         if needs_before and stat.num_writes != stat.num_inserts and before is None:
-            raise _gone(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
+            raise _missing(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
         if needs_after and after is None:
-            raise _gone(instant_time, path)
+            raise _missing(instant_time, path)
         return replace(
             source,
             change_type=ChangeKind.LOGGED,
@@ -291,14 +291,14 @@ def _written(
     is_delete = metadata.operation.deletes
     if is_delete and not stat.num_writes and stat.num_deletes:
         if before is None:
-            raise _gone(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
+            raise _missing(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
         return replace(source, change_type=ChangeKind.DELETED, before=_slice(partition, file_id, before))
     if after is None:
-        raise _gone(instant_time, path)
+        raise _missing(instant_time, path)
     if not stat.num_update_writes and not stat.num_deletes and stat.num_writes == stat.num_inserts:
         return replace(source, after=_slice(partition, file_id, after))
     if before is None:
-        raise _gone(instant_time, next(iter(stat.cdc_stats or ()), stat.prev_base_file or f"{file_id} of {stat.prev_commit}"))
+        raise _missing(instant_time, next(iter(stat.cdc_stats or ()), stat.prev_base_file or f"{file_id} of {stat.prev_commit}"))
     return replace(
         source,
         change_type=ChangeKind.REWRITTEN,
@@ -325,7 +325,7 @@ def _named_slice(
         return None
     base = files.base(partition, stat.base_file)
     if base is None:
-        raise _gone(instant_time, _in(partition, stat.base_file))
+        raise _missing(instant_time, _in(partition, stat.base_file))
     logs = []
     for name in stat.log_files or ():
         parsed = parse_log_file(name)
@@ -384,7 +384,7 @@ def _in(partition: str, name: str) -> str:
     return join_path(partition, name)
 
 
-def _gone(instant_time: str, path: str) -> TableState:
+def _missing(instant_time: str, path: str) -> TableState:
     return TableState(
         f"the changes of instant {instant_time} are unavailable: {path} was cleaned or is missing; begin after that "
         f"instant, or retain more ({CLEAN_COMMITS_RETAINED})"

@@ -272,7 +272,7 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
         return table
     # A string never widens a decimal or date column: the cases above cast it.
     if str(incoming) not in _WIDENINGS.get(str(table), ()):
-        problem = _why_not(table, incoming)
+        problem = _incompatibility(table, incoming)
     elif path in rules.fixed:
         problem = f"it is {rules.fixed[path]}, whose type cannot change: cast the column to the table's type"
         problem += integer_hint(table, incoming)
@@ -320,7 +320,7 @@ def _is_number_list(type_: pa.DataType) -> bool:
     return bool(types.is_list(type_) and (types.is_integer(type_.value_type) or types.is_floating(type_.value_type)))
 
 
-def _why_not(table: pa.DataType, incoming: pa.DataType) -> str:
+def _incompatibility(table: pa.DataType, incoming: pa.DataType) -> str:
     types = pa.types
     if is_vector(table):
         return f"a column of type {hudi_type_name(table)} takes lists of {table.list_size} numbers, and keeps its type"

@@ -151,13 +151,13 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
     path = name.path or statement.location or session.location_for(name)
     if not has_name and statement.if_not_exists and Table.exists(path, session.storage_options):
         return None
-    result = _made(session, statement, path)
+    result = _create_table(session, statement, path)
     if has_name:
         session.register(name, path)
     return result
 
 
-def _made(session: StatementSession, statement: S.CreateTable, path: str) -> WriteResult | None:
+def _create_table(session: StatementSession, statement: S.CreateTable, path: str) -> WriteResult | None:
     """Create the table. If the statement uses a name, an existing table at the location is registered under it."""
     if statement.query is not None:
         if Table.exists(path, session.storage_options):

@@ -177,7 +177,7 @@ class Database:
                 return rows
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 if isinstance(error, _NOT_BY_FILES):
-                    raise _as_ours(error, self.known_columns) from error
+                    raise _translate_error(error, self.known_columns) from error
                 self._replace_files()
         with self._translated_errors():
             rows = connection.sql(query).to_arrow_table()
@@ -203,13 +203,13 @@ class Database:
             failure = next((rows.failure for rows in self._rows if rows.failure is not None), None)
             if failure is not None:
                 raise failure from error
-            raise _as_ours(error, self.known_columns) from error
+            raise _translate_error(error, self.known_columns) from error
 
 
 _UNKNOWN_COLUMN = re.compile(r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"')
 
 
-def _as_ours(error: Exception, columns: Iterable[str]) -> HudiError:
+def _translate_error(error: Exception, columns: Iterable[str]) -> HudiError:
     unknown = _UNKNOWN_COLUMN.search(str(error)) if isinstance(error, duckdb.BinderException) else None
     if unknown is not None and columns:
         name = unknown[1] or unknown[2]

@@ -113,7 +113,7 @@ def _condition_of(select: exp.Select, joins: list[exp.Join], join: exp.Join | No
     table's own join.
     """
     conditions = []
-    if _keeps_all_of(joins, join):
+    if _preserves_rows(joins, join):
         where = select.args.get("where")
         conditions += [] if where is None else [where.this]
         inner = (other for other in joins if other is not join and not other.side and other.kind in ("", "INNER", "SEMI"))
@@ -123,7 +123,7 @@ def _condition_of(select: exp.Select, joins: list[exp.Join], join: exp.Join | No
     return exp.and_(*conditions) if conditions else None
 
 
-def _keeps_all_of(joins: list[exp.Join], join: exp.Join | None) -> bool:
+def _preserves_rows(joins: list[exp.Join], join: exp.Join | None) -> bool:
     """Whether the joins preserve each row of a table on which WHERE is evaluated."""
     outer = [one for one in joins if one.side and not (one.side == "LEFT" and join is None)]
     return not outer and not (join is not None and join.kind in ("SEMI", "ANTI"))

@@ -136,10 +136,10 @@ def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, obj
         if canonical == TABLE_TYPE.key:
             value = parse_table_type(value)
         elif canonical in (RECORD_KEY_FIELDS.key, ORDERING.key):
-            value = ",".join(_as_written(part.strip(), columns) for part in value.split(","))
+            value = ",".join(_resolve_column(part.strip(), columns) for part in value.split(","))
         found[canonical] = value
     if statement.partitioned_by:
-        named = ",".join(_as_written(name, columns) for name in statement.partitioned_by)
+        named = ",".join(_resolve_column(name, columns) for name in statement.partitioned_by)
         if str(found.setdefault(PARTITION_FIELDS.key, named)).partition(":")[0] != named.partition(":")[0]:
             raise InvalidRequest(f"CREATE TABLE {statement.table}: PARTITIONED BY and property {PARTITION_FIELDS} disagree")
     elif PARTITION_FIELDS.key in found:
@@ -174,14 +174,14 @@ def new_table_columns(statement: CreateTable, names: Iterable[str]) -> list[str]
     if statement.columns:
         raise InvalidRequest(f"CREATE TABLE {statement.table} ... AS takes its columns from the query: remove the column list")
     given = without_meta(names)
-    last = [_as_written(name, given) for name in statement.partitioned_by]
+    last = [_resolve_column(name, given) for name in statement.partitioned_by]
     missing = [name for name in last if name not in given]
     if missing:
         raise InvalidRequest(f"CREATE TABLE {statement.table} is PARTITIONED BY {missing[0]}, which is not a column of its query")
     return [*(name for name in given if name not in last), *last]
 
 
-def _as_written(name: str, columns: Iterable[str]) -> str:
+def _resolve_column(name: str, columns: Iterable[str]) -> str:
     """Resolve a column name case-insensitively."""
     return next((column for column in columns if column.lower() == name.lower()), name)
 

@@ -52,15 +52,15 @@ class TokenCursor:
     def __init__(self, statement: str, at: int = 0) -> None:
         """Start at the first token that begins at or after the character `at`."""
         self.statement = statement
-        self._words = _words(statement)
-        self._at = next((number for number, word in enumerate(self._words) if word.start >= at), len(self._words))
+        self._tokens_of = _tokens_of(statement)
+        self._at = next((number for number, word in enumerate(self._tokens_of) if word.start >= at), len(self._tokens_of))
 
     # Position
 
     @property
     def peek(self) -> Token | None:
         """The next token; None at the end."""
-        return self._words[self._at] if self._at < len(self._words) else None
+        return self._tokens_of[self._at] if self._at < len(self._tokens_of) else None
 
     @property
     def offset(self) -> int:
@@ -70,7 +70,7 @@ class TokenCursor:
     @property
     def last_token_end(self) -> int:
         """Position after the previous token."""
-        return self._words[self._at - 1].end + 1
+        return self._tokens_of[self._at - 1].end + 1
 
     def mark(self) -> int:
         """The current position, for `back_to`."""
@@ -89,7 +89,7 @@ class TokenCursor:
 
     def at_keywords(self, *keywords: str) -> bool:
         """Return True if these keywords come next."""
-        after = self._words[self._at : self._at + len(keywords)]
+        after = self._tokens_of[self._at : self._at + len(keywords)]
         return [word.keyword for word in after] == list(keywords)
 
     def accept_keywords(self, *keywords: str) -> bool:
@@ -206,7 +206,7 @@ class TokenCursor:
             self._at += 1
         if self._at == begun:
             self.fail(description)
-        return Fragment(self.statement[first : self._words[self._at - 1].end + 1], first)
+        return Fragment(self.statement[first : self._tokens_of[self._at - 1].end + 1], first)
 
     def enclosed(self) -> Fragment:
         """Consume text in parentheses."""
@@ -222,7 +222,7 @@ class TokenCursor:
         return found
 
 
-def _words(statement: str) -> tuple[Token, ...]:
+def _tokens_of(statement: str) -> tuple[Token, ...]:
     tokens: list[Token] = []
     for token in tokenize_spark(statement, lead=_LEAD)[1:]:
         start = token.start - len(_LEAD)

@@ -241,7 +241,7 @@ def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[s
     for name in contents:
         schemas = decode_schema_history(contents[name])
         beside = parse_instant_file(name)
-        if beside is not None and _stands(timeline, beside.request_time):
+        if beside is not None and _is_on_timeline(timeline, beside.request_time):
             vouched.update(schema.version_id for schema in schemas)
     has_archive = bool(context.timeline.history.folder)
     made = [v for v in found if v and (v in vouched or _has_completed(timeline, str(v), has_archive=has_archive))]
@@ -264,7 +264,7 @@ def _decoded_histories(context: TableContext, contents: Mapping[str, bytes]) -> 
     return found
 
 
-def _stands(timeline: Timeline, request_time: str) -> bool:
+def _is_on_timeline(timeline: Timeline, request_time: str) -> bool:
     """Whether an instant is on the timeline and completed."""
     return timeline.is_completed(request_time) and not timeline.is_before_start(request_time)
 

@@ -31,8 +31,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
-from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout
+from pyhudi.features.consistent_hashing.hashing_metadata import HashRing
+from pyhudi.features.consistent_hashing.hashing_routing import ConsistentHashingLayout
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.avro_wrappers import wrap_ordering
@@ -87,7 +87,7 @@ class DoubleWriteTargets:
     """
 
     instant_time: str
-    ring: HashingRing
+    ring: HashRing
     hash_fields: tuple[str, ...]
     versions: Mapping[str, int]
 

@@ -59,7 +59,7 @@ def bootstrap_source_rows(
 def source_rows(source: SourceFile, needed: pa.Schema, columns: JoinedColumns) -> Iterator[pa.Table]:
     """Yield the rows of a source file in the needed data columns, by its row groups.  Raises as `joined_rows`."""
     with open_source(columns.storage, source) as opened:
-        yield from _row_groups(opened, needed, _told(columns, needed, frozenset(opened.schema_arrow.names), source))
+        yield from _row_groups(opened, needed, _constants(columns, needed, frozenset(opened.schema_arrow.names), source))
 
 
 def joined_rows(
@@ -89,7 +89,7 @@ def joined_rows(
                     expected=file.metadata.num_rows,
                     found=opened.metadata.num_rows,
                 ).with_path(storage.absolute(path))
-            rows = _row_groups(opened, data, _told(columns, data, frozenset(opened.schema_arrow.names), source))
+            rows = _row_groups(opened, data, _constants(columns, data, frozenset(opened.schema_arrow.names), source))
             yield from _joined(heads, rows, needed) if head.names else rows
 
 
@@ -172,10 +172,10 @@ def _row_groups(file: OpenFile, needed: pa.Schema, path_values: Mapping[str, pa.
         yield conform_table(pa.table(columns), needed)
 
 
-def _told(columns: JoinedColumns, needed: pa.Schema, is_present: Collection[str], source: SourceFile) -> dict[str, pa.Scalar]:
+def _constants(columns: JoinedColumns, needed: pa.Schema, present: Collection[str], source: SourceFile) -> dict[str, pa.Scalar]:
     told = {*path_valued_columns(columns.keys), *columns.constant_columns}
-    names = [name for name in needed.names if name in told and (name in columns.constant_columns or name not in is_present)]
-    lost = [name for name in partition_columns(columns.keys) if name in needed.names and name not in {*told, *is_present}]
+    names = [name for name in needed.names if name in told and (name in columns.constant_columns or name not in present)]
+    lost = [name for name in partition_columns(columns.keys) if name in needed.names and name not in {*told, *present}]
     if lost:
         raise Unsupported(
             f"{source.uri} lacks the partition column {lost[0]!r}, and the partition path is built by a timestamp key generator, "

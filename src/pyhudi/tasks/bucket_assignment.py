@@ -39,9 +39,9 @@ class BucketCandidates:
         without a partition.
         """
         if partition == PLACEHOLDER_PARTITION:
-            found = (self._known(there, cell) for there in self._partitions)
+            found = (self._candidate_number(there, cell) for there in self._partitions)
             return tuple(number for number in found if number is not None)
-        known = self._known(partition, cell)
+        known = self._candidate_number(partition, cell)
         if known is not None:
             return (known,)
         bucket = self._lookup.layout.bucket_at(partition, cell)
@@ -51,7 +51,7 @@ class BucketCandidates:
         self.candidates.append(FileGroupCandidate(partition, self._lookup.new_file_id(partition, bucket), None))
         return (len(self.candidates) - 1,)
 
-    def _known(self, partition: str, cell: int) -> int | None:
+    def _candidate_number(self, partition: str, cell: int) -> int | None:
         bucket = self._lookup.layout.bucket_at(partition, cell)
         return None if bucket is None else self._numbers.get((partition, bucket))
 

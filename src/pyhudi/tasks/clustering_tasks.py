@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
-from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout
+from pyhudi.features.consistent_hashing.hashing_metadata import HashRing
+from pyhudi.features.consistent_hashing.hashing_routing import ConsistentHashingLayout
 from pyhudi.format.names import WriteToken, format_file_id
 from pyhudi.options.index_options import BUCKET_INDEX_HASH_FIELD
 from pyhudi.planning.clustering import SliceRange
@@ -85,7 +85,7 @@ class ResizeTask:
     """
 
     rewrite: ClusterTask
-    ring: HashingRing
+    ring: HashRing
     hash_fields: tuple[str, ...]
 
 

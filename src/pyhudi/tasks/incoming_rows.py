@@ -241,7 +241,7 @@ def run_stored(task: StoredRows) -> pa.Table:
     return pa.concat_tables(found).take(at)
 
 
-def _in_turn(tasks: Sequence[StoredRows]) -> list[pa.Table]:
+def _run_sequentially(tasks: Sequence[StoredRows]) -> list[pa.Table]:
     return [run_stored(task) for task in tasks]
 
 
@@ -251,7 +251,7 @@ def resolve_moves(
     pairs_row: Ints,
     pairs_candidate: Ints,
     moved_away: BoolMask,
-    read: ReadStored = _in_turn,
+    read: ReadStored = _run_sequentially,
 ) -> tuple[pa.Table, Ints, Ints]:
     """Move records to another partition: delete at the old location, insert at the new one.
 

@@ -97,11 +97,11 @@ def show_stage(name: str) -> Iterator[ShowProgress | None]:
 def stage(name: str, total: int) -> Iterator[Callable[[], None]]:
     """Begin a stage of `total` tasks; call the result when one of them completes, from any thread."""
     if total < 2:
-        yield _nothing
+        yield _no_progress
         return
     with show_stage(name) as show:
         if show is None:
-            yield _nothing
+            yield _no_progress
             return
         mutex = threading.Lock()
         done = 0
@@ -122,7 +122,7 @@ def stage_name(function: object) -> str:
     return "tasks" if name.startswith("<") else name.strip("_").removeprefix("run_").replace("_", " ")
 
 
-def _nothing() -> None:
+def _no_progress() -> None:
     pass
 
 

@@ -293,13 +293,13 @@ def _checked(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _completed(spec: ChangeSpec, source: ChangeSource, mode: CdcMode, rows: pa.RecordBatch) -> _Changes:
     """Rows of a change log with the images that it leaves out, looked up by key."""
     operations, keys = rows.column("op"), rows.column("record_key")
-    after = _looked_up(spec, source, source.after, keys, pc.not_equal(operations, DELETE))
+    after = _find_records(spec, source, source.after, keys, pc.not_equal(operations, DELETE))
     if mode is CdcMode.DATA_BEFORE:
         return _Changes(operations, _conformed(spec, source, rows, "before"), after)
-    return _Changes(operations, _looked_up(spec, source, source.before, keys, pc.not_equal(operations, INSERT)), after)
+    return _Changes(operations, _find_records(spec, source, source.before, keys, pc.not_equal(operations, INSERT)), after)
 
 
-def _looked_up(
+def _find_records(
     spec: ChangeSpec, source: ChangeSource, slice_: FileSlice | None, keys: pa.Array, lookup_keys: pa.Array
 ) -> pa.StructArray | None:
     """The records of some keys in a slice, null where they are not requested."""

@@ -15,8 +15,8 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import first_ring, mark_path, ring_path
-from pyhudi.features.consistent_hashing.ring_store import load_ring, renewed, store_ring
+from pyhudi.features.consistent_hashing.hashing_metadata import hashing_path, initial_hashing_metadata, mark_path
+from pyhudi.features.consistent_hashing.hashing_store import load_hashing_metadata, renewed, store_hashing_metadata
 from pyhudi.format.actions.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
@@ -53,9 +53,9 @@ def test_the_first_write_of_a_partition_makes_its_ring_and_log_files(uri: str) -
     table = create(uri)
     table.upsert(pa.concat_tables([rows(*range(8)), rows(1, part="q")]))
     assert ring_files(table) == ["p/00000000000000.hashing_meta", "q/00000000000000.hashing_meta"]
-    assert ring_of(table) == first_ring("p", NODES)
+    assert ring_of(table) == initial_hashing_metadata("p", NODES)
     slices = table.inspect.file_slices().to_pylist()
-    assert groups(table) == set(first_ring("p", NODES).file_ids)
+    assert groups(table) == set(initial_hashing_metadata("p", NODES).file_ids)
     assert [row["base_path"] for row in slices] == [None] * len(slices)
     store = table.context.timeline
     instant = store.load().completed(Action.DELTACOMMIT)[0]
@@ -69,7 +69,7 @@ def test_the_first_write_of_a_partition_makes_its_ring_and_log_files(uri: str) -
 def test_inserts_in_bulk_make_base_files_of_nodes(uri: str, metadata: bool) -> None:
     table = create(uri, **{"hoodie.metadata.enable": metadata})
     table.bulk_insert(rows(*range(8)))
-    assert groups(table) == set(first_ring("p", NODES).file_ids)
+    assert groups(table) == set(initial_hashing_metadata("p", NODES).file_ids)
     assert all(row["base_path"] for row in table.inspect.file_slices().to_pylist())
     table.upsert(rows(*range(4, 12), ts=2))
     table.delete(pa.table({"id": ["k0", "k11", "nobody"]}))
@@ -135,7 +135,7 @@ def test_rolled_back_rings_are_gone(uri: str) -> None:
     undone = table.insert_overwrite(rows(1, ts=2)).instant
     assert undone is not None
     # Somebody has looked, and marked it.
-    load_ring(table.context, table.context.timeline.load(), "p", (), marks=True)
+    load_hashing_metadata(table.context, table.context.timeline.load(), "p", (), marks=True)
     assert {f"p/{undone}.hashing_meta", f"p/{undone}.commit"} < set(ring_files(table))
     table.rollback(undone)
     assert ring_files(table) == ["p/00000000000000.commit", *files]
@@ -150,17 +150,17 @@ def test_a_ring_counts_by_its_instant(uri: str) -> None:
     context, first = table.context, ring_of(table)
     timeline = context.timeline.load()
     later = renewed(first, "20990101000000000", context.env.uuid4)
-    store_ring(context, later)
+    store_hashing_metadata(context, later)
     # Nobody knows the instant, and no base file is of its nodes.
-    assert load_ring(context, timeline, "p", ()) == first
-    assert load_ring(context, timeline, "p", {later.nodes[0].prefix or ""}) == later
+    assert load_hashing_metadata(context, timeline, "p", ()) == first
+    assert load_hashing_metadata(context, timeline, "p", {later.nodes[0].prefix or ""}) == later
     context.storage.put(mark_path("p", later.instant), b"")
-    assert load_ring(context, timeline, "p", ()) == later
+    assert load_hashing_metadata(context, timeline, "p", ()) == later
     pending = "20990102000000000"
-    store_ring(context, renewed(later, pending, context.env.uuid4))
+    store_hashing_metadata(context, renewed(later, pending, context.env.uuid4))
     context.timeline.request(pending, Action.CLUSTERING, b"")
-    assert load_ring(context, context.timeline.load(), "p", ()) == later
-    assert load_ring(context, timeline, "q", ()) is None
+    assert load_hashing_metadata(context, context.timeline.load(), "p", ()) == later
+    assert load_hashing_metadata(context, timeline, "q", ()) is None
 
 
 @pytest.mark.parametrize("strategy", ["SparkRejectUpdateStrategy", "SparkAllowUpdateStrategy"])
@@ -181,8 +181,8 @@ def test_a_write_to_nodes_that_a_pending_resize_moves_is_refused(uri: str, strat
 def test_damaged_rings(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
-    storage, first = table.context.storage, first_ring("p", NODES)
-    path = ring_path("p", first.instant)
+    storage, first = table.context.storage, initial_hashing_metadata("p", NODES)
+    path = hashing_path("p", first.instant)
     data = storage.read(path)
     assert data is not None
     for damaged, found in (
@@ -212,7 +212,7 @@ def test_rings_whose_groups_another_writer_replaced(uri: str) -> None:
     table.upsert(rows(*range(8)))
     table.delete_partitions(["p"])
     context, ring = table.context, ring_of(table)
-    context.storage.delete([ring_path("p", ring.instant), mark_path("p", ring.instant)])
+    context.storage.delete([hashing_path("p", ring.instant), mark_path("p", ring.instant)])
     with pytest.raises(TableState, match="without updating its consistent hashing metadata"):
         table.upsert(rows(1))
     assert "rows written there are invisible" in str(table.validate())

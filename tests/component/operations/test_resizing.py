@@ -17,7 +17,7 @@ import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.features.consistent_hashing.hashing_metadata import NodeTag, decode_nodes
-from pyhudi.features.consistent_hashing.ring_store import load_ring, store_ring
+from pyhudi.features.consistent_hashing.hashing_store import load_hashing_metadata, store_hashing_metadata
 from pyhudi.format.actions.clustering_plan import ClusteringPlan
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
@@ -25,7 +25,7 @@ from pyhudi.format.instants import Action, State
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_blocks
 from pyhudi.format.names import MarkerType, parse_log_file
-from pyhudi.format.paths import RING_FOLDER, file_name
+from pyhudi.format.paths import HASHING_FOLDER, file_name
 from pyhudi.metadata_table.writer.initialize_partitions import ensure_metadata_table
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.commit.action_attempt import rollback_own_attempt
@@ -137,7 +137,7 @@ def test_every_key_lies_in_its_node(uri: str) -> None:
     counts: list[int] = []
     for options in (SPLIT, MERGE, SPLIT):
         instant = table.cluster(options=options).instant
-        ring = json.loads(table.context.storage.read(f"{RING_FOLDER}/p/{instant}.hashing_meta") or b"")
+        ring = json.loads(table.context.storage.read(f"{HASHING_FOLDER}/p/{instant}.hashing_meta") or b"")
         places = [node["value"] for node in ring["nodes"]]
         assert (ring["numBuckets"], ring["seqNo"], places) == (4, len(counts) + 1, sorted(places))
         found = table.scan(["id", "_hoodie_file_name"]).to_arrow().to_pylist()
@@ -225,13 +225,13 @@ def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant
     assert overwritten is not None
     context, present = table.context, ring_of(table)
-    context.storage.delete([f"{RING_FOLDER}/p/{overwritten}.hashing_meta", f"{RING_FOLDER}/p/{overwritten}.commit"])
+    context.storage.delete([f"{HASHING_FOLDER}/p/{overwritten}.hashing_meta", f"{HASHING_FOLDER}/p/{overwritten}.commit"])
     for asked in (lambda: table.cluster(options=SPLIT), lambda: table.upsert(rows(1, ts=3))):
         with pytest.raises(TableState, match="without updating its consistent hashing metadata"):
             asked()
     assert values(table) == {f"k{n}": ("p", 2) for n in (1, 2, 3)}
     assert not table.timeline().pending()
-    store_ring(context, present)
+    store_hashing_metadata(context, present)
     table.cluster(options=SPLIT)
     in_order(table)
 
@@ -412,7 +412,7 @@ def test_the_ring_of_a_resize_that_is_being_rolled_back_does_not_count(uri: str)
     done = table.cluster(options=SPLIT).instant
     assert done is not None
     context = table.context.reloaded()
-    load_ring(context, context.timeline.load(), "p", (), marks=True)
+    load_hashing_metadata(context, context.timeline.load(), "p", (), marks=True)
     assert f"p/{done}.commit" in ring_files(table)
     completed = context.timeline.load().completed(Action.REPLACECOMMIT)[0]
     context.timeline.remove_completed(completed)

@@ -113,7 +113,7 @@ def _of_columns(columns: Mapping[Any, Any]) -> pa.RecordBatchReader:
 def _of_rows(rows: Sequence[Any]) -> pa.RecordBatchReader:
     """Rows as mappings of names to values, or tables and frames to concatenate."""
     if rows and is_frame(rows[0]):
-        return _one_by_one(rows[0], iter(rows[1:]))
+        return _concatenated(rows[0], iter(rows[1:]))
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InvalidRequest(
@@ -130,7 +130,7 @@ def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
     """A generator of rows, or of tables and frames."""
     first = next(items, None)
     if is_frame(first):
-        return _one_by_one(first, items)
+        return _concatenated(first, items)
     return _of_rows([] if first is None else [first, *items])
 
 
@@ -170,7 +170,7 @@ def is_frame(item: Any) -> bool:
     return lazy or any(hasattr(item, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "scanner"))
 
 
-def _one_by_one(first: Any, others: Iterator[Any]) -> pa.RecordBatchReader:
+def _concatenated(first: Any, others: Iterator[Any]) -> pa.RecordBatchReader:
     """Tables and frames, each read after the previous ones are written."""
     opened = arrow_reader(first)
     return pa.RecordBatchReader.from_batches(opened.schema, _batches(opened, others))

@@ -103,10 +103,10 @@ class TaskBundle:
                 writer.write_table(pa.concat_tables([task.rows for task in tasks]).combine_chunks())
             headers = tuple((task.number, task.target, task.rows.num_rows) for task in tasks)
             parts.append((headers, sink.getvalue().to_pybytes()))
-        return _apart, (tuple(parts),)
+        return _unpack_tasks, (tuple(parts),)
 
 
-def _apart(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], bytes], ...]) -> TaskBundle:
+def _unpack_tasks(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], bytes], ...]) -> TaskBundle:
     tasks = []
     for headers, stream in parts:
         with pa.ipc.open_stream(stream) as reader:
@@ -204,7 +204,7 @@ class _Routed:
         for number, part in enumerate(parts):
             names: dict[tuple[str, str], int] = {}
             rows = [part.pairs_row]
-            codes = [_codes_of_places(part.pairs_candidate, candidates, names)]
+            codes = [_group_codes(part.pairs_candidate, candidates, names)]
             placed_rows, placed_codes = fill.assign(part, names)
             rows.append(placed_rows)
             codes.append(placed_codes)
@@ -259,9 +259,7 @@ class _InsertFill:
         return np.concatenate(rows), np.concatenate(codes)
 
 
-def _codes_of_places(
-    pairs_candidate: Ints, candidates: tuple[FileGroupCandidate, ...], names: dict[tuple[str, str], int]
-) -> Ints:
+def _group_codes(pairs_candidate: Ints, candidates: tuple[FileGroupCandidate, ...], names: dict[tuple[str, str], int]) -> Ints:
     if not len(pairs_candidate):
         return pairs_candidate
     used = np.unique(pairs_candidate)

@@ -59,7 +59,7 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
     Raises:
         InvalidRequest: The column does not accept the type.
     """
-    if _same(input_type, target_type):
+    if _equal_types(input_type, target_type):
         return value
     if isinstance(input_type, T.NullType):
         return value.cast(target_type)
@@ -98,15 +98,15 @@ def _is_cast_from_text(target_type: T.DataType) -> bool:
     return isinstance(target_type, kinds)
 
 
-def _same(input_type: T.DataType, target_type: T.DataType) -> bool:
+def _equal_types(input_type: T.DataType, target_type: T.DataType) -> bool:
     """Whether two types differ only in nullability."""
     if isinstance(input_type, T.ArrayType) and isinstance(target_type, T.ArrayType):
-        return _same(input_type.elementType, target_type.elementType)
+        return _equal_types(input_type.elementType, target_type.elementType)
     if isinstance(input_type, T.MapType) and isinstance(target_type, T.MapType):
-        return _same(input_type.keyType, target_type.keyType) and _same(input_type.valueType, target_type.valueType)
+        return _equal_types(input_type.keyType, target_type.keyType) and _equal_types(input_type.valueType, target_type.valueType)
     if isinstance(input_type, T.StructType) and isinstance(target_type, T.StructType):
         return input_type.names == target_type.names and all(
-            _same(left.dataType, right.dataType) for left, right in zip(input_type.fields, target_type.fields, strict=True)
+            _equal_types(left.dataType, right.dataType) for left, right in zip(input_type.fields, target_type.fields, strict=True)
         )
     return input_type == target_type
 

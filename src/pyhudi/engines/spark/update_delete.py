@@ -293,7 +293,7 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
     if moving:
         rows = _moved(target, rows, after) if not by_key_alone else _moved_by_index(target, rows, after)
     if (unchecked_inserts or unchecked_moves) and not stored_names:
-        rows = _without_known(target, rows, after, by_key_only=by_key_alone)
+        rows = _check_new_keys(target, rows, after, by_key_only=by_key_alone)
     return rows.select(*map(quote_spark_name, [*after.names, *stored_names, DELETE_COLUMN]))
 
 
@@ -339,7 +339,7 @@ def _moved_by_index(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> 
     return rows.withColumn(name, refused(goes, why, column(name)))
 
 
-def _without_known(target: UpdateTarget, rows: DataFrame, after: pa.Schema, *, by_key_only: bool) -> DataFrame:
+def _check_new_keys(target: UpdateTarget, rows: DataFrame, after: pa.Schema, *, by_key_only: bool) -> DataFrame:
     """The rows; the job fails if a new one has the key of an existing record."""
     keys = target.fixed
     rows = rows.withColumn(_NEW_PATH, path_column(target.config.keys, after))

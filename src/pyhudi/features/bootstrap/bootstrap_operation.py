@@ -159,7 +159,7 @@ def run_bootstrap(
 
 
 def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, rules: BootstrapRules) -> _BootstrapPlan:
-    _check_apart(target.storage, source)
+    _check_disjoint(target.storage, source)
     form = TableSettings.of(target.options).base_file_format
     check_base_format(form)
     listed = list(_files_below(source, "", form))
@@ -217,7 +217,7 @@ def _other_format(uri: str, form: str) -> str:
     )
 
 
-def _check_apart(table: Storage, source: Storage) -> None:
+def _check_disjoint(table: Storage, source: Storage) -> None:
     ours, theirs = (f"{storage.uri.rstrip('/')}/" for storage in (table, source))
     if ours.startswith(theirs) or theirs.startswith(ours):
         raise InvalidRequest(

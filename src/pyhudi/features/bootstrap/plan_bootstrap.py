@@ -62,8 +62,8 @@ class BootstrapRules:
         """Build from checked options. Raises Unsupported for user-defined classes, InvalidRequest for an invalid
         regular expression.
         """
-        mode = _known(options, bootstrap_options.MODE_SELECTOR, _SELECTORS, _PACKAGE + "selector.")
-        decodes = _known(options, bootstrap_options.PARTITIONPATH_TRANSLATOR_CLASS, _TRANSLATORS, _PACKAGE + "translator.")
+        mode = _resolve(options, bootstrap_options.MODE_SELECTOR, _SELECTORS, _PACKAGE + "selector.")
+        decodes = _resolve(options, bootstrap_options.PARTITIONPATH_TRANSLATOR_CLASS, _TRANSLATORS, _PACKAGE + "translator.")
         pattern = options.value_or_default(bootstrap_options.MODE_SELECTOR_REGEX)
         try:
             re.compile(pattern)
@@ -84,7 +84,7 @@ class BootstrapRules:
         return decode_partition_value(source_partition) if self.decodes else source_partition
 
 
-def _known(options: Options, option: Option, candidates: dict[str, V], package: str) -> V:
+def _resolve(options: Options, option: Option, candidates: dict[str, V], package: str) -> V:
     given = options.value_or_default(option)
     name = given.removeprefix(package)
     if name not in candidates:

@@ -2,7 +2,7 @@
 
     node       a hash value, 1 to 2^31 - 1, and the prefix of the file id that takes the hashes up to it
     metadata   the nodes of one partition in ascending order; hashes beyond the last node go to the first
-    files      below `RING_FOLDER`, in a folder named as the partition:
+    files      below `HASHING_FOLDER`, in a folder named as the partition:
                <instant>.hashing_meta   metadata as JSON, in Jackson's spacing; the first one's instant is fourteen
                                         zeros
                <instant>.commit         empty: that metadata is committed
@@ -12,7 +12,7 @@ instant>.log.1_<token>`, and for the new node `.<new>_<instant of the resize>.lo
 write's instant. Readers see the second one from the completion of the resize on, when the first is replaced.
 
 The initial metadata depends only on the partition's path and the number of its nodes, so that writers who create a
-partition concurrently create the same one. A resize stores new metadata; `features.consistent_hashing.ring_store`
+partition concurrently create the same one. A resize stores new metadata; `features.consistent_hashing.hashing_store`
 decides which is valid.
 
 Source: docs/formats/writing.md, "Bucket index".
@@ -31,7 +31,7 @@ from typing import Any
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.json_document import jackson_text, parse_json
 from pyhudi.format.names import format_file_id, parse_log_file
-from pyhudi.format.paths import RING_FOLDER, file_name, join_path
+from pyhudi.format.paths import HASHING_FOLDER, file_name, join_path
 
 MAX_HASH = (1 << 31) - 1
 """The largest hash, and the value of the last initial node."""
@@ -70,7 +70,7 @@ class HashingNode:
 
 
 @dataclass(frozen=True, slots=True)
-class HashingRing:
+class HashRing:
     """Consistent hashing metadata of a partition: nodes in ascending order, and the instant that created it.
 
     first_count: initial number of nodes, unchanged by resizes.  sequence: 0, incremented by each resize.
@@ -96,7 +96,7 @@ class HashingRing:
         """The file id of each node."""
         return tuple(node.file_id for node in self.nodes)
 
-    def changed(self, instant: str, children: Iterable[HashingNode]) -> HashingRing:
+    def changed(self, instant: str, children: Iterable[HashingNode]) -> HashRing:
         """Return the metadata after a resize.  children: added, replaced and removed nodes."""
         nodes = {node.value: node for node in self.nodes}
         for child in children:
@@ -125,7 +125,7 @@ class HashingRing:
         return values[values.index(value) - 1]
 
     @classmethod
-    def decode(cls, data: bytes) -> HashingRing:
+    def decode(cls, data: bytes) -> HashRing:
         """Decode JSON.  Raises CorruptData for invalid metadata."""
         document = parse_json(data, "the ring of a partition is")
         try:
@@ -140,7 +140,7 @@ class HashingRing:
             raise CorruptData(f"consistent hashing metadata lacks a field, or has one of another type: {error!r}") from error
 
 
-def first_ring(partition: str, count: int) -> HashingRing:
+def initial_hashing_metadata(partition: str, count: int) -> HashRing:
     """Return the initial metadata of a partition.  count: its nodes, at least 1."""
     if not 1 <= count <= MAX_HASH:
         raise InvalidRequest(f"a partition with consistent hashing has at least one node, not {count}")
@@ -154,7 +154,7 @@ def first_ring(partition: str, count: int) -> HashingRing:
         seed = start.to_bytes(8, "big") + end.to_bytes(8, "big") + partition.encode()
         nodes.append(HashingNode(end, _name_uuid(seed)))
         start = end
-    return HashingRing(partition, FIRST_INSTANT, count, 0, tuple(nodes))
+    return HashRing(partition, FIRST_INSTANT, count, 0, tuple(nodes))
 
 
 def encode_nodes(nodes: Iterable[HashingNode]) -> str:
@@ -182,22 +182,22 @@ def is_copy(path: str, instant_time: str) -> bool:
     return name is not None and name.instant_time != instant_time
 
 
-def ring_folder(partition: str) -> str:
+def hashing_folder(partition: str) -> str:
     """Return the folder of a partition's consistent hashing metadata."""
-    return join_path(RING_FOLDER, partition)
+    return join_path(HASHING_FOLDER, partition)
 
 
-def ring_path(partition: str, instant: str) -> str:
+def hashing_path(partition: str, instant: str) -> str:
     """Return the path of the metadata that an instant created."""
-    return f"{ring_folder(partition)}/{instant}{RING_SUFFIX}"
+    return f"{hashing_folder(partition)}/{instant}{RING_SUFFIX}"
 
 
 def mark_path(partition: str, instant: str) -> str:
     """Return the path of the marker that the metadata of an instant is committed."""
-    return f"{ring_folder(partition)}/{instant}{MARK_SUFFIX}"
+    return f"{hashing_folder(partition)}/{instant}{MARK_SUFFIX}"
 
 
-def parse_ring_file(path: str) -> tuple[str, str] | None:
+def parse_hashing_file(path: str) -> tuple[str, str] | None:
     """Return instant and suffix of a file in a metadata folder; None for any other file."""
     match = _FILE.fullmatch(file_name(path))
     return None if match is None else (match[1], match[2])

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashingNode, HashingRing, NodeTag
-from pyhudi.features.consistent_hashing.ring_routing import MAX_NODES
+from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashingNode, HashRing, NodeTag
+from pyhudi.features.consistent_hashing.hashing_routing import MAX_NODES
 from pyhudi.options import service_options
 from pyhudi.options.declaration import Options
 from pyhudi.options.index_options import BUCKET_COUNT
@@ -95,7 +95,7 @@ class ResizeGroup:
 
 
 def plan_resize(
-    ring: HashingRing, slices: Iterable[FileSlice], rules: ResizeRules, new_uuid: Callable[[], str]
+    ring: HashRing, slices: Iterable[FileSlice], rules: ResizeRules, new_uuid: Callable[[], str]
 ) -> tuple[ResizeGroup, ...]:
     """Plan how the nodes of a partition change.  slices: those that may be rewritten, each of a node of the metadata."""
     by_file_id = {node.file_id: node for node in ring.nodes}
@@ -107,29 +107,29 @@ def plan_resize(
         middle = _middle(ring, value)
         if slice_.size_bytes > rules.split_bytes and len(ring.nodes) + splits < rules.max_nodes and middle is not None:
             splits += 1
-            found.append(_resized(ring, [slice_], [_comes(middle, new_uuid), _comes(value, new_uuid)]))
+            found.append(_resized(ring, [slice_], [_new_node(middle, new_uuid), _new_node(value, new_uuid)]))
         else:
             left.append((value, slice_))
     merged: set[int] = set()
     for run in _runs(ring, left, rules.merge_bytes, len(ring.nodes) - rules.min_nodes + splits):
         going = [HashingNode(left[at][0], None, NodeTag.DELETE) for at in run[:-1]]
-        found.append(_resized(ring, [left[at][1] for at in run], [*going, _comes(left[run[-1]][0], new_uuid)]))
+        found.append(_resized(ring, [left[at][1] for at in run], [*going, _new_node(left[run[-1]][0], new_uuid)]))
         merged.update(run)
     for at, (value, slice_) in enumerate(left):
         if at not in merged:
-            found.append(_resized(ring, [slice_], [_comes(value, new_uuid)]))
+            found.append(_resized(ring, [slice_], [_new_node(value, new_uuid)]))
     return tuple(found)
 
 
-def _resized(ring: HashingRing, slices: Sequence[FileSlice], nodes: Sequence[HashingNode]) -> ResizeGroup:
+def _resized(ring: HashRing, slices: Sequence[FileSlice], nodes: Sequence[HashingNode]) -> ResizeGroup:
     return ResizeGroup(tuple(slices), NodeChange(tuple(nodes), ring.sequence))
 
 
-def _comes(value: int, new_uuid: Callable[[], str]) -> HashingNode:
+def _new_node(value: int, new_uuid: Callable[[], str]) -> HashingNode:
     return HashingNode(value, new_uuid(), NodeTag.REPLACE)
 
 
-def _middle(ring: HashingRing, value: int) -> int | None:
+def _middle(ring: HashRing, value: int) -> int | None:
     """The hash value half-way between the previous node and this one, or None if the two are adjacent."""
     former = ring.former_value(value)
     around = MAX_HASH + 1 if former >= value else 0
@@ -137,7 +137,7 @@ def _middle(ring: HashingRing, value: int) -> int | None:
     return None if middle in (former, value) else middle
 
 
-def _runs(ring: HashingRing, remaining: Sequence[tuple[int, FileSlice]], limit_bytes: int, most: int) -> list[list[int]]:
+def _runs(ring: HashRing, remaining: Sequence[tuple[int, FileSlice]], limit_bytes: int, most: int) -> list[list[int]]:
     """Runs of adjacent nodes to merge, as indices of `remaining` in hash order. most: maximum number of removed nodes."""
     runs: list[list[int]] = []
     taken: set[int] = set()

@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyhudi.errors import TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
-from pyhudi.features.consistent_hashing.plan_resizes import ResizeRules, plan_resize
-from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout, check_ring_groups
-from pyhudi.features.consistent_hashing.ring_store import (
-    check_ring_groups_exist,
+from pyhudi.features.consistent_hashing.hashing_metadata import HashRing
+from pyhudi.features.consistent_hashing.hashing_routing import ConsistentHashingLayout, check_hashing_groups
+from pyhudi.features.consistent_hashing.hashing_store import (
+    check_hashing_groups_exist,
     file_id_prefixes,
-    load_ring,
+    load_hashing_metadata,
     partitions_with_consistent_hashing,
 )
+from pyhudi.features.consistent_hashing.plan_resizes import ResizeRules, plan_resize
 from pyhudi.format.instants import Action, Instant
 from pyhudi.operations.commit.plan_ownership import PlanSuperseded
 from pyhudi.operations.commit.service_result import NotDue
@@ -54,30 +54,32 @@ def choose_resizes(snapshot: Snapshot, partitions: Iterable[str], rules: ResizeR
     for partition, slices in snapshot.slices(tuple(partitions)).items():
         if not slices or any(place == partition for place, _ in busy):
             continue
-        ring = load_ring(context, snapshot.timeline, partition, file_id_prefixes(s.file_id for s in slices if s.base is not None))
+        prefixes = file_id_prefixes(s.file_id for s in slices if s.base is not None)
+        ring = load_hashing_metadata(context, snapshot.timeline, partition, prefixes)
         if ring is None:
             raise TableState(
                 f"partition {partition!r} of {context.storage.uri} has file groups and no consistent hashing "
                 "metadata: it was written by another index, "
                 "and cannot be resized"
             )
-        check_ring_groups_exist(context, ring, snapshot.slicing.replaced)
-        check_ring_groups(slices, ConsistentHashingLayout({partition: ring}))
+        check_hashing_groups_exist(context, ring, snapshot.slicing.replaced)
+        check_hashing_groups(slices, ConsistentHashingLayout({partition: ring}))
         free = [s for s in slices if (partition, s.file_id) not in snapshot.slicing.pending_compactions]
         for found in plan_resize(ring, free, rules, context.env.uuid4):
             groups.append(ClusterGroup(partition, found.slices, len(found.change.new_nodes), found.change))
     return tuple(groups)
 
 
-def resized_rings(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Mapping[str, HashingRing]:
+def resized_hashing_metadata(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Mapping[str, HashRing]:
     """Return the consistent hashing metadata of the partitions of a plan after its execution.
 
     Raises PlanSuperseded if the valid metadata is not the one that the plan was made for.
     """
     context, changes = snapshot.context, work.changes
-    rings: dict[str, HashingRing] = {}
+    rings: dict[str, HashRing] = {}
     for partition, slices in snapshot.slices(sorted(changes)).items():
-        ring = load_ring(context, snapshot.timeline, partition, file_id_prefixes(s.file_id for s in slices if s.base is not None))
+        prefixes = file_id_prefixes(s.file_id for s in slices if s.base is not None)
+        ring = load_hashing_metadata(context, snapshot.timeline, partition, prefixes)
         if ring is None or {change.sequence for change in changes[partition]} != {ring.sequence}:
             raise PlanSuperseded(
                 f"clustering {instant} of {context.storage.uri} was planned on outdated consistent hashing metadata of "
@@ -88,11 +90,11 @@ def resized_rings(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Map
     return rings
 
 
-def check_is_resize(context: TableContext, has_rings: Iterable[str], work: ClusteringWork, instant: str) -> None:
-    """Raise TableState for a plan that would move rows out of their nodes. has_rings: partitions with consistent
+def check_is_resize(context: TableContext, has_consistent_hashing: Iterable[str], work: ClusteringWork, instant: str) -> None:
+    """Raise TableState for a plan that would move rows out of their nodes. has_consistent_hashing: partitions with consistent
     hashing metadata.
     """
-    plain = {group.partition for group in work.groups if group.change is None}.intersection(has_rings)
+    plain = {group.partition for group in work.groups if group.change is None}.intersection(has_consistent_hashing)
     if plain:
         raise TableState(
             f"clustering {instant} of {context.storage.uri} would move records out of the consistent hashing nodes of partition "
@@ -101,7 +103,7 @@ def check_is_resize(context: TableContext, has_rings: Iterable[str], work: Clust
         )
 
 
-def changes_ring(context: TableContext, instant: Instant) -> bool:
+def changes_hashing_metadata(context: TableContext, instant: Instant) -> bool:
     """Whether a pending clustering would move rows out of the nodes of their keys: it is no resize.
 
     It must not be executed, and writes to these file groups wait for it.

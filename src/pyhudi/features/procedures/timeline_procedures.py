@@ -62,7 +62,7 @@ def show_archived_commits_metadata(call: ProcedureCall) -> Rows:
 
 def show_commit_files(call: ProcedureCall) -> Rows:
     """Files of one write."""
-    instant, commit = _one(call)
+    instant, commit = _named_write(call)
     rows = (
         {
             "action": str(instant.action),
@@ -82,7 +82,7 @@ def show_commit_files(call: ProcedureCall) -> Rows:
 
 def show_commit_partitions(call: ProcedureCall) -> Rows:
     """Partitions changed by one write."""
-    instant, commit = _one(call)
+    instant, commit = _named_write(call)
     rows = (
         {
             "action": str(instant.action),
@@ -101,7 +101,7 @@ def show_commit_partitions(call: ProcedureCall) -> Rows:
 
 def show_commit_write_stats(call: ProcedureCall) -> Rows:
     """Bytes and records of one write."""
-    instant, commit = _one(call)
+    instant, commit = _named_write(call)
     written = sum(stat.total_write_bytes for _, stat in _stats(commit))
     records = sum(stat.num_writes for _, stat in _stats(commit))
     yield {
@@ -115,7 +115,7 @@ def show_commit_write_stats(call: ProcedureCall) -> Rows:
 
 def show_commit_extra_metadata(call: ProcedureCall) -> Rows:
     """Extra metadata of a write, by default of the latest."""
-    instant, commit = _one(call)
+    instant, commit = _named_write(call)
     key = call.text("metadata_key")
     rows = (
         {
@@ -235,7 +235,7 @@ def _archived(call: ProcedureCall) -> Iterator[tuple[Instant, CommitMetadata]]:
             yield instant, commit
 
 
-def _one(call: ProcedureCall) -> tuple[Instant, CommitMetadata]:
+def _named_write(call: ProcedureCall) -> tuple[Instant, CommitMetadata]:
     """Completed write named in the call, or the latest. Raises InstantNotFound."""
     store = call.table.context.timeline
     wanted = call.text("instant_time")

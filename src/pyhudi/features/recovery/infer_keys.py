@@ -46,12 +46,12 @@ def run_keys(task: KeysTask) -> KeyFacts:
     """Infer or verify; see `KeyFacts`."""
     try:
         with open_base_file(open_storage(task.storage), task.path) as file:
-            return _found(task, file) if task.spec is None else _checked(task, task.spec, file)
+            return _key_facts(task, file) if task.spec is None else _checked(task, task.spec, file)
     except CorruptData as error:
         return KeyFacts(task.path, damage=str(error))
 
 
-def _found(task: KeysTask, file: OpenFile) -> KeyFacts:
+def _key_facts(task: KeysTask, file: OpenFile) -> KeyFacts:
     names = set(file.schema_arrow.names)
     has_meta = {RECORD_KEY, PARTITION_PATH} <= names
     columns = tuple(name for top in file.schema_arrow if not top.name.startswith("_hoodie_") for name in _leaves(top, top.name))

@@ -147,16 +147,16 @@ class _Inference:
 def infer(evidence: TableFacts, user_options: Mapping[str, str]) -> Inferred:
     """Infer the properties from files and given values.  Raises InvalidRequest if the two contradict each other."""
     telling = _Inference(user_options)
-    _tell_name(telling, evidence)
-    version = _tell_version(telling, evidence)
-    _tell_type(telling, evidence)
-    _tell_files(telling, evidence, version)
+    _infer_name(telling, evidence)
+    version = _infer_version(telling, evidence)
+    _infer_type(telling, evidence)
+    _infer_files(telling, evidence, version)
     facts = [fact for fact in evidence.facts if fact.damage is None and fact.rows]
-    record_fields = _tell_record_key(telling, evidence, facts)
-    partition_fields = _tell_partitions(telling, evidence, facts)
+    record_fields = _infer_record_key(telling, evidence, facts)
+    partition_fields = _infer_partitions(telling, evidence, facts)
     if record_fields is not None and partition_fields is not None:
-        _tell_generator(telling, record_fields, partition_fields)
-    _tell_merging(telling, version or TableVersion.current())
+        _infer_generator(telling, record_fields, partition_fields)
+    _infer_merging(telling, version or TableVersion.current())
     left = [name for key, name in _OPTIONAL.items() if key not in user_options and key not in telling.values]
     for key, text in user_options.items():
         telling.values.setdefault(key, text)
@@ -171,7 +171,7 @@ _OPTIONAL = {
 }
 
 
-def _tell_name(inference: _Inference, evidence: TableFacts) -> None:
+def _infer_name(inference: _Inference, evidence: TableFacts) -> None:
     own = evidence.metadata.get(_NAME, "")
     if own.endswith("_metadata"):
         inference.set(_NAME, own.removesuffix("_metadata"), "the metadata table's name")
@@ -184,7 +184,7 @@ def _tell_name(inference: _Inference, evidence: TableFacts) -> None:
         inference.require_input(_NAME, "neither a metadata table nor the schemas of files determine it")
 
 
-def _tell_version(inference: _Inference, evidence: TableFacts) -> TableVersion | None:
+def _infer_version(inference: _Inference, evidence: TableFacts) -> TableVersion | None:
     text = evidence.metadata.get(_VERSION)
     if text is not None:
         inference.set(_VERSION, text, "the metadata table's properties")
@@ -206,7 +206,7 @@ def _tell_version(inference: _Inference, evidence: TableFacts) -> TableVersion |
     return version
 
 
-def _tell_type(inference: _Inference, evidence: TableFacts) -> None:
+def _infer_type(inference: _Inference, evidence: TableFacts) -> None:
     if len(evidence.types) == 1:
         ((kind, source),) = evidence.types.items()
         inference.set(_TYPE, str(kind), source)
@@ -215,7 +215,7 @@ def _tell_type(inference: _Inference, evidence: TableFacts) -> None:
     inference.require_input(_TYPE, f"{why}; give {' or '.join(TableType)}")
 
 
-def _tell_files(inference: _Inference, evidence: TableFacts, version: TableVersion | None) -> None:
+def _infer_files(inference: _Inference, evidence: TableFacts, version: TableVersion | None) -> None:
     if len(evidence.formats) == 1:
         inference.set(props.BASE_FORMAT.stored_as, next(iter(evidence.formats)), "the names of base files")
     else:
@@ -237,7 +237,7 @@ def _tell_files(inference: _Inference, evidence: TableFacts, version: TableVersi
         inference.set(props.INDEX_DEFINITIONS_PATH.stored_as, INDEX_DEFINITIONS_FILE, "the file is there")
 
 
-def _tell_record_key(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
+def _infer_record_key(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
     keyed = [fact for fact in facts if fact.has_meta]
     composed = {fact.composite for fact in keyed}
     same = frozenset.intersection(*(fact.key_columns for fact in keyed)) if keyed else frozenset[str]()
@@ -259,7 +259,7 @@ def _tell_record_key(inference: _Inference, evidence: TableFacts, facts: Sequenc
     return None if told is None else _split(told)
 
 
-def _tell_partitions(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
+def _infer_partitions(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
     if evidence.folders == {""}:
         inference.set(props.PARTITION_FIELDS.stored_as, "", "all files lie in the table's own folder")
         inference.set(props.HIVE_STYLE.stored_as, "false", "there are no folders")
@@ -351,7 +351,7 @@ def _fitting(fields: Sequence[str], values: Sequence[tuple[Sequence[str], KeyFac
     return [_PartitionStyle(tuple(fields), is_hive, encoded)]
 
 
-def _tell_generator(inference: _Inference, record_fields: Sequence[str], partition_fields: Sequence[str]) -> None:
+def _infer_generator(inference: _Inference, record_fields: Sequence[str], partition_fields: Sequence[str]) -> None:
     if props.GENERATOR_CLASS.stored_as in inference.arguments or props.GENERATOR_TYPE.stored_as in inference.arguments:
         return
     kind = infer_key_generator(record_fields, partition_fields)
@@ -367,7 +367,7 @@ def _tell_generator(inference: _Inference, record_fields: Sequence[str], partiti
     inference.set(props.GENERATOR_TYPE.stored_as, str(kind), "what the fields call for, others make the same keys and folders")
 
 
-def _tell_merging(inference: _Inference, version: TableVersion) -> None:
+def _infer_merging(inference: _Inference, version: TableVersion) -> None:
     given = inference.arguments
     ordering = given.get(props.ORDERING_FIELDS, given.get(props.ORDERING.stored_as))
     if ordering is None:

@@ -85,7 +85,7 @@ def restore_properties(
         TableNotFound: There are no data files.
         InvalidRequest: Given properties contradict files, or required ones are missing; one message lists all.
     """
-    _check_gone(storage, env)
+    _check_missing(storage, env)
     evidence = _look(storage, engine)
     told = infer(evidence, user_options)
     if told.required_input:
@@ -101,7 +101,7 @@ def restore_properties(
     return RepairResult(storage.uri, dry_run, tuple(_steps(told, evidence)))
 
 
-def _check_gone(storage: Storage, env: Environment) -> None:
+def _check_missing(storage: Storage, env: Environment) -> None:
     try:
         load_table_config(storage, env)
     except (TableNotFound, CorruptData):
@@ -121,7 +121,7 @@ def _look(storage: Storage, engine: Engine) -> TableFacts:
     metadata = storage.child(METADATA_FOLDER)
     data = metadata.read(PROPERTIES_FILE)
     return TableFacts(
-        metadata=_told_by(data),
+        metadata=_metadata_properties(data),
         indexes=() if data is None else tuple(_complete_indexes(metadata)),
         has_definitions=storage.stat(INDEX_DEFINITIONS_FILE) is not None,
         schema_names=frozenset(fact.schema_name for fact in facts if fact.schema_name),
@@ -139,7 +139,7 @@ def _look(storage: Storage, engine: Engine) -> TableFacts:
     )
 
 
-def _told_by(data: bytes | None) -> Mapping[str, str]:
+def _metadata_properties(data: bytes | None) -> Mapping[str, str]:
     """The metadata table's properties; {} if they are missing or damaged."""
     try:
         if data is not None:
@@ -213,7 +213,7 @@ def _check_rows(storage: Storage, engine: Engine, evidence: TableFacts, config: 
 def _store(storage: Storage, env: Environment, options: Options, config: TableConfig) -> None:
     context = TableContext(storage, env, config, open_lock(LockSettings.of(options, config.name), storage, env))
     with context.locked(CommitSettings.of(options).lock_wait_ms) as held:
-        _check_gone(storage, env)
+        _check_missing(storage, env)
         data = format_checksummed_properties(dict(config.properties), format_updated_comments(env.now_ms()))
         held.storage.put(PROPERTIES_BACKUP, data)
         held.storage.put(PROPERTIES_FILE, data)

@@ -66,12 +66,12 @@ class _Report:
         self._table = table
         self._validation = validation
         look = table.inspect
-        self._timeline = _held(lambda: oldest_first(look.timeline()))
-        self._commits = _held(lambda: oldest_first(look.commits(MAX_INSTANTS)))
-        self._slices = _held(look.file_slices)
-        self._partitions = _held(partial(look.partitions, on_storage=True))
-        self._locks = _held(look.locks)
-        self._markers = _held(look.markers)
+        self._timeline = _cached_result(lambda: oldest_first(look.timeline()))
+        self._commits = _cached_result(lambda: oldest_first(look.commits(MAX_INSTANTS)))
+        self._slices = _cached_result(look.file_slices)
+        self._partitions = _cached_result(partial(look.partitions, on_storage=True))
+        self._locks = _cached_result(look.locks)
+        self._markers = _cached_result(look.markers)
 
     def render(self) -> str:
         name = self._table.name
@@ -285,7 +285,7 @@ class _Report:
         return '<dl class="facts">' + "".join(f"<dt>{a}</dt><dd>{escape(b)}</dd>" for a, b in facts) + "</dl>"
 
 
-def _held(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
+def _cached_result(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
     """Cache the result of `load`; a HudiError is raised at each use, so that every section that needs the result shows
     it.
     """

@@ -41,13 +41,13 @@ def open_context(
     """
     storage = open_storage(uri, storage_options)
     env = environment or SystemEnvironment()
-    config = load_found(storage, env)
+    config = load_config_or_describe(storage, env)
     check_against_table(options, config)
     lock_settings = LockSettings.of(with_stored_options(options, config), config.name)
     return TableContext(storage, env, config, open_lock(lock_settings, storage, env))
 
 
-def load_found(storage: Storage, env: Environment) -> TableConfig:
+def load_config_or_describe(storage: Storage, env: Environment) -> TableConfig:
     """Load the properties of the table. Raises TableNotFound, which describes foreign content of the folder."""
     try:
         return load_table_config(storage, env)

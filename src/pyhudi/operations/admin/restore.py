@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.features.consistent_hashing.ring_store import remove_ring_metadata
+from pyhudi.features.consistent_hashing.hashing_store import remove_hashing_metadata
 from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
@@ -134,7 +134,7 @@ def _execute(
         for info in plan.instants_to_rollback:
             _remove_instant(locked, info, files)
         # Hashing metadata that writes have marked is valid regardless of the timeline.
-        remove_ring_metadata(locked, times)
+        remove_hashing_metadata(locked, times)
         remove_counts(locked, times)
     for time in removed_instants:
         # A task that ends later removes its files itself (`tasks.task_attempts`); the others have written theirs.

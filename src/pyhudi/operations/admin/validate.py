@@ -34,7 +34,7 @@ from functools import partial
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.features.consistent_hashing.validate_rings import REWRITE, check_consistent_hashing
+from pyhudi.features.consistent_hashing.validate_hashing import REWRITE, check_consistent_hashing
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action, State
@@ -296,21 +296,21 @@ class _Validation:
         if any(slice_.logs for slice_ in self._slices):
             commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
             logs = partial(check_logs, self._context, self._engine, self._timeline, self._slices, commits)
-            self._made("logs", logs, MISSING_ROWS)
+            self._run_check("logs", logs, MISSING_ROWS)
         if self._timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
             paths = frozenset(file.info.path for file in self._files)
-            self._made("plans", partial(check_plans, self._snapshot, paths), "")
+            self._run_check("plans", partial(check_plans, self._snapshot, paths), "")
 
     def check_buckets(self) -> None:
         """Check bucket counts and consistent-hashing metadata of partitions against file groups."""
-        self._made("buckets", partial(check_bucket_counts, self._context, self._snapshot, self._slices))
-        self._made("rings", partial(check_consistent_hashing, self._context, self._snapshot, self._slices))
+        self._run_check("buckets", partial(check_bucket_counts, self._context, self._snapshot, self._slices))
+        self._run_check("rings", partial(check_consistent_hashing, self._context, self._snapshot, self._slices))
 
     def check_keys(self) -> None:
         """Check for duplicate keys in a partition."""
         if self._snapshot.schema is not None:
             spec = read_spec(self._snapshot, self._key_columns(), None)
-            self._made("keys", partial(check_keys, self._engine, spec, self._slices), "")
+            self._run_check("keys", partial(check_keys, self._engine, spec, self._slices), "")
 
     def check_indexes(self, metadata: MetadataTable) -> None:
         """Check the entries of each index of the metadata table, see `validate_data`."""
@@ -329,9 +329,9 @@ class _Validation:
             lambda: read_spec(self._snapshot, self._key_columns(), None),
         )
         for name, check in index_checks(table, self.skip):
-            self.guarded(name, partial(self._made, name, check))
+            self.guarded(name, partial(self._run_check, name, check))
 
-    def _made(self, name: str, check: Check, remedy: str = WRONG_PRUNING) -> None:
+    def _run_check(self, name: str, check: Check, remedy: str = WRONG_PRUNING) -> None:
         findings = check()
         for path, detail, own_remedy in findings.errors:
             self._error(name, path, detail, remedy if own_remedy is None else own_remedy)

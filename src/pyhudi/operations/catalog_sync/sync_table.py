@@ -198,13 +198,13 @@ class _Sync:
                 "or register this table under another name"
             )
         if without_scheme(known.location) != without_scheme(target.location):
-            return self._make_anew(target)
+            return self._recreate(target)
         try:
             return self._bring_up_to_date(known, target)
         except ChangeRefused:
             if not self.settings.recreate:
                 raise
-            return self._make_anew(target)
+            return self._recreate(target)
 
     def _target_table(self) -> CatalogTable:
         # Hudi writes local files into catalogs by their path alone.
@@ -212,7 +212,7 @@ class _Sync:
         table = catalog_table(self.snapshot, self.settings, self.view, location)
         return replace(table, parameters={**table.parameters, **self.catalog.table_parameters})
 
-    def _make_anew(self, target: CatalogTable) -> SyncedTable:
+    def _recreate(self, target: CatalogTable) -> SyncedTable:
         self.catalog.drop_table(target.database, target.name)
         return self._make(target, "recreated")
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyhudi.errors import TableState, WriteConflict
-from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing
+from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt

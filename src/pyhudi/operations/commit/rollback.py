@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
-from pyhudi.features.consistent_hashing.ring_store import remove_ring_metadata
+from pyhudi.features.consistent_hashing.hashing_store import remove_hashing_metadata
 from pyhudi.format.actions.rollback_metadata import (
     InstantInfo,
     RollbackMetadata,
@@ -439,7 +439,7 @@ def _publish(
     )
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
         # While the rollback is pending no process runs the plan again, and no new hashing metadata can get the same name.
-        remove_ring_metadata(locked_context, (target,))
+        remove_hashing_metadata(locked_context, (target,))
         remove_counts(locked_context, (target,))
     if target == METADATA_BOOTSTRAP_INSTANT_TIME:
         remove_bootstrap_index(locked_context.storage)

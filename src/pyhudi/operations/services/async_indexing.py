@@ -145,7 +145,7 @@ class Indexing(ScheduledAction[Instant]):
         context, requests = snapshot.context, {request.partition: request for request in self.requests}
         assert requests, "an action that plans indexes has requests"
         schema = table_columns(snapshot)
-        _check_goes_by_names(context, requests)
+        _check_columns_by_name(context, requests)
         if not context.config.has_metadata_table:
             context = build_partitions(context, self.engine, self.settings.metadata, (FILES,), schema, schema)
         upto = _last_contiguous(snapshot.timeline)
@@ -252,7 +252,7 @@ class _Build:
                 )
             # Columns may have been changed by id since the plan was made; once this run holds its first lock, such
             # changes are refused.
-            _check_goes_by_names(context, self._infos)
+            _check_columns_by_name(context, self._infos)
             yield context
 
     def _begin(self, context: TableContext) -> _StartedPartitions:
@@ -336,7 +336,7 @@ class _Build:
         return context.timeline.complete(inflight, Action.INDEXING, completion, document)
 
 
-def _check_goes_by_names(context: TableContext, partitions: Iterable[str]) -> None:
+def _check_columns_by_name(context: TableContext, partitions: Iterable[str]) -> None:
     """Raise Unsupported for an index that resolves columns by name, in a table that resolves them by id."""
     by_names = [partition for partition in partitions if is_defined(partition)]
     if by_names and load_column_history(context, None, read_commit) is not None:

@@ -21,9 +21,14 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing, store_hashing_metadata
 from pyhudi.features.consistent_hashing.plan_resizes import ResizeRules
-from pyhudi.features.consistent_hashing.resize_service import check_is_resize, choose_resizes, reason_not_to_resize, resized_rings
-from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing, store_ring
+from pyhudi.features.consistent_hashing.resize_service import (
+    check_is_resize,
+    choose_resizes,
+    reason_not_to_resize,
+    resized_hashing_metadata,
+)
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
@@ -296,7 +301,7 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
 
     def prepare(self, *, if_due: bool) -> NotDue | None:
         if self.options.resize is None:
-            self._refuse_rings()
+            self._refuse_consistent_hashing()
         if if_due:
             due = is_clustering_due(self.context, self.context.timeline.load(), self.options)
             if not due.is_due:
@@ -307,7 +312,7 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
             rollback_failed_writes(self.context, self.commit)
         return None
 
-    def _refuse_rings(self) -> None:
+    def _refuse_consistent_hashing(self) -> None:
         """Raise an error for a clustering that is no resize, if the table has consistent hashing metadata."""
         if partitions_with_consistent_hashing(self.context):
             raise InvalidRequest(
@@ -337,9 +342,9 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         start = since_plan(timeline, request_time)
         check_not_superseded(context, timeline, request_time, start, work.groups)
         check_is_resize(context, partitions_with_consistent_hashing(context), work, request_time)
-        rings = resized_rings(snapshot, work, request_time)
+        rings = resized_hashing_metadata(snapshot, work, request_time)
         for ring in rings.values():
-            store_ring(context, ring)
+            store_hashing_metadata(context, ring)
         by_bucket = not rings and requires_bucket_preservation(work.groups, is_bucketed=self.options.bucketed)
         # A node or a bucket is one file of any size.
         spec = _writer_spec(context, snapshot, request_time, self.options, all_columns=bool(rings) or by_bucket)
@@ -550,7 +555,7 @@ _UNLIMITED_BYTES = 1 << 62
 
 def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
     """Return the grouping and partition filter mode that the options name."""
-    _check_strategy_for_rings(options, CLUSTERING_PLAN_CLASS, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
+    _check_resize_strategy(options, CLUSTERING_PLAN_CLASS, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
     if resizes:
         return "size", options.value_or_default(CLUSTERING_PLAN_PARTITION_FILTER_MODE)
     name = options.value_or_default(CLUSTERING_PLAN_CLASS)
@@ -565,7 +570,7 @@ def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
     return strategy[0], strategy[1] or options.value_or_default(CLUSTERING_PLAN_PARTITION_FILTER_MODE)
 
 
-def _check_strategy_for_rings(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
+def _check_resize_strategy(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
     """Raise InvalidRequest for a resize strategy without consistent hashing, or another strategy with it."""
     value = options.explicit(option)
     if value is not None and (value.rsplit(".", 1)[-1] in names) != resizes:
@@ -579,7 +584,7 @@ def _check_strategy_for_rings(options: Options, option: Option, names: tuple[str
 
 def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
     """Return the maximum file size, by the execution strategy that the options name."""
-    _check_strategy_for_rings(
+    _check_resize_strategy(
         options, service_options.CLUSTERING_EXECUTION_STRATEGY_CLASS, _RESIZE_EXECUTION_STRATEGIES, resizes=resizes
     )
     if resizes:

@@ -128,7 +128,7 @@ def run_compaction(
     """
     action = Compaction(context, engine, settings)
     if instant is not None:
-        return _one("compact", run_planned(action, instant))
+        return _single_plan("compact", run_planned(action, instant))
     return _result("compact", run_all(action, if_due=if_due, schedule=schedule, should_continue=should_continue))
 
 
@@ -146,7 +146,7 @@ def run_log_compaction(
     """Like `run_compaction`, for log compactions: the log files of a file slice are merged into one."""
     action = LogCompaction(context, engine, settings)
     if instant is not None:
-        return _one("log_compact", run_planned(action, instant))
+        return _single_plan("log_compact", run_planned(action, instant))
     return _result("log_compact", run_all(action, if_due=if_due, schedule=schedule, should_continue=should_continue))
 
 
@@ -323,7 +323,7 @@ class LogCompaction(_MergeLogsAction):
             self.headers[headers.path] = headers.blocks
 
 
-def _one(operation: str, run: CompactionRun) -> CompactionResult:
+def _single_plan(operation: str, run: CompactionRun) -> CompactionResult:
     return CompactionResult(operation, runs=(run,), seconds={"run": run.seconds})
 
 

@@ -105,13 +105,13 @@ def index_request(
     if function is not None:
         if kind not in (COLUMN_STATS, BLOOM_FILTERS):
             raise InvalidRequest(f"an expression index is of kind {COLUMN_STATS} or {BLOOM_FILTERS}, not {kind!r}")
-        column = _one(columns, "an expression index")
+        column = _single_column(columns, "an expression index")
         partition = _named(EXPRESSION_INDEX_PREFIX, name or f"{function}_{column}")
         definition = IndexDefinition(partition, kind, function, (column,), (("expr", function), *options.items()))
         ExpressionStatsIndex.open(partition, definition)
         return IndexRequest(partition, definition)
     if kind == MetadataPartitionType.SECONDARY_INDEX.value:
-        column = _one(columns, "a secondary index")
+        column = _single_column(columns, "a secondary index")
         partition = _named(SECONDARY_INDEX_PREFIX, name or column)
         return IndexRequest(partition, IndexDefinition(partition, kind, "identity", (column,)))
     if name is not None:
@@ -299,7 +299,7 @@ def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
     return tuple(indexes)
 
 
-def _one(columns: Sequence[str], description: str) -> str:
+def _single_column(columns: Sequence[str], description: str) -> str:
     if len(columns) != 1:
         raise InvalidRequest(f"{description} takes one column, not {len(columns)}")
     return columns[0]

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, Unsupported
-from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing
-from pyhudi.features.consistent_hashing.write_rings import replace_rings
+from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
+from pyhudi.features.consistent_hashing.hashing_writes import replace_hashing_metadata
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action
@@ -192,7 +192,7 @@ def _delete_partitions(
         groups = file_group_pairs(replaced)
         resolve_pending_services(snapshot, groups, settings)
         ringed = partitions_with_consistent_hashing(context).intersection(replaced)
-        rings = replace_rings(context, snapshot, ringed, transaction.instant_time, None) if ringed else None
+        rings = replace_hashing_metadata(context, snapshot, ringed, transaction.instant_time, None) if ringed else None
         transaction.start(CommitMetadata(operation_type=Operation.DELETE_PARTITION.value).encode(context.env.token_bytes(16)))
         schema_text = snapshot.schema.avro if snapshot.schema else ""
         metadata = commit_metadata(Operation.DELETE_PARTITION, (), schema_text, dict(settings.extra_metadata), replaced)
@@ -213,7 +213,7 @@ def _delete_partitions(
 
         def verify(now: Timeline) -> Mapping[str, str]:
             if rings is not None:
-                rings.check_rings_unchanged(context, snapshot.timeline, now)
+                rings.check_hashing_unchanged(context, snapshot.timeline, now)
             return {} if settings.once is None else settings.once.check(context, now)
 
         history = snapshot.history

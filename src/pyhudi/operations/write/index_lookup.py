@@ -31,7 +31,11 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, WriteConflict
-from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout, ConsistentHashingSettings, check_ring_groups
+from pyhudi.features.consistent_hashing.hashing_routing import (
+    ConsistentHashingLayout,
+    ConsistentHashingSettings,
+    check_hashing_groups,
+)
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.partition_bucket_config import BucketCounts
@@ -319,7 +323,7 @@ def _plan_buckets(
         bucket_options = _describe_counts(by_number)
     else:
         assert hashing_layout is not None, "a write with consistent hashing has loaded its metadata"
-        check_ring_groups(slices, hashing_layout)
+        check_hashing_groups(slices, hashing_layout)
         layout, named = hashing_layout, slices
         bucket_options = f"{BUCKET_INDEX_HASH_FIELD}={','.join(hashing_layout.hash_fields) or 'all key fields'}"
     if not (is_checked and isinstance(buckets, BucketLayout)):

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
-from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingSettings
-from pyhudi.features.consistent_hashing.write_rings import (
+from pyhudi.features.consistent_hashing.hashing_routing import ConsistentHashingSettings
+from pyhudi.features.consistent_hashing.hashing_writes import (
     ConsistentHashingWrite,
-    load_rings_for_write,
-    replace_rings,
+    load_hashing_for_write,
+    replace_hashing_metadata,
     with_double_writes,
 )
 from pyhudi.format.instants import Action
@@ -154,10 +154,10 @@ def _rings(
     named = [partition for partition in counts if partition != PLACEHOLDER_PARTITION]
     if shape.replaces:
         partitions = {*named, *(replaced or {}), *(attempt.settings.partitions_to_overwrite or ())}
-        return replace_rings(context, snapshot, partitions, attempt.transaction.instant_time, buckets)
+        return replace_hashing_metadata(context, snapshot, partitions, attempt.transaction.instant_time, buckets)
     existing: dict[str, tuple[FileSlice, ...]] = {partition: () for partition in named}
     existing.update((partition, partition_slices) for partition, partition_slices in slices.items() if partition_slices)
-    return load_rings_for_write(context, snapshot, existing, buckets, create_missing=not shape.updates_only)
+    return load_hashing_for_write(context, snapshot, existing, buckets, create_missing=not shape.updates_only)
 
 
 def _new_buckets(attempt: Attempt, hashing_write: ConsistentHashingWrite | None) -> Callable[[str, int], str]:

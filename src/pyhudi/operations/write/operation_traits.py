@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingSettings
+from pyhudi.features.consistent_hashing.hashing_routing import ConsistentHashingSettings
 from pyhudi.format.instants import Action
 from pyhudi.operations.commit.commit_settings import NON_BLOCKING
 from pyhudi.operations.write.index_lookup import IndexType
@@ -73,8 +73,8 @@ class OperationTraits:
             )
         placed_by_key = not (inserts or in_bulk or operation.replaces)
         deletes = operation is WriteOperation.DELETE
-        has_rings = isinstance(index.buckets, ConsistentHashingSettings)
-        if has_rings and settings.commit.is_non_blocking:
+        has_consistent_hashing = isinstance(index.buckets, ConsistentHashingSettings)
+        if has_consistent_hashing and settings.commit.is_non_blocking:
             raise InvalidRequest(
                 f"{BUCKET_ENGINE}=CONSISTENT_HASHING is incompatible with {CONCURRENCY}={NON_BLOCKING}: a resize "
                 "would miss rows that concurrent writers place by the old metadata; use OPTIMISTIC_CONCURRENCY_CONTROL"
@@ -83,7 +83,7 @@ class OperationTraits:
             operation=operation,
             is_bucketed=routes,
             shares_groups=settings.commit.is_non_blocking,
-            is_consistent_hashing=has_rings,
+            is_consistent_hashing=has_consistent_hashing,
             needs_lookup=routes or placed_by_key or asks_for_keys,
             adds=inserts or in_bulk,
             in_bulk=in_bulk,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from pyhudi.errors import TableState
-from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing
+from pyhudi.features.consistent_hashing.hashing_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.plan_ownership import PlanTaken, drop_orphaned_plan

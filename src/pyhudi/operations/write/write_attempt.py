@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.features.consistent_hashing.hashing_metadata import is_copy
-from pyhudi.features.consistent_hashing.write_rings import ConsistentHashingWrite
+from pyhudi.features.consistent_hashing.hashing_writes import ConsistentHashingWrite
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
 from pyhudi.format.instants import Instant
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing

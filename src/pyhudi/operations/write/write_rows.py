@@ -541,7 +541,7 @@ class Write:
 
         def verify(now: Timeline) -> Mapping[str, str]:
             if written.hashing is not None:
-                written.hashing.check_rings_unchanged(self.context, attempt.snapshot.timeline, now)
+                written.hashing.check_hashing_unchanged(self.context, attempt.snapshot.timeline, now)
             if written.lookup is not None:
                 check_bucket_counts_unchanged(self.context, attempt.snapshot.timeline, now, written.lookup.lookup)
             once = self.settings.once

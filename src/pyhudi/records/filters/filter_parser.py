@@ -253,7 +253,7 @@ class _Parser:
         self._index += 1
         return token
 
-    def _take_word(self, word: str) -> bool:
+    def _take_keyword(self, word: str) -> bool:
         if self._next.is_keyword(word):
             self._index += 1
             return True
@@ -289,7 +289,7 @@ class _Parser:
         first = self._and()
         if self._next.is_keyword("or"):
             parts = [self._condition(first)]
-            while self._take_word("or"):
+            while self._take_keyword("or"):
                 parts.append(self._condition(self._and()))
             first = join_conditions(Or, parts)
         self._depth -= 1
@@ -300,13 +300,13 @@ class _Parser:
         if not self._next.is_keyword("and"):
             return first
         parts = [self._condition(first)]
-        while self._take_word("and"):
+        while self._take_keyword("and"):
             parts.append(self._condition(self._not()))
         return join_conditions(And, parts)
 
     def _not(self) -> Any:
         negations = 0
-        while self._take_word("not"):
+        while self._take_keyword("not"):
             negations += 1
         test = self._test()
         if negations:
@@ -332,9 +332,9 @@ class _Parser:
 
     def _operand_test(self, left: ColumnRef | FunctionCall) -> Any:
         operand = to_operand(left)
-        if self._take_word("is"):
-            negated = self._take_word("not")
-            if not self._take_word("null"):
+        if self._take_keyword("is"):
+            negated = self._take_keyword("not")
+            if not self._take_keyword("null"):
                 raise self._error("expected NULL")
             return Not(IsNull(operand)) if negated else IsNull(operand)
         negated = self._next.is_keyword("not") and not self._after.is_keyword("not")
@@ -348,14 +348,14 @@ class _Parser:
         return Not(test) if negated else test
 
     def _range_test(self, left: ColumnRef | FunctionCall, operand: Operand) -> Expr | None:
-        if self._take_word("in"):
+        if self._take_keyword("in"):
             return membership(operand, self._list())
-        if self._take_word("between"):
+        if self._take_keyword("between"):
             low = self._side()
-            if not self._take_word("and"):
+            if not self._take_keyword("and"):
                 raise self._error("expected AND")
             return And((comparison(left, ">=", low), comparison(left, "<=", self._side())))
-        if self._take_word("like"):
+        if self._take_keyword("like"):
             return Like(operand, self._string())
         if self._next.is_keyword("starts") and self._after.is_keyword("with"):
             self._index += 2
@@ -466,7 +466,7 @@ class _Parser:
 
     def _cast(self) -> Any:
         operand = self._side()
-        if not self._take_word("as"):
+        if not self._take_keyword("as"):
             raise self._error("expected AS")
         if self._next.kind != "word":
             raise self._error("expected a type")

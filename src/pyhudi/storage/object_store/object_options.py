@@ -87,7 +87,7 @@ def store_settings(
     """
     named: dict[str, tuple[str, str]] = {}
     for option_name, value in options.items():
-        for name, setting in _meant(kind, location, option_name, value).items():
+        for name, setting in _resolve_hadoop_option(kind, location, option_name, value).items():
             if name in named and named[name][1] != setting:
                 raise InvalidRequest(
                     f"storage options {named[name][0]!r} and {option_name!r} both set {name}, to different values"
@@ -112,7 +112,7 @@ def store_settings(
     return config, client, retry
 
 
-def _meant(kind: str, location: Location, option_value: str, value: str) -> Mapping[str, str]:
+def _resolve_hadoop_option(kind: str, location: Location, option_value: str, value: str) -> Mapping[str, str]:
     name = option_value.lower().removeprefix("spark.hadoop.")
     if kind == "s3":
         name = name.replace(f"fs.s3a.bucket.{location.authority}.", "fs.s3a.")

@@ -12,12 +12,12 @@ from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.consistent_hashing.hashing_metadata import (
     MAX_HASH,
     HashingNode,
-    HashingRing,
+    HashRing,
     NodeTag,
-    first_ring,
+    hashing_path,
+    initial_hashing_metadata,
     mark_path,
-    parse_ring_file,
-    ring_path,
+    parse_hashing_file,
 )
 from tests.support.golden_tables import open_golden
 
@@ -46,7 +46,7 @@ from tests.support.golden_tables import open_golden
     ],
 )
 def test_first_rings_are_those_of_apache_hudi(partition: str, nodes: dict[int, str]) -> None:
-    ring = first_ring(partition, len(nodes))
+    ring = initial_hashing_metadata(partition, len(nodes))
     assert {node.value: node.prefix for node in ring.nodes} == nodes
     assert (ring.instant, ring.sequence, ring.first_count) == ("00000000000000", 0, len(nodes))
 
@@ -57,14 +57,14 @@ def test_rings_of_apache_hudi_byte_by_byte(tmp_path: Path) -> None:
     assert len(found) == 3
     for path in found:
         data = path.read_bytes()
-        ring = HashingRing.decode(data)
+        ring = HashRing.decode(data)
         assert ring.encode() == data
-        assert first_ring(ring.partition, ring.first_count) == ring
-        assert root / ring_path(ring.partition, ring.instant) == path
+        assert initial_hashing_metadata(ring.partition, ring.first_count) == ring
+        assert root / hashing_path(ring.partition, ring.instant) == path
 
 
 def test_a_ring_after_a_resize() -> None:
-    ring = first_ring("p", 2)
+    ring = initial_hashing_metadata("p", 2)
     low, high = ring.nodes
     children = [
         HashingNode(7, "mid", NodeTag.REPLACE),
@@ -74,12 +74,12 @@ def test_a_ring_after_a_resize() -> None:
     after = ring.changed("20260101000000000", children)
     assert after.nodes == (HashingNode(7, "mid"), HashingNode(low.value, "low"))
     assert (after.sequence, after.first_count, after.instant) == (1, 2, "20260101000000000")
-    assert HashingRing.decode(after.encode()) == after
+    assert HashRing.decode(after.encode()) == after
 
 
 @given(st.integers(1, 3000))
 def test_first_rings_rise_to_the_last_place(count: int) -> None:
-    assert first_ring("p", count).nodes[-1].value == MAX_HASH
+    assert initial_hashing_metadata("p", count).nodes[-1].value == MAX_HASH
 
 
 @pytest.mark.parametrize(
@@ -100,24 +100,24 @@ def test_first_rings_rise_to_the_last_place(count: int) -> None:
     ],
 )
 def test_what_is_no_ring(change: tuple[str, str]) -> None:
-    text = first_ring("p0", 4).encode().decode()
+    text = initial_hashing_metadata("p0", 4).encode().decode()
     assert change[0] in text
     with pytest.raises(CorruptData):
-        HashingRing.decode(text.replace(change[0], change[1], 1).encode())
+        HashRing.decode(text.replace(change[0], change[1], 1).encode())
 
 
 def test_truncated_rings() -> None:
-    data = first_ring("p0", 2).encode()
+    data = initial_hashing_metadata("p0", 2).encode()
     for end in range(len(data)):
         with pytest.raises(CorruptData):
-            HashingRing.decode(data[:end])
+            HashRing.decode(data[:end])
 
 
 def test_names() -> None:
-    assert parse_ring_file(ring_path("a/b", "20260101000000000")) == ("20260101000000000", ".hashing_meta")
-    assert parse_ring_file(mark_path("", "00000000000000")) == ("00000000000000", ".commit")
+    assert parse_hashing_file(hashing_path("a/b", "20260101000000000")) == ("20260101000000000", ".hashing_meta")
+    assert parse_hashing_file(mark_path("", "00000000000000")) == ("00000000000000", ".commit")
     for name in ("1.hashing_meta", "00000000000000.hashing_meta.uuid", "00000000000000.hashing_config", "x.commit"):
-        assert parse_ring_file(name) is None
+        assert parse_hashing_file(name) is None
     for count in (0, -1, MAX_HASH + 1):
         with pytest.raises(InvalidRequest):
-            first_ring("p", count)
+            initial_hashing_metadata("p", count)

@@ -11,11 +11,11 @@ from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.consistent_hashing.hashing_metadata import (
     MAX_HASH,
     HashingNode,
-    HashingRing,
+    HashRing,
     NodeTag,
     decode_nodes,
     encode_nodes,
-    first_ring,
+    initial_hashing_metadata,
 )
 from pyhudi.features.consistent_hashing.plan_resizes import ResizeGroup, ResizeRules, plan_resize
 from pyhudi.format.names import BaseFileName
@@ -30,7 +30,7 @@ def uuids() -> Callable[[], str]:
     return lambda: f"00000000-0000-4000-8000-{next(numbers):012}"
 
 
-def slices(ring: HashingRing, sizes: Sequence[int | None]) -> list[FileSlice]:
+def slices(ring: HashRing, sizes: Sequence[int | None]) -> list[FileSlice]:
     """One for each node, of so many bytes; None for a node that has none."""
     found = []
     for node, size in zip(ring.nodes, sizes, strict=True):
@@ -40,7 +40,7 @@ def slices(ring: HashingRing, sizes: Sequence[int | None]) -> list[FileSlice]:
     return found
 
 
-def planned(ring: HashingRing, sizes: Sequence[int | None], **rules: int) -> list[tuple[list[int], list[tuple[int, NodeTag]]]]:
+def planned(ring: HashRing, sizes: Sequence[int | None], **rules: int) -> list[tuple[list[int], list[tuple[int, NodeTag]]]]:
     """For each group the places of its nodes, and those that take their place."""
     given = ResizeRules(**{"split_bytes": 100, "merge_bytes": 10, "min_nodes": 1, "max_nodes": 8, **rules})
     groups = plan_resize(ring, slices(ring, sizes), given, uuids())
@@ -49,7 +49,7 @@ def planned(ring: HashingRing, sizes: Sequence[int | None], **rules: int) -> lis
     return [([place[s.file_id] for s in g.slices], [(node.value, node.tag) for node in g.change.nodes]) for g in groups]
 
 
-def check(ring: HashingRing, groups: Sequence[ResizeGroup]) -> None:
+def check(ring: HashRing, groups: Sequence[ResizeGroup]) -> None:
     """Every group gives away what it had, and no more; the ring goes on."""
     after = ring.changed(INSTANT, (node for group in groups for node in group.change.nodes))
     for group in groups:
@@ -61,7 +61,7 @@ def check(ring: HashingRing, groups: Sequence[ResizeGroup]) -> None:
 
 
 COMES, GOES = NodeTag.REPLACE, NodeTag.DELETE
-FOUR = first_ring("p", 4)
+FOUR = initial_hashing_metadata("p", 4)
 A, B, C, D = (node.value for node in FOUR.nodes)
 
 
@@ -83,14 +83,14 @@ def test_the_most_nodes() -> None:
 
 
 def test_a_ring_of_one_node_splits_across_from_it() -> None:
-    one = HashingRing("p", INSTANT, 1, 3, (HashingNode(A, "11111111-1111-1111-1111-111111111111"),))
+    one = HashRing("p", INSTANT, 1, 3, (HashingNode(A, "11111111-1111-1111-1111-111111111111"),))
     assert planned(one, [101]) == [([A], [((A + (1 << 30)) % (1 << 31), COMES), (A, COMES)])]
-    last = HashingRing("p", INSTANT, 1, 3, (HashingNode(MAX_HASH, "11111111-1111-1111-1111-111111111111"),))
+    last = HashRing("p", INSTANT, 1, 3, (HashingNode(MAX_HASH, "11111111-1111-1111-1111-111111111111"),))
     assert planned(last, [101])[0][1][0] == ((MAX_HASH + (1 << 30)) % (1 << 31), COMES)
 
 
 def test_nodes_that_stand_beside_each_other_do_not_split() -> None:
-    close = HashingRing("p", INSTANT, 2, 0, (HashingNode(7, "1" * 8), HashingNode(8, "2" * 8)))
+    close = HashRing("p", INSTANT, 2, 0, (HashingNode(7, "1" * 8), HashingNode(8, "2" * 8)))
     assert planned(close, [5, 101], merge_bytes=0) == [([7], [(7, COMES)]), ([8], [(8, COMES)])]
 
 

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import WriteConflict
-from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
-from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout, ConsistentHashingSettings
-from pyhudi.features.consistent_hashing.ring_store import (
-    check_ring_groups_exist,
+from pyhudi.features.consistent_hashing.hashing_metadata import HashRing
+from pyhudi.features.consistent_hashing.hashing_routing import ConsistentHashingLayout, ConsistentHashingSettings
+from pyhudi.features.consistent_hashing.hashing_store import (
+    check_hashing_groups_exist,
     file_id_prefixes,
-    load_or_create_ring,
-    load_ring,
+    load_hashing_metadata,
+    load_or_create_hashing_metadata,
     renewed,
-    store_ring,
+    store_hashing_metadata,
 )
 from pyhudi.format.instants import Action
 from pyhudi.operations.commit.touched_file_groups import touched_file_groups
@@ -41,14 +41,14 @@ class ConsistentHashingWrite:
 
     Attributes:
         layout: Where rows go.
-        valid_rings: The metadata that was valid when the write was planned.
+        valid_hashing_metadata: The metadata that was valid when the write was planned.
         replaced_groups: The file groups of replaced nodes, including those without files.
         copies: (partition, file id) of file groups -> file groups of a pending resize to which their rows are also
             written.
     """
 
     layout: ConsistentHashingLayout
-    valid_rings: Mapping[str, HashingRing]
+    valid_hashing_metadata: Mapping[str, HashRing]
     replaced_groups: tuple[FileGroupId, ...] = ()
     copies: Mapping[FileGroupId, DoubleWriteTargets] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class ConsistentHashingWrite:
         """The resizes for which the write duplicates rows: they may complete concurrently."""
         return frozenset(copies.instant_time for copies in self.copies.values())
 
-    def check_rings_unchanged(self, context: TableContext, planned: Timeline, current_timeline: Timeline) -> None:
+    def check_hashing_unchanged(self, context: TableContext, planned: Timeline, current_timeline: Timeline) -> None:
         """Raise WriteConflict if other metadata became valid, or a resize was dropped for which rows were duplicated.
 
         planned: the timeline that the write was planned on.
@@ -77,8 +77,8 @@ class ConsistentHashingWrite:
         # Only these create hashing metadata.
         if set(current_timeline.completed(Action.REPLACECOMMIT)).issubset(planned.completed(Action.REPLACECOMMIT)):
             return
-        for partition, ring in self.valid_rings.items():
-            present = load_ring(context, current_timeline, partition, file_id_prefixes(ring.file_ids))
+        for partition, ring in self.valid_hashing_metadata.items():
+            present = load_hashing_metadata(context, current_timeline, partition, file_id_prefixes(ring.file_ids))
             if present is None or present.instant not in {ring.instant, *self.double_written_resizes}:
                 raise WriteConflict(
                     f"partition {partition!r} of {context.storage.uri} got other file groups concurrently (hashing metadata "
@@ -86,7 +86,7 @@ class ConsistentHashingWrite:
                 )
 
 
-def load_rings_for_write(
+def load_hashing_for_write(
     context: TableContext,
     snapshot: Snapshot,
     slices: Mapping[str, Iterable[FileSlice]],
@@ -99,16 +99,16 @@ def load_rings_for_write(
 
     Raises TableState if file groups of the metadata were replaced, as by Hudi's overwrites.
     """
-    counted: dict[str, HashingRing] = {}
+    counted: dict[str, HashRing] = {}
     timeline = snapshot.timeline
     for partition, found in slices.items():
         present = file_id_prefixes(s.file_id for s in found if s.base is not None)
         if create_missing:
-            counted[partition] = load_or_create_ring(context, timeline, partition, present, settings.first_count)
-        elif (ring := load_ring(context, timeline, partition, present, marks=True)) is not None:
+            counted[partition] = load_or_create_hashing_metadata(context, timeline, partition, present, settings.first_count)
+        elif (ring := load_hashing_metadata(context, timeline, partition, present, marks=True)) is not None:
             counted[partition] = ring
     for ring in counted.values():
-        check_ring_groups_exist(context, ring, snapshot.slicing.replaced)
+        check_hashing_groups_exist(context, ring, snapshot.slicing.replaced)
     return ConsistentHashingWrite(ConsistentHashingLayout(counted, settings.hash_fields), counted)
 
 
@@ -124,7 +124,7 @@ def with_double_writes(
     for instant in snapshot.timeline.pending(Action.CLUSTERING) if wanted else ():
         planned = touched_file_groups(context, instant) & wanted
         for partition, changes in load_node_changes(context, instant.request_time).items() if planned else ():
-            ring = hashing_write.valid_rings.get(partition)
+            ring = hashing_write.valid_hashing_metadata.get(partition)
             if ring is None or {change.sequence for change in changes} != {ring.sequence}:
                 continue
             after = ring.changed(instant.request_time, (node for change in changes for node in change.nodes))
@@ -138,7 +138,7 @@ def with_double_writes(
     return replace(hashing_write, copies=copies)
 
 
-def replace_rings(
+def replace_hashing_metadata(
     context: TableContext, snapshot: Snapshot, partitions: Iterable[str], instant: str, settings: ConsistentHashingSettings | None
 ) -> ConsistentHashingWrite:
     """Store metadata with new file groups for partitions whose groups are replaced; valid once the instant has
@@ -146,19 +146,19 @@ def replace_rings(
 
     settings: the initial layout of partitions without metadata; None leaves these without one.
     """
-    counted: dict[str, HashingRing] = {}
-    made: dict[str, HashingRing] = {}
+    counted: dict[str, HashRing] = {}
+    made: dict[str, HashRing] = {}
     slices = snapshot.slices(sorted(set(partitions)))
     for partition in sorted(set(partitions)):
         present = file_id_prefixes(s.file_id for s in slices.get(partition, ()) if s.base is not None)
-        ring = load_ring(context, snapshot.timeline, partition, present, marks=True)
+        ring = load_hashing_metadata(context, snapshot.timeline, partition, present, marks=True)
         if ring is not None:
             counted[partition] = ring
             made[partition] = renewed(ring, instant, context.env.uuid4)
-            store_ring(context, made[partition])
+            store_hashing_metadata(context, made[partition])
         elif settings is not None:
             # Its file groups were never replaced, so the initial hashing metadata is current.
-            first = load_or_create_ring(context, snapshot.timeline, partition, present, settings.first_count)
+            first = load_or_create_hashing_metadata(context, snapshot.timeline, partition, present, settings.first_count)
             counted[partition] = made[partition] = first
     given_up = tuple((partition, file_id) for partition, ring in counted.items() for file_id in ring.file_ids)
     return ConsistentHashingWrite(ConsistentHashingLayout(made, settings.hash_fields if settings else ()), counted, given_up)

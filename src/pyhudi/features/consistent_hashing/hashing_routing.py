@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashingRing
+from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashRing
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.index_options import BUCKET_COUNT, BUCKET_INDEX_HASH_FIELD
 from pyhudi.planning.bucket_routing import hashed_fields
@@ -53,7 +53,7 @@ class ConsistentHashingSettings:
 class ConsistentHashingLayout:
     """Consistent hashing metadata of partitions, as a `Placement`.  hash_fields: as in `ConsistentHashingSettings`."""
 
-    rings: Mapping[str, HashingRing]
+    rings: Mapping[str, HashRing]
     hash_fields: tuple[str, ...] = ()
     _bounds: npt.NDArray[np.int64] = field(init=False, repr=False)
     _nodes: Mapping[str, npt.NDArray[np.int64]] = field(init=False, repr=False)
@@ -98,13 +98,13 @@ class ConsistentHashingLayout:
         return self.rings[partition].nodes[bucket].file_id
 
 
-def _places(ring: HashingRing) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+def _places(ring: HashRing) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
     """Hashes to the numbers of nodes: the first at or after a hash, the first of all beyond the last."""
     values = np.array([node.value for node in ring.nodes], dtype=np.int64)
     return lambda hashes: np.searchsorted(values, hashes, side="left") % len(values)
 
 
-def check_ring_groups(slices: Iterable[FileSlice], layout: ConsistentHashingLayout) -> None:
+def check_hashing_groups(slices: Iterable[FileSlice], layout: ConsistentHashingLayout) -> None:
     """Raise TableState for file groups without node, whose keys no write would find."""
     for slice_ in slices:
         if layout.bucket_from_file_id(slice_.partition, slice_.file_id) is None:

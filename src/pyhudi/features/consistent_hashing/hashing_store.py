@@ -27,22 +27,22 @@ from pyhudi.features.consistent_hashing.hashing_metadata import (
     MARK_SUFFIX,
     RING_SUFFIX,
     HashingNode,
-    HashingRing,
+    HashRing,
     NodeTag,
-    first_ring,
+    hashing_folder,
+    hashing_path,
+    initial_hashing_metadata,
     mark_path,
-    parse_ring_file,
-    ring_folder,
-    ring_path,
+    parse_hashing_file,
 )
-from pyhudi.format.paths import RING_FOLDER, parent_folder
+from pyhudi.format.paths import HASHING_FOLDER, parent_folder
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
-def load_ring(
+def load_hashing_metadata(
     context: TableContext, timeline: Timeline, partition: str, is_present: Collection[str], *, marks: bool = False
-) -> HashingRing | None:
+) -> HashRing | None:
     """Load the consistent hashing metadata of a partition; None when it has none yet.
 
     timeline: decides which metadata is valid. is_present: prefixes of the file ids of the partition's base files.
@@ -52,7 +52,8 @@ def load_ring(
         TableState: A marker without its metadata, or metadata of which none is valid.
         CorruptData: A file is damaged.
     """
-    found = [parsed for info in context.storage.list(ring_folder(partition)).files if (parsed := parse_ring_file(info.path))]
+    files = context.storage.list(hashing_folder(partition)).files
+    found = [parsed for info in files if (parsed := parse_hashing_file(info.path))]
     rings = sorted(instant for instant, suffix in found if suffix == RING_SUFFIX)
     marked = sorted(instant for instant, suffix in found if suffix == MARK_SUFFIX)
     if not rings and not marked:
@@ -79,35 +80,35 @@ def load_ring(
             if marks:
                 _mark(context, partition, instant)
     if counting is None:
-        raise TableState(f"no consistent hashing metadata in {context.storage.absolute(ring_folder(partition))} is committed")
+        raise TableState(f"no consistent hashing metadata in {context.storage.absolute(hashing_folder(partition))} is committed")
     return counting
 
 
-def load_or_create_ring(
+def load_or_create_hashing_metadata(
     context: TableContext, timeline: Timeline, partition: str, is_present: Collection[str], first_count: int
-) -> HashingRing:
+) -> HashRing:
     """Load the consistent hashing metadata of a partition for a write, or store the first one.  first_count: its nodes."""
-    ring = load_ring(context, timeline, partition, is_present, marks=True)
+    ring = load_hashing_metadata(context, timeline, partition, is_present, marks=True)
     if ring is not None:
         return ring
-    made = first_ring(partition, first_count)
-    if context.storage.put_if_absent(ring_path(partition, FIRST_INSTANT), made.encode()):
+    made = initial_hashing_metadata(partition, first_count)
+    if context.storage.put_if_absent(hashing_path(partition, FIRST_INSTANT), made.encode()):
         return made
     # Another writer was here first, perhaps with another number of nodes.
     return _read(context, partition, FIRST_INSTANT)
 
 
-def renewed(ring: HashingRing, instant: str, new_uuid: Callable[[], str]) -> HashingRing:
+def renewed(ring: HashRing, instant: str, new_uuid: Callable[[], str]) -> HashRing:
     """Return metadata with the same nodes and new file groups."""
     return ring.changed(instant, tuple(HashingNode(node.value, new_uuid(), NodeTag.REPLACE) for node in ring.nodes))
 
 
-def store_ring(context: TableContext, ring: HashingRing) -> None:
+def store_hashing_metadata(context: TableContext, ring: HashRing) -> None:
     """Store the metadata of an instant; the file of a failed attempt is replaced."""
-    context.storage.put(ring_path(ring.partition, ring.instant), ring.encode())
+    context.storage.put(hashing_path(ring.partition, ring.instant), ring.encode())
 
 
-def check_ring_groups_exist(context: TableContext, ring: HashingRing, replaced: Mapping[tuple[str, str], str]) -> None:
+def check_hashing_groups_exist(context: TableContext, ring: HashRing, replaced: Mapping[tuple[str, str], str]) -> None:
     """Raise TableState if file groups of the metadata were replaced, as by Hudi's overwrites.
 
     replaced: (partition, file id) of replaced file groups -> the instant that replaced them.
@@ -123,15 +124,15 @@ def check_ring_groups_exist(context: TableContext, ring: HashingRing, replaced: 
 
 def partitions_with_consistent_hashing(context: TableContext) -> frozenset[str]:
     """Return the partitions that have consistent hashing metadata."""
-    folders = (parent_folder(info.path) for info in context.storage.walk(RING_FOLDER) if parse_ring_file(info.path))
-    return frozenset(folder.removeprefix(RING_FOLDER).removeprefix("/") for folder in folders)
+    folders = (parent_folder(info.path) for info in context.storage.walk(HASHING_FOLDER) if parse_hashing_file(info.path))
+    return frozenset(folder.removeprefix(HASHING_FOLDER).removeprefix("/") for folder in folders)
 
 
-def remove_ring_metadata(context: TableContext, instants: Collection[str]) -> None:
+def remove_hashing_metadata(context: TableContext, instants: Collection[str]) -> None:
     """Remove the files of instants that are rolled back: markers first, as a marker without metadata stops every
     writer.
     """
-    found = ((info.path, parse_ring_file(info.path)) for info in context.storage.walk(RING_FOLDER))
+    found = ((info.path, parse_hashing_file(info.path)) for info in context.storage.walk(HASHING_FOLDER))
     own = [path for path, parsed in found if parsed is not None and parsed[0] in instants]
     for suffix in (MARK_SUFFIX, RING_SUFFIX):
         context.storage.delete(path for path in own if path.endswith(suffix))
@@ -142,13 +143,13 @@ def file_id_prefixes(file_ids: Iterable[str]) -> frozenset[str]:
     return frozenset(file_id.rpartition("-")[0] for file_id in file_ids)
 
 
-def _read(context: TableContext, partition: str, instant: str) -> HashingRing:
-    path = ring_path(partition, instant)
+def _read(context: TableContext, partition: str, instant: str) -> HashRing:
+    path = hashing_path(partition, instant)
     data = context.storage.read(path)
     if data is None:
         raise TableState(f"{context.storage.absolute(path)} is missing: another process has rolled its instant back")
     try:
-        ring = HashingRing.decode(data)
+        ring = HashRing.decode(data)
     except CorruptData as error:
         raise error.with_path(context.storage.absolute(path)) from error
     # The instant is that of the file's name, by which it was chosen.

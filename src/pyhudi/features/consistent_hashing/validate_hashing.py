@@ -15,8 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import ring_folder
-from pyhudi.features.consistent_hashing.ring_store import file_id_prefixes, load_ring, partitions_with_consistent_hashing
+from pyhudi.features.consistent_hashing.hashing_metadata import hashing_folder
+from pyhudi.features.consistent_hashing.hashing_store import (
+    file_id_prefixes,
+    load_hashing_metadata,
+    partitions_with_consistent_hashing,
+)
 from pyhudi.metadata_table.indexes.index_validation import MISSING_ROWS, IndexFindings
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
@@ -30,9 +34,9 @@ def check_consistent_hashing(context: TableContext, snapshot: Snapshot, slices: 
     for partition in ringed:
         groups = {s.file_id for s in slices if s.partition == partition}
         present = file_id_prefixes(s.file_id for s in slices if s.partition == partition and s.base is not None)
-        where = ring_folder(partition)
+        where = hashing_folder(partition)
         try:
-            ring = load_ring(context, snapshot.timeline, partition, present)
+            ring = load_hashing_metadata(context, snapshot.timeline, partition, present)
         except (CorruptData, TableState) as error:
             findings.add_error(where, str(error), MISSING_ROWS)
             continue
