@@ -162,6 +162,7 @@ LOOKS: dict[str, Verb] = {
     "plot": lambda table, at: table.plot,
 }
 READS: dict[str, Verb] = {
+    "search": lambda table, at: table.search("value", [1.0]),
     "count": lambda table, at: table.count(),
     "schema": lambda table, at: table.schema(),
     "partitions": lambda table, at: table.partitions(),

@@ -179,7 +179,6 @@ REFUSALS = (
             "hoodie.storage.class",
             "hoodie.record.size.estimator.class",
             "hoodie.writestatus.class",
-            "hoodie.write.lock.conflict.resolution.strategy",
             "hoodie.client.init.callback.classes",
             "hoodie.prewrite.validators",
             "hoodie.partition.ttl.strategy.class",

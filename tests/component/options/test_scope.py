@@ -121,6 +121,9 @@ def calls(table: Table) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for prefix, owner in (("", table), ("index.", table.index), ("alter.", table.alter)):
         for name, function in taking_options(type(owner)).items():
+            if name == "search":
+                # It needs a vector column, and passes its options to `scan`.
+                continue
             needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.name != "self"]
             given = {p.name: ARGUMENTS[p.name] for p in needed}
             if name == "delete":
@@ -147,7 +150,7 @@ def legal_value(option: Option) -> str:
     return {bool: "false" if option.default == "true" else "true", int: "7", float: "0.5"}.get(option.kind, "x")
 
 
-ALIASES = {"append": "insert", "count": "scan", "pyhudi.spark.save_as_table": "pyhudi.spark.write"}
+ALIASES = {"append": "insert", "count": "scan", "search": "scan", "pyhudi.spark.save_as_table": "pyhudi.spark.write"}
 """Verbs that are others by another name, with their options."""
 
 

@@ -52,7 +52,6 @@ def test_families_of_names_share_a_class() -> None:
         ("hoodie.write.complex.keygen.new.encoding", "true"),
         ("hoodie.archive.block.on.latest.clean.ectr", "true"),
         ("hoodie.auto.commit", "false"),
-        ("hoodie.write.lock.conflict.resolution.strategy", "com.example.Mine"),
         ("hoodie.timeline.manifest.retained.versions", "1048576000"),
     ],
 )
