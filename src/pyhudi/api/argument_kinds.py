@@ -171,9 +171,10 @@ _PLAIN = {
     ),
     "Environment": _Kind("an Environment", lambda value: hasattr(value, "monotonic_ms")),
     "RecordMerger": _Kind("a RecordMerger", lambda value: hasattr(value, "strategy_id") and hasattr(value, "merge")),
+    "Reporter": _Kind("a Reporter", lambda value: hasattr(value, "begin")),
     "CommittedInstant": _Kind("the result of a write", _is_instant),
 }
-_CALLABLES = ("Callable", "Listener", "Grouping", "CompactionStrategyRule", "Reporter", "_Function")
+_CALLABLES = ("Callable", "Listener", "Grouping", "CompactionStrategyRule", "_Function")
 _UNCHECKED = ("Any", "object", "Filter", "InstantArgument", "Axes", "TimeGenerator", "Literal")
 """Annotations of which the function itself checks the values."""
 
