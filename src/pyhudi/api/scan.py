@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     from pyhudi.api.dataset import HudiDataset
     from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession
+
+_TEXT_FORMS = ("strings", "views")
+_VIEWS = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
 
 
 @checked_class
@@ -97,8 +101,21 @@ class Scan(ForeignNames):
     def __len__(self) -> int:
         raise TypeError("a Scan has no len(), and no truth value: use count(), which reads the table")
 
-    def to_arrow(self) -> pa.Table:
-        """Read all rows into one Arrow table."""
+    def to_arrow(self, *, text: str = "strings") -> pa.Table:
+        """Read all rows into one Arrow table.
+
+        Args:
+            text: "strings" returns text and binary columns as `pa.string()` and `pa.binary()`. "views" returns them as
+                `pa.string_view()` and `pa.binary_view()`; with Polars installed, it reads plain base files, and text is
+                not copied.
+
+        Raises:
+            InvalidRequest: `text` is neither.
+        """
+        if text not in _TEXT_FORMS:
+            raise InvalidRequest(f"to_arrow: text={text!r} is not supported: pass {' or '.join(map(repr, _TEXT_FORMS))}")
+        if text == "views":
+            return self._with_views()
         if self._limit is not None:
             return pa.Table.from_batches(self.to_batches(), self.schema)
         read: Callable[[Any], Iterator[pa.Table]] = self._query.reader
@@ -108,6 +125,23 @@ class Scan(ForeignNames):
         if not self.schema.names:
             return rows_without_columns(sum(table.num_rows for table in tables))
         return pa.concat_tables([self.schema.empty_table(), *tables])
+
+    def _with_views(self) -> pa.Table:
+        schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in self.schema])
+        rows = self._native_views() if all(not pa.types.is_nested(type_) for type_ in schema.types) else None
+        if rows is None:
+            rows = self.to_arrow()
+        if not schema.names:
+            return rows
+        return pa.Table.from_arrays([rows[field.name].cast(field.type) for field in schema], schema=schema)
+
+    def _native_views(self) -> pa.Table | None:
+        """Read the rows with Polars; None if it is not installed, or reads none of the files."""
+        frame = self._polars_rows() if find_spec("polars") is not None else None
+        if frame is None:
+            return None
+        rows: pa.Table = frame.to_arrow(compat_level=imported_polars().CompatLevel.newest())
+        return rows
 
     def head(self, limit: int = 10) -> pa.Table:
         """Read at most `limit` rows, and no further data than these need.
@@ -163,19 +197,25 @@ class Scan(ForeignNames):
 
     def to_polars(self) -> polars.DataFrame:
         """Read all rows into a Polars DataFrame; `pyhudi.scan_polars` returns a LazyFrame."""
+        frame = self._polars_rows()
+        return to_frame(self.to_arrow()) if frame is None else frame
+
+    def _polars_rows(self) -> polars.DataFrame | None:
+        """Read the rows, plain base files with Polars; None if Polars reads none of them."""
         query = self._query
-        if self._limit is None and isinstance(query, SnapshotQuery) and query.schema.names:
-            native = native_rows(query, query.spec.condition)
-            frames: list[polars.DataFrame] = []
-            if native is not None:
-                with suppress_polars_errors():
-                    frames.append(native.rows.collect())
-            if native is not None and frames:
-                if native.rest:
-                    frames.append(to_frame(self.of_slices(native.rest).to_arrow()))
-                whole: polars.DataFrame = imported_polars().concat(frames)
-                return whole
-        return to_frame(self.to_arrow())
+        if self._limit is not None or not isinstance(query, SnapshotQuery) or not query.schema.names:
+            return None
+        native = native_rows(query, query.spec.condition)
+        frames: list[polars.DataFrame] = []
+        if native is not None:
+            with suppress_polars_errors():
+                frames.append(native.rows.collect())
+        if native is None or not frames:
+            return None
+        if native.rest:
+            frames.append(to_frame(self.of_slices(native.rest).to_arrow()))
+        whole: polars.DataFrame = imported_polars().concat(frames)
+        return whole
 
     def of_slices(self, slices: Sequence[FileSlice]) -> Scan:
         """Return the scan of some of its file slices.

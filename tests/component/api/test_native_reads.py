@@ -23,7 +23,7 @@ import pyhudi as hp
 from pyhudi import Table
 from pyhudi.api import duckdb_scan, polars_scan
 from pyhudi.api.scan import Scan
-from pyhudi.errors import HudiError, TableState, Unsupported
+from pyhudi.errors import HudiError, InvalidRequest, TableState, Unsupported
 from pyhudi.operations.read import native_scan
 from pyhudi.operations.read.native_scan import DividedQuery, divide_query
 from pyhudi.operations.read.query import SnapshotQuery
@@ -558,3 +558,25 @@ def test_a_condition_that_engines_lack_is_left_to_our_reader(tables: dict[str, T
     assert duckdb_scan.native_rows(query, None, lambda: "t") is not None
     with pytest.raises(Unsupported, match="an engine's own scan"):
         to_engine(query.spec.condition or Constant(True), polars_scan._PolarsExpressions())
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_text_as_views_equals_text_as_strings(tmp_path: Path, kind: str, nested: bool) -> None:
+    table = Table.create(str(tmp_path / "t"), record_key="id", ordering="ts", table_type=kind)
+    columns: dict[str, Any] = {"id": ["a", "b", "c"], "ts": [1, 1, 1], "text": ["x", None, "long text" * 9]}
+    columns |= {"bytes": [b"1", None, b"\x00"], "day": pa.array([1, None, 3], pa.date32())}
+    table.insert(pa.table(columns | ({"words": [["p"], [], None]} if nested else {})))
+    table.upsert(pa.table({**columns, "ts": [2, 0, 2]} | ({"words": [["q"], [], None]} if nested else {})).slice(0, 2))
+    for scan in (table.scan(), table.scan(filter="id > 'a'"), table.scan(limit=2)):
+        views, strings = scan.to_arrow(text="views"), scan.to_arrow()
+        expected = [
+            pa.string_view() if field.type == pa.string() else pa.binary_view() if field.type == pa.binary() else field.type
+            for field in strings.schema
+        ]
+        assert views.schema.types == expected and views.num_rows == strings.num_rows
+        back = pa.Table.from_arrays([views[f.name].cast(f.type) for f in strings.schema], schema=strings.schema)
+        assert sorted(back.to_pylist(), key=repr) == sorted(strings.to_pylist(), key=repr)
+    assert table.scan([]).to_arrow(text="views").num_rows == 3
+    with pytest.raises(InvalidRequest, match="'strings' or 'views'"):
+        table.scan().to_arrow(text="large")
