@@ -465,7 +465,8 @@ class TableWrites(OpenedTable):
         if operation in _ADDING and is_empty(data) and (columns := self._file_columns()) is not None:
             data = columns.empty_table()
         if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
-            data = required_without_nulls(data)
+            stored = self._file_columns() or pa.schema([])
+            data = required_without_nulls(data, {field.name for field in stored if not field.nullable})
         chosen = engine or engine_for(data, parsed)
 
         def write(settings: WriteSettings) -> WriteResult:

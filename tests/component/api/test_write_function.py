@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -149,3 +150,15 @@ def test_foreign_names_are_answered_with_ours(uri: str) -> None:
             getattr(owner, name)
     with pytest.raises(InvalidRequest, match=r"has no argument predicate=: pass where="):
         table.delete(predicate="id = 1")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("mode", ["widen", "evolve"])
+def test_a_first_write_without_nulls_leaves_columns_nullable(tmp_path: Path, mode: str) -> None:
+    path = str(tmp_path / "t")
+    hp.write(path, {"id": ["a"], "value": [1]}, record_key="id", schema_mode=mode)
+    hp.write(path, {"id": ["b"], "value": [2]}, mode="upsert", schema_mode=mode)
+    table = hp.Table(path)
+    table.upsert({"id": ["c"], "value": [3]}, schema_mode=mode)
+    assert table.schema().field("value").nullable
+    table.upsert(pa.table({"id": ["d"], "value": pa.array([None], pa.int64())}))
+    assert table.count() == 4

@@ -15,7 +15,7 @@ Arrow infers one type for all Python values of a column.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain
 from typing import Any
@@ -149,16 +149,20 @@ def known_length(data: Any) -> int | None:
         return None
 
 
-def required_without_nulls(data: Any) -> Any:
-    """Return data in memory with columns that may not be null where they contain no null; a stream, and rows of Spark,
-    are unchanged.
+def required_without_nulls(data: Any, required: Collection[str]) -> Any:
+    """Return data in memory in which those of the required columns that contain no null may not be null, so that a write
+    lifts no other one; a stream, and rows of Spark, are unchanged.
+
+    Args:
+        data: The rows.
+        required: Columns of the table that may not be null.
     """
     is_stream = isinstance(data, (pa.RecordBatchReader, Iterator)) or hasattr(data, "scanner")
-    if is_stream or not (isinstance(data, (list, tuple, Mapping)) or is_frame(data)):
+    if not required or is_stream or not (isinstance(data, (list, tuple, Mapping)) or is_frame(data)):
         return data
     rows = arrow_reader(data).read_all()
     fields = [
-        field.with_nullable(bool(column.null_count) or pa.types.is_null(field.type))
+        field.with_nullable(False) if field.name in required and not column.null_count else field
         for field, column in zip(rows.schema, rows.columns, strict=True)
     ]
     return rows.cast(pa.schema(fields, metadata=rows.schema.metadata))
