@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import pyhudi as hp
 from pyhudi.cli.app import app
+from pyhudi.operations.commit import events
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = frozenset({"daft", "dask", "datafusion", "duckdb", "ray", "sqlglot"})
@@ -51,15 +52,19 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 def run_page(page: Path, folder: Path, names: dict[str, object], *, on_spark: bool) -> None:
     """Run a page's snippets in a folder.  on_spark: also those that need Spark."""
     shell = Shell(folder)
-    for snippet in snippets(page):
-        if (snippet.needs_spark and not on_spark) or snippet.lacks_its_engine:
-            continue
-        # Absolute paths are for readers; a test keeps to its own folder.
-        text = re.sub(r"/tmp/pyhudi-[a-z-]+", str(folder), snippet.text)
-        if snippet.language == "python":
-            exec(compile(text, str(page), "exec"), names)
-        else:
-            shell.run(text)
+    listeners = events._listeners
+    try:
+        for snippet in snippets(page):
+            if (snippet.needs_spark and not on_spark) or snippet.lacks_its_engine:
+                continue
+            # Absolute paths are for readers; a test keeps to its own folder.
+            text = re.sub(r"/tmp/pyhudi-[a-z-]+", str(folder), snippet.text)
+            if snippet.language == "python":
+                exec(compile(text, str(page), "exec"), names)
+            else:
+                shell.run(text)
+    finally:
+        events._listeners = listeners
 
 
 class Shell:
