@@ -49,6 +49,24 @@ def test_a_table_of_the_catalog(spark: SparkSession, table: Table) -> None:
             hs.call(spark, "show_commits", **arguments)
 
 
+def test_copies_help_and_a_second_table(spark: SparkSession, table: Table, tmp_path: Path) -> None:
+    first = table.timeline().completed_writes()[0].request_time
+    table.upsert(pa.table({"id": ["c"], "ts": [2]}))
+    assert hs.call(spark, "copy_to_temp_view", path=table.uri, view_name="copied", replace=True).collect()[0]["status"] == 0
+    assert {row["id"] for row in spark.table("copied").collect()} == {"a", "b", "c"}
+    hs.call(spark, "copy_to_table", path=table.uri, new_table="older", as_of_instant=first, columns="id")
+    try:
+        older = spark.table("older")
+        assert older.columns == ["id"] and {row["id"] for row in older.collect()} == {"a", "b"}
+    finally:
+        spark.sql("DROP TABLE older")
+        spark.catalog.dropTempView("copied")
+    other = Table.create(str(tmp_path / "other"), record_key="id")
+    [row] = hs.call(spark, "commits_compare", path=table.uri, other_path=other.uri).collect()
+    assert row["compare_detail"].startswith("Source t is ahead by 3 commits.")
+    assert "show_commits: " in hs.call(spark, "help").collect()[0]["result"]
+
+
 def test_a_service_runs_on_the_session_and_its_stages_are_shown(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyhudi import InvalidRequest, Table, TableNotFound, TableState, Unsupported
 from pyhudi.features import procedures
 from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.instants import Action
+from pyhudi.table.listing import DirectoryListing
 
 
 @pytest.fixture
@@ -159,17 +161,30 @@ def test_log_files_of_a_pending_compaction_are_scheduled(path: str) -> None:
     assert row["delta_files_compaction_scheduled"].count("HoodieLogFile") == 2
 
 
-def test_unreadable_parquet_files_are_listed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [lambda data: data[:-4], lambda data: data[:-40] + bytes(32) + data[-8:], lambda data: b""])
+def test_unreadable_parquet_files_are_listed(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     table = table_with_clean(tmp_path / "t")
     assert procedures.call("show_invalid_parquet", path=table.uri).num_rows == 0
     damaged = sorted((tmp_path / "t" / "x").glob("*.parquet"))[0]
-    damaged.write_bytes(damaged.read_bytes()[:-4])
-    assert [
-        str(row).rpartition("/")[2] for row in procedures.call("show_invalid_parquet", path=table.uri)["path"].to_pylist()
-    ] == [damaged.name]
+    damaged.write_bytes(damage(damaged.read_bytes()))
+    [found] = procedures.call("show_invalid_parquet", path=table.uri)["path"].to_pylist()
+    assert found.rpartition("/")[2] == damaged.name
     assert procedures.call("show_invalid_parquet", path=table.uri, partitions="y").num_rows == 0
     with pytest.raises(Unsupported, match="needDelete"):
         procedures.call("show_invalid_parquet", path=table.uri, needDelete=True)
+
+
+def test_a_file_that_is_cleaned_after_the_listing_is_not_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_with_clean(tmp_path / "t")
+    listed = DirectoryListing.files
+
+    def files(self: DirectoryListing, partitions: Any) -> Any:
+        found = listed(self, partitions)
+        sorted((tmp_path / "t" / "x").glob("*.parquet"))[0].unlink()
+        return found
+
+    monkeypatch.setattr(DirectoryListing, "files", files)
+    assert procedures.call("show_invalid_parquet", path=table.uri).num_rows == 0
 
 
 def test_metadata_table_content(tmp_path: Path) -> None:

@@ -75,6 +75,10 @@ class ProcedureCall:
         assert isinstance(value, int)
         return value
 
+    def names(self, name: str) -> tuple[str, ...]:
+        """The parts of a text argument with commas between them; () if it was not passed."""
+        return tuple(part.strip() for part in self.text(name).split(",") if part.strip())
+
     def flag(self, name: str) -> bool:
         """A boolean argument with a default."""
         return bool(self.arguments[name])

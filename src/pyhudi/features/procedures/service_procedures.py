@@ -53,7 +53,7 @@ def run_compaction(call: ProcedureCall) -> Rows:
     _check_merge_on_read(call)
     operation = call.text("op").strip().lower()
     options = call.options()
-    wanted = _names(call.text("instants"))
+    wanted = call.names("instants")
     if call.arguments["timestamp"] is not None:
         wanted = (*wanted, call.text("timestamp"))
     if operation not in ("schedule", "run", "execute", "scheduleandexecute"):
@@ -100,7 +100,7 @@ def run_clustering(call: ProcedureCall) -> Rows:
     )
     if call.text("order_strategy"):
         options[LAYOUT_OPTIMIZE_STRATEGY.key] = call.text("order_strategy")
-    wanted = _names(call.text("instants"))
+    wanted = call.names("instants")
     if wanted and operation != "execute":
         raise InvalidRequest("instants of run_clustering name pending plans: they go with op=execute")
     table = call.table
@@ -294,10 +294,6 @@ def _clustering_plan(context: TableContext, store: TimelineStore, instant: Insta
 def _partitions(groups: tuple[ClusteringGroup, ...]) -> list[str]:
     """Partition of each slice, repeated per slice, as in Hudi."""
     return [piece.partition_path or "" for group in groups for piece in group.slices or ()]
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 _OPTIONS = Parameter("options")

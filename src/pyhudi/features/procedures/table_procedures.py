@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,16 @@ _EXPORTED = "clean,commit,deltacommit,rollback,savepoint,restore"
 
 def drop_partition(call: ProcedureCall) -> Rows:
     """Delete all records of a partition."""
-    _delete_partitions(call, [call.text("partition")])
+    call.table.delete_partitions(call.text("partition"), spark=call.spark)
     yield {"result": "Success"}
 
 
 def truncate_table(call: ProcedureCall) -> Rows:
     """Delete all records, or those of some partitions, in one commit."""
-    started = time.monotonic()
-    text = call.text("partitions")
-    _delete_partitions(call, [part.strip() for part in text.split(",") if part.strip()] or ["*"])
-    yield {"result": "Success", "time_cost": int((time.monotonic() - started) * 1000)}
+    env = call.table.context.env
+    started_ms = env.monotonic_ms()
+    call.table.delete_partitions(call.names("partitions") or "*", spark=call.spark)
+    yield {"result": "Success", "time_cost": env.monotonic_ms() - started_ms}
 
 
 def commits_compare(call: ProcedureCall) -> Rows:
@@ -52,8 +51,8 @@ def export_instants(call: ProcedureCall) -> Rows:
     folder = Path(call.text("local_folder"))
     if not folder.is_dir():
         raise InvalidRequest(f"local_folder={folder} of export_instants is not a folder: create it first")
-    chosen = {name.strip() for name in call.text("actions").split(",") if name.strip()}
-    unknown = sorted(chosen - {str(action) for action in Action})
+    chosen = call.names("actions")
+    unknown = sorted(set(chosen) - {str(action) for action in Action})
     if unknown:
         raise InvalidRequest(f"actions of export_instants: {', '.join(unknown)} is no action; choose from {_EXPORTED}")
     store = call.table.context.timeline
@@ -71,7 +70,7 @@ def copy_to_table(call: ProcedureCall) -> Rows:
     """Copy the rows of a query to a table of the Spark catalog. `status` is 0; errors are raised."""
     if call.spark is None:
         raise Unsupported("copy_to_table writes to the catalog of a Spark session: use hs.call, or hp.write with Table.scan")
-    columns = [name.strip() for name in call.text("columns").split(",") if name.strip()]
+    columns = call.names("columns")
     frame = _query(call)
     (frame.select(*columns) if columns else frame).write.mode(call.text("save_mode")).saveAsTable(call.text("new_table"))
     yield {"status": 0}
@@ -99,10 +98,6 @@ def partition_bucket_index_manager(call: ProcedureCall) -> Rows:
     counts = load_counts(context, context.timeline.load())
     details = "" if counts is None else counts.encode().decode()
     yield {"result": "SUCCESS", "operation": "SHOW_CONFIG", "details": details}
-
-
-def _delete_partitions(call: ProcedureCall, patterns: list[str]) -> None:
-    call.table.delete_partitions(patterns, spark=call.spark)
 
 
 def _write_times(table: Table) -> list[str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.features.procedures.file_procedures import path_glob
 from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.actions.archived_instants import decode_completed
@@ -26,6 +25,7 @@ from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import FileSlice, LogFile
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.tasks.base_file_reader import open_base_rows
 
 _ALL = "ALL_PARTITIONS"
 _REMOVING = (Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
@@ -64,7 +64,7 @@ def show_invalid_parquet(call: ProcedureCall) -> Rows:
         raise Unsupported("needDelete=true of show_invalid_parquet is not supported: restore the files or roll back")
     storage = call.table.context.storage
     listing = DirectoryListing(storage)
-    partitions, instants = _names(call.text("partitions")), _names(call.text("instants"))
+    partitions, instants = call.names("partitions"), call.names("instants")
     chosen = [partition for partition in listing.partitions() if not partitions or partition in partitions]
     paths = []
     for files in listing.files(chosen).values():
@@ -79,12 +79,13 @@ def show_invalid_parquet(call: ProcedureCall) -> Rows:
 
 def show_metadata_table_column_stats(call: ProcedureCall) -> Rows:
     """Column statistics of files, as text; all columns unless `targetColumns` names some."""
-    columns = _names(call.text("targetColumns"))
-    partition = call.arguments["partition"]
+    columns, partition = call.names("targetColumns"), call.arguments["partition"]
     stats = call.table.inspect.column_stats()
+    if columns:
+        stats = stats.filter(pc.is_in(stats["column"], value_set=pa.array(columns)))
+    if partition is not None:
+        stats = stats.filter(pc.equal(stats["partition"], partition))
     for row in stats.to_pylist():
-        if (columns and row["column"] not in columns) or (partition is not None and row["partition"] != partition):
-            continue
         yield {
             "file_name": row["file_name"],
             "column_name": row["column"],
@@ -131,8 +132,8 @@ def _latest_slices(call: ProcedureCall) -> Rows:
     partitions = _partitions(call, snapshot)
     if call.text("partition_path") != _ALL:
         partitions = [partition for partition in partitions if partition == call.text("partition_path")]
-    for partition in partitions:
-        for slice_ in snapshot.slices([partition], as_of=limit).get(partition, ()):
+    for partition, slices in sorted(snapshot.slices(partitions, as_of=limit).items()):
+        for slice_ in slices:
             planned = snapshot.slicing.pending_compactions.get((partition, slice_.file_id))
             scheduled = [log for log in slice_.logs if planned is not None and log.name.instant_time < planned]
             unscheduled = [log for log in slice_.logs if log not in scheduled]
@@ -183,7 +184,7 @@ def _slice_row(storage: Storage, slice_: FileSlice) -> dict[str, Any]:
         "partition": slice_.partition,
         "file_id": slice_.file_id,
         "base_instant": slice_.base_instant,
-        "data_file": _java_uri(storage, slice_.base.path) if slice_.base else "",
+        "data_file": storage.absolute(slice_.base.path) if slice_.base else "",
         "data_file_size": slice_.base.size_bytes if slice_.base else -1,
         "num_delta_files": len(slice_.logs),
         "total_delta_file_size": sum(log.size_bytes for log in slice_.logs),
@@ -193,13 +194,8 @@ def _slice_row(storage: Storage, slice_: FileSlice) -> dict[str, Any]:
 
 def _log_text(storage: Storage, logs: tuple[LogFile, ...] | list[LogFile]) -> str:
     """Log files in the text form of Hudi, newest first."""
-    texts = (f"HoodieLogFile{{pathStr='{_java_uri(storage, log.path)}', fileLen={log.size_bytes}}}" for log in reversed(logs))
+    texts = (f"HoodieLogFile{{pathStr='{storage.absolute(log.path)}', fileLen={log.size_bytes}}}" for log in reversed(logs))
     return f"[{', '.join(texts)}]"
-
-
-def _java_uri(storage: Storage, path: str) -> str:
-    """URI of a file as Hadoop spells it: `file:/folder/name` for local files."""
-    return re.sub(r"^file://(?=/)|^(?=/)", "file:", storage.absolute(path))
 
 
 def _deletions(call: ProcedureCall, partition: str) -> Iterator[tuple[Instant, str, set[str]]]:
@@ -228,16 +224,14 @@ def _status(status: str, action: str = "", instant: str = "", timeline: str = ""
 
 
 def _has_footer(storage: Storage, path: str) -> bool:
+    """Whether a footer can be read; True for a file that a clean removed since it was listed."""
     try:
-        with storage.open_input(path) as file:
-            pq.read_metadata(file)
-    except pa.ArrowInvalid:
+        with open_base_rows(storage, path):
+            return True
+    except CorruptData:
         return False
-    return True
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(part.strip() for part in text.split(",") if part.strip())
+    except TableState:
+        return True
 
 
 _FILE_COUNTS = ("totalBaseFileSizeInBytes", "totalLogFileSizeInBytes", "baseFileCount", "logFileCount")
