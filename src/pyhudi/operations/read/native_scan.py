@@ -88,17 +88,21 @@ def divide_query(
     ):
         return DividedQuery((), (), (), tuple(query.tasks))
     layouts = _Layouts(storage, query.spec, _needed_columns(query.spec))
-    files: dict[FileSlice, tuple[NativeFile, tuple[NativeColumn, ...]]] = {}
+    candidates: list[FileSlice] = []
     log_bytes = 0
     for slice_ in query.tasks:
         log_bytes += sum(log.size_bytes for log in slice_.logs)
         is_mergeable = not slice_.logs or (merges_logs and log_bytes <= MAX_LOG_BYTES)
-        found = layouts.native_file(slice_) if is_mergeable and _has_plain_base(slice_) else None
+        if is_mergeable and _has_plain_base(slice_):
+            candidates.append(slice_)
+    files: dict[FileSlice, tuple[NativeFile, tuple[NativeColumn, ...]]] = {}
+    threads = os.cpu_count() or 1
+    for slice_, found in zip(candidates, in_threads(layouts.native_file, candidates, threads), strict=True):
         if found is not None and (can_read is None or can_read(found[0].path, found[0].schema)):
             files[slice_] = found
     overlays: dict[str, SliceOverlay] = {}
     with_logs = [slice_ for slice_ in files if slice_.logs]
-    for slice_, overlay in zip(with_logs, in_threads(partial(_overlay, query.spec), with_logs, os.cpu_count() or 1), strict=True):
+    for slice_, overlay in zip(with_logs, in_threads(partial(_overlay, query.spec), with_logs, threads), strict=True):
         if overlay is None:
             del files[slice_]
         else:
@@ -133,7 +137,9 @@ def _has_plain_base(slice_: FileSlice) -> bool:
 
 
 class _Layouts:
-    """Columns of base files. Files of one writer have equal schemas, whose columns are determined once."""
+    """Columns of base files. Files of one writer have equal schemas, whose columns are determined once, or by two threads at
+    the same time.
+    """
 
     def __init__(self, storage: LocalStorage, spec: ReadSpec, needed: pa.Schema) -> None:
         self._storage = storage
