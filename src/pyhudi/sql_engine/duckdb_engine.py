@@ -79,7 +79,7 @@ _ANSI: Any = type("_Ansi", (Spark,), {"Parser": type("_AnsiParser", (SparkParser
 
 
 _NOT_BY_FILES = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.OutOfMemoryException)
-"""Errors of a statement, or of the machine, whatever its files contain."""
+"""Errors of a statement or of the machine, which do not depend on the files."""
 
 
 class RowSource:

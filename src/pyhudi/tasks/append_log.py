@@ -318,12 +318,12 @@ def _blocks(
         stored = stored_rows(spec, part, token.partition, sequence)
         places = {} if positions is None else positions.headers(positions.rows[sequence : sequence + part.num_rows])
         sequence += part.num_rows
-        told = as_batch(stored)
+        batch = as_batch(stored)
         if spec.populate_meta_fields:
             position = stored.schema.get_field_index(FILE_NAME)
             stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))
         kind, content = encode_rows(spec.files, spec.avro_schema, stored, part.column(RECORD_KEY).combine_chunks())
-        yield BlockRows((kind, {**headers, **places}, content), told)
+        yield BlockRows((kind, {**headers, **places}, content), batch)
     if deletes:
         places = {} if positions is None else positions.headers(positions.deletes)
         block = BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time, **places}, encode_deletes(deletes)

@@ -173,9 +173,9 @@ def _row_groups(file: OpenFile, needed: pa.Schema, path_values: Mapping[str, pa.
 
 
 def _constants(columns: JoinedColumns, needed: pa.Schema, present: Collection[str], source: SourceFile) -> dict[str, pa.Scalar]:
-    told = {*path_valued_columns(columns.keys), *columns.constant_columns}
-    names = [name for name in needed.names if name in told and (name in columns.constant_columns or name not in present)]
-    lost = [name for name in partition_columns(columns.keys) if name in needed.names and name not in {*told, *present}]
+    from_path = {*path_valued_columns(columns.keys), *columns.constant_columns}
+    names = [name for name in needed.names if name in from_path and (name in columns.constant_columns or name not in present)]
+    lost = [name for name in partition_columns(columns.keys) if name in needed.names and name not in {*from_path, *present}]
     if lost:
         raise Unsupported(
             f"{source.uri} lacks the partition column {lost[0]!r}, and the partition path is built by a timestamp key generator, "

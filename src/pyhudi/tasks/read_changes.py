@@ -325,11 +325,11 @@ def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, nam
     """An image of a change log in today's columns."""
     image = rows.column(name)
     fields = pa.RecordBatch.from_arrays(image.flatten(), schema=pa.schema(list(image.type)))
-    told = partition_path_values(spec.reader, source.partition, spec.data_schema)
+    constants = partition_path_values(spec.reader, source.partition, spec.data_schema)
     ids = spec.reader.ids
     origins = None if ids is None else ids.origins(source.instant_time)
     table = conform_table(by_ids(pa.Table.from_batches([fields]), origins, spec.data_schema), spec.data_schema)
-    return _as_struct(spec, with_constants(table, told, spec.data_schema), image.is_null())
+    return _as_struct(spec, with_constants(table, constants, spec.data_schema), image.is_null())
 
 
 # Rows by key

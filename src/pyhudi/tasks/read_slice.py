@@ -105,7 +105,7 @@ class ReadSpec:
     ids: ColumnIds | None = None
     footers: FooterCache | None = field(default=None, repr=False, compare=False)
     checksums: ChecksumMode = ChecksumMode.ALWAYS
-    _told: list[pa.StringArray | None] = field(default_factory=list, init=False, repr=False, compare=False)
+    _key_texts: list[pa.StringArray | None] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -150,10 +150,10 @@ class ReadSpec:
         if self.condition is None or not self.populate_meta_fields:
             return None
         # Made once for all slices of a read.
-        if not self._told:
+        if not self._key_texts:
             texts = record_key_texts(self.condition, self.keys, self.table_schema, has_meta_columns=True)
-            self._told.append(None if texts is None else with_alternative_key_forms(texts, self.keys))
-        return self._told[0]
+            self._key_texts.append(None if texts is None else with_alternative_key_forms(texts, self.keys))
+        return self._key_texts[0]
 
     def of_logs(self, schema: pa.Schema, only: pa.StringArray | None = None) -> LogScanRequest:
         """Return the request for a log scan.  schema: the columns, including those that merging needs (see

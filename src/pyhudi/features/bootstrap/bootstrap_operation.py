@@ -261,9 +261,9 @@ def _schema(files: Sequence[_SourceEntry], table: TableSettings) -> pa.Schema:
         except InvalidRequest as error:
             raise InvalidRequest(f"{file.source.uri} cannot be bootstrapped: {error}") from error
     assert schema is not None and held is not None, "there are files"
-    told = typed_partition_columns(table.keys, {file.partition for file in files}, held)
+    partition_fields = typed_partition_columns(table.keys, {file.partition for file in files}, held)
     schema = pa.schema([field.with_nullable(True) for field in schema])
-    return pa.schema([*schema, *(field for field in told if field.name not in schema.names)])
+    return pa.schema([*schema, *(field for field in partition_fields if field.name not in schema.names)])
 
 
 # What is there already

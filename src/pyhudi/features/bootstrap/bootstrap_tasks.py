@@ -156,8 +156,8 @@ def _with_moments(file: pq.ParquetFile) -> pa.Schema:
     leaves: dict[str, list[bool]] = {}
     for index in range(len(file.schema)):
         column = file.schema.column(index)
-        told = str(column.logical_type)
-        if column.physical_type == "INT96" or (told.startswith("Timestamp") and "isAdjustedToUTC=false" in told):
+        logical_type = str(column.logical_type)
+        if column.physical_type == "INT96" or (logical_type.startswith("Timestamp") and "isAdjustedToUTC=false" in logical_type):
             leaves.setdefault(column.path.split(".")[0], []).append(column.physical_type == "INT96")
     schema = file.schema_arrow.remove_metadata()
     moments = with_zones(schema, None, ZonelessTimestamps.UTC)

@@ -118,8 +118,8 @@ def run_prepare_hbase(change: HbaseChange) -> int:
     left = {DELETING: change.instant_time}
     with open_hbase(change.index) as table:
         for batch in _key_changes(change):
-            told = zip(batch.column("key").to_pylist(), batch.column("is_deleted").to_pylist(), strict=True)
-            table.put((key, left if is_deleted else came) for key, is_deleted in told)
+            entries = zip(batch.column("key").to_pylist(), batch.column("is_deleted").to_pylist(), strict=True)
+            table.put((key, left if is_deleted else came) for key, is_deleted in entries)
             count += batch.num_rows
     return count
 

@@ -78,9 +78,9 @@ def _key_facts(task: KeysTask, file: OpenFile) -> KeyFacts:
                 del constant[name]
             else:
                 constant[name] = text
-    told = {name: text for name, text in constant.items() if text is not None}
+    constant_texts = {name: text for name, text in constant.items() if text is not None}
     count, named_so = file.metadata.num_rows, _schema_name(file.metadata)
-    return KeyFacts(task.path, count, columns, has_meta, frozenset(same), composite or (), told, named_so)
+    return KeyFacts(task.path, count, columns, has_meta, frozenset(same), composite or (), constant_texts, named_so)
 
 
 def _schema_name(footer: Footer) -> str:

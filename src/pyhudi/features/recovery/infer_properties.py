@@ -252,11 +252,11 @@ def _infer_record_key(inference: _Inference, evidence: TableFacts, facts: Sequen
         )
         return (name,)
     why = f"{', '.join(sorted(same))} are all the key in every row" if same else "no column is the key in every row"
-    told = inference.require_input(
+    answer = inference.require_input(
         props.RECORD_KEY_FIELDS.stored_as,
         f"{why}; give the fields, or nothing where keys are generated ({props.RECORD_KEY_FIELDS.stored_as}=)",
     )
-    return None if told is None else _split(told)
+    return None if answer is None else _split(answer)
 
 
 def _infer_partitions(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
@@ -283,10 +283,10 @@ def _infer_partitions(inference: _Inference, evidence: TableFacts, facts: Sequen
             inference.set(props.OMIT.stored_as, "true", "files lack the columns")
         return reading.fields
     why = "several columns have the values of folders" if readings else "no columns have the values of folders"
-    told = inference.require_input(props.PARTITION_FIELDS.stored_as, f"{why}; give them, in order")
+    answer = inference.require_input(props.PARTITION_FIELDS.stored_as, f"{why}; give them, in order")
     for key in (props.HIVE_STYLE.stored_as, props.URL_ENCODE.stored_as):
         inference.require_input(key, "it is not known how folders are made; give true or false")
-    return None if told is None else _split(told)
+    return None if answer is None else _split(answer)
 
 
 @dataclass(frozen=True, slots=True)

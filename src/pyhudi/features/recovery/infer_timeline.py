@@ -94,8 +94,8 @@ def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, 
     copied = len(stored) > 1 and min(stored.values()) > max(stored)
     found = {}
     for time in stored:
-        told = metadata_times.get(time) or ("" if copied else stored[time])
-        found[time] = told if told > time else shift_instant_time(time[:17], 1, UTC)
+        completion = metadata_times.get(time) or ("" if copied else stored[time])
+        found[time] = completion if completion > time else shift_instant_time(time[:17], 1, UTC)
     return found
 
 

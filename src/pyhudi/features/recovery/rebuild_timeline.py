@@ -100,21 +100,21 @@ def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | Non
         return None
     schemas, histories = stored_schemas(context)
     archived = {i.request_time for i in context.timeline.history.instants()} if config.version.layout.has_lsm_history else set()
-    told = _decode(begun) if begun is not None else None
+    note = _decode(begun) if begun is not None else None
     mirrored = _mirrored(context)
     stored_ms: dict[str, int] = {}
     for info in infos:
         time = _instant_of(info)
         stored_ms[time] = max(stored_ms.get(time, 0), info.modified_ms)
     changes = {str(version) for version in schemas if version} - stored_ms.keys()
-    if told is None:
+    if note is None:
         completions = completion_times(stored_ms, mirrored, config.zone)
         for time in changes:
             # The history is written immediately before its instant completes.
             completions[time] = mirrored.get(time) or shift_instant_time((histories.get(time) or time)[:17], 1, UTC)
         never = {time for time in completions if mirrored and time >= min(mirrored) and time not in mirrored}
     else:
-        completions = told[0]
+        completions = note[0]
         never = set(stored_ms) - completions.keys()
     wanted = [info for info in infos if _instant_of(info) in completions.keys() - never - archived]
     spec = storage.spec()
@@ -125,9 +125,9 @@ def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | Non
     completions = {time: completions[time] for time in sorted(kept)}
     replaced = _replaced(context, engine, files, completions)
     made = plan_instants(files, completions, replaced, RecoveredColumns(schemas, config.name), is_cow=config.is_cow)
-    indexes = (*config.metadata_partitions, *config.metadata_partitions_inflight) if told is None else told[1]
+    indexes = (*config.metadata_partitions, *config.metadata_partitions_inflight) if note is None else note[1]
     notes = (
-        () if told is not None else tuple(_notes(context, files, mirrored, never, damaged.values(), changes & completions.keys()))
+        () if note is not None else tuple(_notes(context, files, mirrored, never, damaged.values(), changes & completions.keys()))
     )
     return TimelineRebuild(made, completions, indexes, len(infos), notes)
 

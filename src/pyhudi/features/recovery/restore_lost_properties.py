@@ -87,18 +87,18 @@ def restore_properties(
     """
     _check_missing(storage, env)
     evidence = _look(storage, engine)
-    told = infer(evidence, user_options)
-    if told.required_input:
-        lines = "".join(f"\n  {key}: {why}" for key, why in told.required_input.items())
+    inference = infer(evidence, user_options)
+    if inference.required_input:
+        lines = "".join(f"\n  {key}: {why}" for key, why in inference.required_input.items())
         raise InvalidRequest(f"files of {storage.uri} do not determine all properties; set these too:{lines}")
     try:
-        config = new_table_config(told.values)
+        config = new_table_config(inference.values)
     except CorruptData as error:
         raise InvalidRequest(f"the given properties are invalid: {error}") from error
     _check_rows(storage, engine, evidence, config)
     if not dry_run:
         _store(storage, env, options, config)
-    return RepairResult(storage.uri, dry_run, tuple(_steps(told, evidence)))
+    return RepairResult(storage.uri, dry_run, tuple(_steps(inference, evidence)))
 
 
 def _check_missing(storage: Storage, env: Environment) -> None:

@@ -42,7 +42,7 @@ def plain_columns(metadata: pq.FileMetaData, schema: pa.Schema) -> frozenset[str
             (leaf.physical_type, leaf.logical_type.type) in _PLAIN_LEAVES for leaf in own
         ):
             names.add(field.name)
-    # Columns of one name cannot be told apart.
+    # Columns with equal names cannot be distinguished.
     return frozenset(name for name in names if schema.names.count(name) == 1)
 
 

@@ -319,7 +319,7 @@ def _older_sync_state(current: SyncedInstant, existing: SyncedInstant, before: S
     """Return the state to record: that of this sync, unless a concurrent sync recorded an older one."""
     if existing in (before, SyncedInstant()) or existing.commit is None or current.commit is None:
         return current
-    return min((current, existing), key=lambda told: (told.commit or "", told.completion or ""))
+    return min((current, existing), key=lambda state: (state.commit or "", state.completion or ""))
 
 
 def _partitions(found: Mapping[Values, str]) -> list[CatalogPartition]:

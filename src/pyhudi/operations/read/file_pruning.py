@@ -163,9 +163,9 @@ class _Request:
         """Columns that cannot be pruned by name: their values come from paths, or files store them under other names or
         types.
         """
-        all_told = path_valued_columns(self.spec.keys) if self.spec.values_from_path else ()
+        path_valued = path_valued_columns(self.spec.keys) if self.spec.values_from_path else ()
         moved = () if self.spec.ids is None else self.spec.ids.moved()
-        return frozenset((*self.spec.path_columns, *all_told, *moved))
+        return frozenset((*self.spec.path_columns, *path_valued, *moved))
 
     @property
     def filter(self) -> Filter:

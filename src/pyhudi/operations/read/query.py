@@ -139,8 +139,8 @@ class SnapshotQuery:
                 plan = self.found_by.plan(self.snapshot, spec)
                 kept = {(slice_.partition, slice_.file_id) for slice_ in plan.slices}
                 return ReadPlan(tuple(s for s in slices if (s.partition, s.file_id) in kept), plan.prunings)
-        told = {slice_.partition for slice_ in slices}
-        partitions, pruning = prune_partitions(told, spec.keys, spec.table_schema, spec.condition, spec.path_columns)
+        slice_partitions = {slice_.partition for slice_ in slices}
+        partitions, pruning = prune_partitions(slice_partitions, spec.keys, spec.table_schema, spec.condition, spec.path_columns)
         steps = (*self.plan.prunings, *((pruning,) if pruning else ()))
         return ReadPlan(tuple(s for s in slices if s.partition in partitions), steps)
 
