@@ -194,7 +194,7 @@ def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def is_worth_loading(slices: Iterable[object]) -> bool:
-    """Whether reads of these slices that do not ask for Polars use it: it is installed, and loaded or worth loading."""
+    """Whether `to_arrow` reads these slices with Polars: it is installed, and loaded or worth loading."""
     if _Fork.inherits_polars or find_spec("polars") is None:
         return False
     bases = (slice_.base for slice_ in slices if isinstance(slice_, FileSlice))
