@@ -49,7 +49,6 @@ from pyhudi.sql_engine.session_state import (
     StatementOptions,
     View,
     check_setting,
-    expand_views,
     qualified,
 )
 from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
@@ -57,6 +56,7 @@ from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
+from pyhudi.sql_engine.views import expand_views
 
 __all__ = ["EmbeddedStatementSession", "run"]
 
