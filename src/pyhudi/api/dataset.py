@@ -289,9 +289,7 @@ class _ArrowFiles:
         self.format = _FORMATS[not never]
 
     def fragment(self, task: Any) -> Any:
-        """Fragment of the base file of a slice without log files, if its name shows that Arrow can read it; otherwise
-        None.
-        """
+        """Fragment of the base file of a slice without log files, if its name shows that Arrow can read it; otherwise None."""
         spec = self._spec
         if (
             spec is None
@@ -314,9 +312,7 @@ class _ArrowFiles:
         )
 
     def checked(self, task: Any, columns: Sequence[str]) -> Any:
-        """As `fragment`, if the file has the columns of the table. Errors of the file are left to PyHudi's reader to
-        report.
-        """
+        """As `fragment`, if the file has the columns of the table. Errors of the file are left to PyHudi's reader to report."""
         fragment = self.fragment(task)
         if fragment is None or self._spec is None:
             return None

@@ -41,10 +41,7 @@ MAX_BUCKETS = 99_999_999
 """The largest count with eight-digit numbers."""
 
 _FEW_BUCKETS = 100_000
-"""More buckets than a partition has.  One UUID in forty begins with eight digits by chance, one in forty thousand with
-so
-few.
-"""
+"""More buckets than a partition has. One UUID in forty begins with eight digits by chance, one in forty thousand with so few."""
 
 
 class Placement(Protocol):

@@ -113,9 +113,7 @@ class ClusteringRules:
 
 @dataclass(frozen=True, slots=True)
 class SliceRange:
-    """Known value ranges of a slice: of the sort columns and of the record key, as (smallest, largest), None if
-    unknown.
-    """
+    """Known value ranges of a slice: of the sort columns and of the record key, as (smallest, largest), None if unknown."""
 
     columns: tuple[tuple[Any, Any] | None, ...] = ()
     record_key: tuple[str, str] | None = None

@@ -92,9 +92,7 @@ class MissingValues(Protocol):
         ...
 
     def fill_missing(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
-        """Return the winner of each pair with its missing values filled from the other record, in the newer table's
-        columns.
-        """
+        """Return the winner of each pair with its missing values filled from the other record, in the newer table's columns."""
         ...
 
 

@@ -40,9 +40,7 @@ _registered: Registry[TimeGenerator] = Registry("time generator")
 
 
 def register_time_generator(name: str, generator: TimeGenerator) -> None:
-    """Register a time generator in this process under a name for `hoodie.time.generator.type`, replacing an earlier
-    one.
-    """
+    """Register a time generator in this process under a name for `hoodie.time.generator.type`, replacing an earlier one."""
     _registered.register(name, generator)
 
 

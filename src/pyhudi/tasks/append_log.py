@@ -240,9 +240,7 @@ def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
 def _key_changes(
     storage: Storage, spec: WriterSpec, task: AppendTask, logs: tuple[LogFile, ...], rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> KeyChanges:
-    """Which keys the log files add to their group, and which they remove: looked up without the logs and with
-    them.
-    """
+    """Which keys the log files add to their group, and which they remove: looked up without the logs and with them."""
     changes = KeyChanges(spec.key_shards)
     slice_ = task.slice
     only_updates = (

@@ -334,9 +334,7 @@ def find_in_record_index(reader: KeyedCells, keys: pa.StringArray) -> tuple[Ints
 
 
 def group_codes(found: pa.Table, groups: dict[tuple[str, str], int]) -> Ints:
-    """Return a number for the group of each row.  found: partition, file_id; groups: those known so far, new ones are
-    added.
-    """
+    """Return a number for the group of each row. found: partition, file_id; groups: those known so far, new ones are added."""
     distinct = found.select(["partition", "file_id"]).group_by(["partition", "file_id"], use_threads=False).aggregate([])
     for group in zip(distinct.column("partition").to_pylist(), distinct.column("file_id").to_pylist(), strict=True):
         groups.setdefault(group, len(groups))

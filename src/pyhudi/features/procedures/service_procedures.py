@@ -84,9 +84,7 @@ def show_clustering(call: ProcedureCall) -> Rows:
     _CLUSTERING,
 )
 def run_clustering(call: ProcedureCall) -> Rows:
-    """Schedule a clustering (`schedule`), execute pending ones (`execute`), or both (`scheduleandexecute`, the
-    default).
-    """
+    """Schedule a clustering (`schedule`), execute pending ones (`execute`), or both (`scheduleandexecute`, the default)."""
     operation = (call.text("op") or "scheduleandexecute").strip().lower()
     if operation not in ("schedule", "execute", "scheduleandexecute"):
         raise InvalidRequest(f"op={call.text('op')!r} of run_clustering is none of schedule, execute, scheduleAndExecute")

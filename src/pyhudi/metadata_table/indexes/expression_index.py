@@ -330,9 +330,7 @@ def _find_call(metadata: MetadataTable, partition: str, form: str, row_filter: F
 
 
 def _identity_column(metadata: MetadataTable, partition: str, form: str) -> str | None:
-    """The column whose own values an index of a type holds; None for another type and for functions other than
-    `identity`.
-    """
+    """The column whose own values an index of a type holds; None for another type and for functions other than `identity`."""
     definition = metadata.definitions.get(partition)
     if definition is None or definition.kind != form or len(definition.source_fields) != 1:
         return None

@@ -61,9 +61,7 @@ class Filter:
         return record_key_texts(self.condition, keys, self.schema, has_meta_columns=self.stores_keys)
 
     def matching_texts(self, column: str, layout: int = 1) -> pa.StringArray | None:
-        """Return the only values that matching rows can have in a column, as text in an index layout; None if
-        unrestricted.
-        """
+        """Return the only values that matching rows can have in a column, as text in an index layout; None if unrestricted."""
         if column.split(".")[0] in self.unusable:
             return None
         try:

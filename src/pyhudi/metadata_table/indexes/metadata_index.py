@@ -130,9 +130,7 @@ class Index(ABC):
 
     @classmethod
     def implicit_definition(cls, config: TableConfig) -> IndexDefinition | None:
-        """Return the definition that a table with these properties stores for a type without user definitions; None if
-        none.
-        """
+        """Return the definition that a table with these properties stores for a type without user definitions; None if none."""
         return None
 
     @classmethod
@@ -266,9 +264,7 @@ class Index(ABC):
 
     @classmethod
     def locate_keys(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
-        """Return a function that finds the latest locations of record keys: KEYED_LOCATION_SCHEMA, without unknown
-        keys.
-        """
+        """Return a function that finds the latest locations of record keys: KEYED_LOCATION_SCHEMA, without unknown keys."""
         return None
 
     @classmethod

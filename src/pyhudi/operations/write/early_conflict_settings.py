@@ -40,9 +40,7 @@ class EarlySettings:
 
     @classmethod
     def of(cls, options: Options) -> EarlySettings:
-        """Build the settings from checked options. Raises InvalidRequest for a concurrency mode without early
-        conflicts.
-        """
+        """Build the settings from checked options. Raises InvalidRequest for a concurrency mode without early conflicts."""
         enabled, mode, strategy = (
             options.flag(write_options.CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE),
             options.value_or_default(CONCURRENCY),

@@ -223,9 +223,7 @@ def _position(name: Operand, value: Any, type_: pa.DataType, grid: _Grid) -> Fra
 
 
 def _clamped_fraction(value: Decimal) -> Fraction:
-    """Return a number that compares like `value` with every value of a column; the exact one would have millions of
-    digits.
-    """
+    """Return a number that compares like `value` with every value of a column; the exact one would have millions of digits."""
     if not value:
         return Fraction(0)
     size = Fraction(10) ** (1000 if value.adjusted() > 0 else -1000)
