@@ -406,9 +406,7 @@ class Inspection:
         return pa.Table.from_pylist([_block_row(block) for block in blocks], schema=LOG_BLOCKS_SCHEMA)
 
     def markers(self) -> pa.Table:
-        """Return the markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled
-        back yet.
-        """
+        """The markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled back yet."""
         storage = self._context.storage
         rows = [
             {"instant_time": instant, "path": path, "kind": str(kind)}

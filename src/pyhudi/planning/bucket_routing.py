@@ -102,9 +102,7 @@ class BucketLayout:
         )
 
     def from_table_counts(self, stored: BucketCounts) -> BucketLayout:
-        """Return the layout by the counts that the table stores. Raises InvalidRequest if the caller's options
-        contradict them.
-        """
+        """The layout by the counts that the table stores. Raises InvalidRequest if the caller's options contradict them."""
         if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
             raise InvalidRequest(
                 f"option {index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={self.rules}: the table stores "

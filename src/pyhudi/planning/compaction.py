@@ -405,9 +405,7 @@ _PARTITION_RULES: Mapping[Strategy, _PartitionRule] = {
 
 
 def partition_day(partition: str) -> date:
-    """Return the day of a partition path `yyyy/MM/dd`, with or without `name=` in each part.  Raises InvalidRequest for
-    another path.
-    """
+    """The day of a partition path `yyyy/MM/dd`, with or without `name=` in each part. Raises InvalidRequest for another path."""
     text = "/".join(part.rsplit("=", 1)[-1] for part in split_path(partition))
     try:
         return datetime.strptime(text, "%Y/%m/%d").date()

@@ -67,9 +67,7 @@ def plan_files(action: Action, plan: bytes) -> frozenset[str]:
 
 
 def load_planned_files(store: TimelineStore, pending: Iterable[Instant]) -> frozenset[str]:
-    """Return the paths of the files that pending compactions, log compactions and clusterings read and that must not be
-    deleted.
-    """
+    """The paths of the files that pending compactions, log compactions and clusterings read and that must not be deleted."""
     return frozenset().union(*(load_plan_files(store, instant) for instant in pending))
 
 

@@ -189,9 +189,7 @@ def _write_copies(
 
 
 def double_write_token(instant_time: str, token: WriteToken) -> WriteToken:
-    """Return a token that no other write gives to a log of the same name: it holds the write's time, in numbers that
-    fit 31 bits.
-    """
+    """A token that no other write gives to a log of the same name: it holds the write's time, in numbers that fit 31 bits."""
     moment = int(instant_time)
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)
 

@@ -364,9 +364,7 @@ class IndexBuild:
         ]
 
     def listed(self) -> dict[str, dict[str, int]]:
-        """Return the files of completed instants by partition, including copies that completed writes made for pending
-        resizes.
-        """
+        """The files of completed instants by partition, including copies that completed writes made for pending resizes."""
         timeline = self.snapshot.timeline
         listing = self.snapshot.listing
         copies = self.snapshot.copies

@@ -289,9 +289,7 @@ class Index(ABC):
 
     @classmethod
     def prune_base_files(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> BaseFilePruner | None:
-        """Return a function that finds the base files without matching rows, in any snapshot. It is called with few
-        files at once.
-        """
+        """A function that finds the base files without matching rows, in any snapshot. It is called with few files at once."""
         return None
 
     # -- Lookups of the keys of a write
@@ -377,9 +375,7 @@ class PartitionStatsUpdate:
 
 
 def single_column_definition(definition: IndexDefinition | None, description: str) -> tuple[IndexDefinition, str]:
-    """Return the definition of a single-column index, and the column. Raises Unsupported without a definition or for
-    several columns.
-    """
+    """The definition of a single-column index, and the column. Raises Unsupported without a definition or for several columns."""
     if definition is None:
         raise Unsupported("it has no definition")
     if len(definition.source_fields) != 1:

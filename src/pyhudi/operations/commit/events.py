@@ -45,9 +45,7 @@ class OperationEvent:
     result: object = None
 
     def figures(self) -> Mapping[str, float]:
-        """Return the numeric fields of the result by name, such as rows_inserted and bytes_written; empty if the
-        operation failed.
-        """
+        """The numeric fields of the result by name, such as rows_inserted and bytes_written; empty if the operation failed."""
         result = self.result
         if not is_dataclass(result) or isinstance(result, type):
             return {}

@@ -328,9 +328,7 @@ class _Indexes:
         return groups
 
     def pruned_files(self, partitions: Sequence[str]) -> tuple[str, pa.StringArray] | None:
-        """Return the files without matching rows, named as in `PrunedFiles.units`, and the index that pruned them; None
-        if none did.
-        """
+        """The files without matching rows, named as in `PrunedFiles.units`, and the index that pruned them; None if none did."""
         known: set[str] = set()
         pruned: list[pa.StringArray] = []
         steps = dict.fromkeys(["statistics of files"])

@@ -60,9 +60,7 @@ class EarlySettings:
 
 
 def early_conflicts(transaction: Transaction, settings: EarlySettings, *, by_bucket: bool) -> EarlyConflicts | None:
-    """Return the early conflict detection of a started attempt, or None if it is disabled. ``by_bucket``: file groups
-    are buckets.
-    """
+    """The early conflict detection of a started attempt, or None if it is disabled. ``by_bucket``: file groups are buckets."""
     if not settings.enabled or transaction.requested_on is None:
         return None
     context, own_time, heartbeats = transaction.context, transaction.instant_time, transaction.settings.heartbeats

@@ -444,9 +444,7 @@ def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings
 
 
 def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Table:
-    """Return the join keys of source rows in the table's types, with row numbers. Rows with a null match nothing and
-    are omitted.
-    """
+    """The join keys of source rows in the table's types, with row numbers. Rows with a null match nothing and are omitted."""
     missing = [name for name in on if name not in table.names]
     if missing:
         raise InvalidRequest(f"on= names {', '.join(missing)}, which the table lacks; its columns are {', '.join(table.names)}")

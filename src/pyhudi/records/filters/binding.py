@@ -151,9 +151,7 @@ def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
 
 
 def _is_out_of_range(literal: Any, value: Any) -> bool:
-    """Return True if a literal is out of the range of a floating point type, or underflows to 0. `value` is the rounded
-    literal.
-    """
+    """Whether a literal is out of the range of a floating point type, or underflows to 0. `value` is the rounded literal."""
     if isinstance(literal, str):
         return False
     return literal not in (math.inf, -math.inf) if math.isinf(value) else value == 0 and literal != 0
