@@ -50,7 +50,14 @@ class Registry(Generic[T]):
 
 
 def load_plugin(module: str) -> None:
-    """Import a module that registers rules. Raises InvalidRequest if the module does not exist."""
+    """Import a module that registers rules.
+
+    Args:
+        module: Dotted name of the module.
+
+    Raises:
+        InvalidRequest: The module does not exist.
+    """
     try:
         import_module(module)
     except ModuleNotFoundError as error:

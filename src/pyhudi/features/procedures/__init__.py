@@ -99,7 +99,14 @@ def call(
 
 
 def second_table(procedure: str) -> str | None:
-    """Name of the argument for a second table, which a statement calls `path` next to `table`; None without one."""
+    """Return the argument for a second table, which a statement calls `path` next to `table`.
+
+    Args:
+        procedure: Name of a procedure.
+
+    Returns:
+        The name of the argument; None if the procedure has none, or does not exist.
+    """
     definition = PROCEDURES.get(procedure.strip().lower())
     names = {parameter.name for parameter in definition.parameters} if definition else set()
     return table_procedures.OTHER_PATH if table_procedures.OTHER_PATH in names else None
@@ -107,7 +114,14 @@ def second_table(procedure: str) -> str | None:
 
 @checked
 def describe(procedure: str) -> str:
-    """Describe a procedure as text: summary, arguments with defaults, and columns."""
+    """Describe a procedure as text: summary, arguments with defaults, and columns.
+
+    Args:
+        procedure: Name of the procedure.
+
+    Raises:
+        InvalidRequest: The procedure does not exist.
+    """
     definition = _find(procedure)
     lines = [f"{definition.name}: {definition.summary}", "  path string (required)"]
     for parameter in definition.parameters:

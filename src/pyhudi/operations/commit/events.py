@@ -62,6 +62,9 @@ _mutex = threading.Lock()
 def add_listener(listener: Listener) -> Callable[[], None]:
     """Call ``listener`` with every later event of this process.
 
+    Args:
+        listener: Function of one event. It runs in the thread of the operation; errors that it raises are logged.
+
     Returns:
         A function that removes the listener.
     """
