@@ -343,10 +343,8 @@ def _filled(
 def _merged(
     request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
 ) -> _MoveResolution:
-    """By a payload class or a merger: as under an update mode, but that it may also drop the record, or leave it as it is.
-
-    A row whose stored one is gone meets nothing, and goes where it says.  A soft delete meets the stored row where that is.
-    """
+    """By a payload class or a merger: as under an update mode, but that it may also drop the record, or leave it as it is."""
+    # A row whose stored one is gone meets nothing, and goes where it says. A soft delete meets the stored row where that is.
     stored = np.logical_or.reduce([np.asarray(column.is_valid().combine_chunks(), dtype=np.bool_) for column in older.columns])
     stays = _either(plain_deletes, request.rule.deletes(newer)) & ~plain_deletes
     leaves, dead = ~stays, plain_deletes.copy()
