@@ -361,7 +361,7 @@ def _merged(
     dead[pairs] = ~merged.is_live
     stays[pairs] = merged.changed & merged.is_live & at_home
     leaves[pairs] = ~merged.is_live | (merged.changed & ~at_home)
-    return _MoveResolution(_with_rows(newer, asked, made), leaves, dead, stays)
+    return _MoveResolution(_with_rows(newer, pairs, made), leaves, dead, stays)
 
 
 def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:
