@@ -7,17 +7,27 @@ a path as a glob pattern, and names without regard to case: files that this affe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyhudi.errors import Unsupported
+from pyhudi.api.optional_imports import imported
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.read.native_scan import divide_query
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import NativeColumn, NativeScan
 from pyhudi.records.filters.engine_expressions import to_engine
 from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.storage import open_storage
+from pyhudi.storage.local import LocalStorage
 from pyhudi.table.file_slices import FileSlice
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from pyhudi.api.scan import Scan
 
 _GLOB_CHARACTERS = frozenset("*?[")
 
@@ -46,13 +56,13 @@ class NativeRows:
 
     Attributes:
         sql: A query that returns them, in the columns of the scan.
-        paths: The files that it reads.
+        folder: The folder of the table, which contains the files that it reads.
         tables: Rows that it reads by name.
         rest: Slices that PyHudi's reader reads.
     """
 
     sql: str
-    paths: tuple[str, ...]
+    folder: str
     tables: Mapping[str, pa.Table]
     rest: tuple[FileSlice, ...]
 
@@ -82,8 +92,42 @@ def native_rows(query: SnapshotQuery, condition: Expr | None, new_name: Callable
     except Unsupported:
         return None
     parts += [f"SELECT * FROM {named(rows)}" for rows in divided.merged]
-    paths = tuple(path for scan in divided.scans for path in scan.paths)
-    return NativeRows(" UNION ALL ".join(parts), paths, tables, divided.rest)
+    storage = open_storage(query.spec.storage)
+    assert isinstance(storage, LocalStorage), "engines read local files only"
+    folder = storage.full_path("")
+    return NativeRows(" UNION ALL ".join(parts), folder, tables, divided.rest)
+
+
+def to_relation(scan: Scan, connection: Any) -> duckdb.DuckDBPyRelation:
+    """Return the rows of a scan as a relation of a connection. See `Scan.to_duckdb`."""
+    module = imported("duckdb", "a relation")
+    if not isinstance(connection, module.DuckDBPyConnection):
+        raise InvalidRequest(f"to_duckdb takes a DuckDB connection, not {type(connection).__name__}: pass duckdb.connect()")
+    query = scan.query
+    env = query.snapshot.context.env
+
+    def new_name() -> str:
+        return f"pyhudi_{env.uuid4().replace('-', '')}"
+
+    native = None
+    if scan.limit is None and isinstance(query, SnapshotQuery):
+        native = native_rows(query, query.spec.condition, new_name)
+    if native is not None:
+        sql, registered = native.sql, dict[str, object](native.tables)
+        if native.rest:
+            rest = new_name()
+            registered[rest] = scan.of_slices(native.rest)
+            sql += f" UNION ALL SELECT * FROM {rest}"
+        for name, rows in registered.items():
+            connection.register(name, rows)
+        with suppress(module.Error):
+            opened: duckdb.DuckDBPyRelation = connection.sql(sql)
+            return opened
+    # The connection cannot access files, or DuckDB cannot read one of them.
+    name = new_name()
+    connection.register(name, scan)
+    streamed: duckdb.DuckDBPyRelation = connection.sql(f"SELECT * FROM {name}")
+    return streamed
 
 
 def quote_identifier(name: str) -> str:

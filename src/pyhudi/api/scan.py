@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.attribute_hints import ForeignNames
+from pyhudi.api.duckdb_scan import to_relation
 from pyhudi.api.optional_imports import imported, imported_polars
 from pyhudi.api.polars_scan import from_frame, is_worth_loading, native_rows, suppress_polars_errors, to_frame, with_types
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
@@ -24,6 +25,7 @@ from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.incoming_layout import rows_without_columns
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas
     import polars
 
@@ -256,6 +258,23 @@ class Scan(ForeignNames):
         if self._limit is not None:
             raise InvalidRequest("a dataset has no limit: scan without limit=, and use the dataset's head()")
         return HudiDataset(self._query, self._threads)
+
+    def to_duckdb(self, connection: Any) -> duckdb.DuckDBPyRelation:
+        """Return the rows as a relation of a DuckDB connection. DuckDB reads plain base files itself.
+
+        Logs of other slices are merged by this call, and the connection keeps them until it is closed. Errors of files
+        at the execution of the relation are DuckDB's.
+
+        Args:
+            connection: A `duckdb.DuckDBPyConnection`, such as the result of `duckdb.connect()`.
+
+        Raises:
+            InvalidRequest: The argument is something else.
+
+        Example:
+            >>> table.scan(filter="city = 'sf'").to_duckdb(duckdb.connect()).aggregate("max(fare)").fetchall()
+        """
+        return to_relation(self, connection)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """Return the rows as a Spark DataFrame. Base files without log files are read by Spark's own Parquet scan.

@@ -1,17 +1,21 @@
-"""DuckDB as the engine of expressions and queries: Arrow in, Arrow out, one in-memory database per statement.
+"""DuckDB as the engine of expressions and queries: Arrow in, Arrow out, one connection per statement.
 
 sqlglot translates a statement from Spark's dialect to DuckDB's. Expressions with other values in DuckDB are rewritten
-to return Spark's values (casts to integers truncate) or rejected (hashes). The database can read only the rows that are
-registered and the base files of these: no other files, no network, no Python variables.
+to return Spark's values (casts to integers truncate) or rejected (hashes). A statement can read only the rows that are
+registered and files in the folders of the tables whose base files it reads: no other files, no network, no Python
+variables. Creating an in-memory database takes longer than many queries, so statements on the same folders share one.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import duckdb
@@ -21,15 +25,19 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
-from pyhudi.api.duckdb_scan import quote_identifier, text_literal
+from pyhudi.api.duckdb_scan import text_literal
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
 
+_MAX_DATABASES = 4
+"""Databases that stay open for further statements."""
+
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET python_enable_replacements = false",
+    "SET enable_external_file_cache = false",
     "SET enable_external_access = false",
     "SET ieee_floating_point_ops = false",
     "SET lock_configuration = true",
@@ -37,7 +45,7 @@ _SETTINGS = (
 _WHOLE, _WHOLE_OR_NULL = "pyhudi_whole", "pyhudi_whole_or_null"
 _MACROS = tuple(
     f"""
-    CREATE TEMP MACRO {name}
+    CREATE MACRO {name}
         (x VARCHAR) AS CASE WHEN regexp_full_match(trim(x), '[+-]?[0-9]+') THEN x ELSE {otherwise} END,
         (x BOOLEAN) AS x,
         (x) AS trunc(x)
@@ -78,7 +86,7 @@ _ANSI: Any = type("_Ansi", (Spark,), {"Parser": type("_AnsiParser", (SparkParser
 """Spark's dialect where a failed cast is an error; only TRY_CAST returns null."""
 
 
-_NOT_BY_FILES = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.OutOfMemoryException)
+_NOT_BY_FILES = (duckdb.CatalogException, duckdb.ParserException, duckdb.OutOfMemoryException)
 """Errors of a statement or of the machine, which do not depend on the files."""
 
 
@@ -102,26 +110,63 @@ class RowSource:
             raise
 
 
-class Database:
-    """In-memory database with the rows of one statement. Close it after reading the result.
+class _SharedDatabases:
+    """In-memory databases of this process, by the folders whose files they can read; the most recently used ones."""
 
-    The first query seals it: base files can be added before, rows at any time.
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._by_folders: OrderedDict[frozenset[str], Any] = OrderedDict()
+        if hasattr(os, "register_at_fork"):
+            # The threads of a database do not exist in a fork, and its end would crash there.
+            os.register_at_fork(
+                before=self._close_before_fork, after_in_parent=self._lock.release, after_in_child=self._lock.release
+            )
+
+    def connect(self, folders: frozenset[str]) -> Any:
+        """Return a new connection. Its tables, views and registered rows are its own."""
+        with self._lock:
+            database = self._by_folders.pop(folders, None)
+            self._by_folders[folders] = database = _open_database(folders) if database is None else database
+            while len(self._by_folders) > _MAX_DATABASES:
+                # Connections that are still open keep it.
+                self._by_folders.popitem(last=False)
+            return database.cursor()
+
+    def _close_before_fork(self) -> None:
+        self._lock.acquire()
+        self._by_folders.clear()
+
+
+def _open_database(folders: frozenset[str]) -> Any:
+    database = duckdb.connect()
+    allowed = ", ".join(map(text_literal, sorted(folders)))
+    for statement in (*_MACROS, *([f"SET allowed_directories = [{allowed}]"] if allowed else []), *_SETTINGS):
+        database.execute(statement)
+    return database
+
+
+_DATABASES = _SharedDatabases()
+
+
+class Database:
+    """The rows of one statement in DuckDB. Close it after reading the result.
+
+    The first query connects: base files can be added before, rows at any time.
     """
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect()
+        self._connected: Any = None
         self._rows: list[RowSource] = []
         self._named = 0
         self.known_columns: set[str] = set()
-        self._is_sealed = False
-        self._paths: list[str] = []
-        self._by_files: dict[str, RowSource] = {}
-        for statement in _MACROS:
-            self._connection.execute(statement)
+        self._folders: set[str] = set()
+        self._registered: dict[str, RowSource | pa.Table] = {}
+        self._by_files: dict[str, tuple[str, RowSource]] = {}
 
     def close(self) -> None:
         """Release all resources."""
-        self._connection.close()
+        if self._connected is not None:
+            self._connected.close()
 
     def new_name(self) -> str:
         """Return an unused table name."""
@@ -132,67 +177,75 @@ class Database:
         """Register rows under a name."""
         if isinstance(rows, RowSource):
             self._rows.append(rows)
-        with self._translated_errors():
-            self._connection.register(name, rows)
+        if self._connected is None:
+            self._registered[name] = rows
+        else:
+            with self._translated_errors():
+                self._connected.register(name, rows)
 
-    def add_files(self, name: str, sql: str, paths: Sequence[str], rows: RowSource) -> None:
-        """Define a name as a query of base files. rows: the same rows, which replace it if DuckDB cannot read the files."""
-        if self._is_sealed:
+    def add_files(self, name: str, sql: str, folder: str, rows: RowSource) -> None:
+        """Define a name as a query of base files. Only `table` reads it.
+
+        Args:
+            name: An unused name.
+            sql: The query.
+            folder: The folder of the table, which contains the files.
+            rows: The same rows, which replace it if DuckDB cannot read the files.
+        """
+        if self._connected is not None:
             raise Internal("base files are added to a database that already executes queries")
-        self._paths += paths
-        self._by_files[name] = rows
-        try:
-            self._connection.execute(f"CREATE TEMP VIEW {quote_identifier(name)} AS {sql}")
-        except duckdb.Error:
-            self._replace_files()
+        self._folders.add(folder)
+        self._by_files[name] = (sql, rows)
 
-    def _replace_files(self) -> None:
-        """Replace the queries of base files by rows of PyHudi's reader, which reports errors of a file."""
-        replaced, self._by_files = self._by_files, {}
-        for name, rows in replaced.items():
-            self._connection.execute(f"DROP VIEW IF EXISTS {quote_identifier(name)}")
-            self.add(name, rows)
-
-    def _sealed(self) -> Any:
-        """The connection, which accesses only the base files."""
-        if not self._is_sealed:
-            allowed = ", ".join(map(text_literal, self._paths))
-            for statement in (*([f"SET allowed_paths = [{allowed}]"] if allowed else []), *_SETTINGS):
-                self._connection.execute(statement)
-            self._is_sealed = True
-        return self._connection
+    def _connection(self) -> Any:
+        """The connection, which accesses only the folders of base files."""
+        if self._connected is None:
+            self._connected = _DATABASES.connect(frozenset(self._folders))
+            for name, rows in self._registered.items():
+                self._connected.register(name, rows)
+        return self._connected
 
     def materialize(self, name: str, query: str) -> None:
         """Compute a query in DuckDB's dialect once, and store its rows under a name."""
         with self._translated_errors():
-            self._sealed().execute(f'CREATE TEMP TABLE "{name}" AS {query}')
+            self._connection().execute(f'CREATE TEMP TABLE "{name}" AS {query}')
 
     def table(self, query: str) -> pa.Table:
         """Return the rows of a query in DuckDB's dialect."""
-        connection = self._sealed()
         rows: pa.Table
         if self._by_files:
             try:
-                rows = connection.sql(query).to_arrow_table()
+                rows = self._connection().sql(self._with_files(query)).to_arrow_table()
                 return rows
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 if isinstance(error, _NOT_BY_FILES):
                     raise _translate_error(error, self.known_columns) from error
-                self._replace_files()
+            # PyHudi's reader supplies the rows instead, and reports errors of a file.
+            replaced, self._by_files = self._by_files, {}
+            for name, (_, source) in replaced.items():
+                self.add(name, source)
         with self._translated_errors():
-            rows = connection.sql(query).to_arrow_table()
+            rows = self._connection().sql(query).to_arrow_table()
             return rows
+
+    def _with_files(self, query: str) -> str:
+        """Define the names of base files in the query, which costs less than views."""
+        files = ", ".join(f"{name} AS NOT MATERIALIZED ({sql})" for name, (sql, _) in self._by_files.items())
+        for start in ("WITH RECURSIVE ", "WITH "):
+            if query.startswith(start):
+                return f"{start}{files}, {query.removeprefix(start)}"
+        return f"WITH {files} {query}"
 
     def schema(self, query: str) -> pa.Schema:
         """Return the schema of a query in DuckDB's dialect."""
         with self._translated_errors():
-            schema: pa.Schema = self._sealed().sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
+            schema: pa.Schema = self._connection().sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
             return schema
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Stream the rows of a query in DuckDB's dialect."""
         with self._translated_errors():
-            yield from self._sealed().sql(query).to_arrow_reader(_BATCH_ROWS)
+            yield from self._connection().sql(query).to_arrow_reader(_BATCH_ROWS)
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:

@@ -236,7 +236,7 @@ def _add_scan(database: Database, name: str, scan: Scan, condition: Expr | None,
         rest = database.new_name()
         database.add(rest, RowSource(scan.of_slices(native.rest).to_reader))
         sql += f" UNION ALL SELECT * FROM {rest}"
-    database.add_files(name, sql, native.paths, RowSource(scan.to_reader))
+    database.add_files(name, sql, native.folder, RowSource(scan.to_reader))
 
 
 def _rows_of(
@@ -251,9 +251,11 @@ def _rows_of(
     registered = session.lookup(reference.name)
     if isinstance(registered, (str, Table)):
         table = session.table(reference.name)
-        names = table.schema(meta_columns=True).names
-        database.known_columns.update(names)
-        columns = _needed(tree, names)
+        schema = table.schema(meta_columns=True)
+        database.known_columns.update(schema.names)
+        columns = _needed(tree, schema.names)
+        if reference.as_of is None:
+            return table.scan(columns, filter=predicate(schema)), None
         return table_statements.requested_rows(table, columns, reference.as_of, predicate), None
     if reference.as_of is not None:
         raise InvalidRequest(f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history")

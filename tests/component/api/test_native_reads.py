@@ -17,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +34,7 @@ from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import MAX_SCANS
 from pyhudi.records.filters.engine_expressions import to_engine
 from pyhudi.records.filters.filter_ast import Constant
+from pyhudi.sql_engine import duckdb_engine
 from tests.support.golden_tables import golden_cases, open_golden
 from tests.support.old_columns import grown
 from tests.support.rows import assert_same_rows
@@ -558,6 +560,26 @@ def test_a_query_cannot_read_other_files(tmp_path: Path) -> None:
         hp.sql(f"SELECT * FROM t, read_parquet('{other}') AS o", catalog=catalog)
 
 
+def test_databases_of_statements_are_limited(tmp_path: Path) -> None:
+    """Statements on one table share a database, and see no rows of each other."""
+    shared = duckdb_engine._DATABASES._by_folders
+    for number in range(duckdb_engine._MAX_DATABASES + 2):
+        table = Table.create(tmp_path / f"t{number}", record_key="id")
+        table.insert(pa.table({"id": [number]}))
+        for _ in range(2):
+            assert hp.sql("SELECT id FROM t", tables={"t": table}).to_pylist() == [{"id": number}]
+            assert list(shared)[-1] == {str(tmp_path / f"t{number}")}
+    assert len(shared) == duckdb_engine._MAX_DATABASES
+    first, second = (duckdb_engine._DATABASES.connect(frozenset()) for _ in range(2))
+    first.register("rows", pa.table({"a": [1]}))
+    assert first.sql("FROM rows").fetchall() == [(1,)]
+    with pytest.raises(duckdb.CatalogException):
+        second.sql("FROM rows")
+    other = next((tmp_path / "t0").glob("*.parquet"))
+    with pytest.raises(duckdb.PermissionException):
+        first.sql(f"FROM read_parquet('{other}')")
+
+
 def test_a_condition_that_engines_lack_is_left_to_our_reader(tables: dict[str, Table]) -> None:
     query = tables["typed"].scan(filter="length(t) > 1").query
     assert isinstance(query, SnapshotQuery)
@@ -589,6 +611,30 @@ def test_text_as_views_equals_text_as_strings(tmp_path: Path, kind: str, nested:
         table.scan().to_arrow(text="large")
 
 
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_duckdb_relations(tables: dict[str, Table], kind: str) -> None:
+    for scan in scans(tables[kind]).values():
+        if scan().schema.names:
+            assert_same_answer(lambda scan=scan: scan().to_duckdb(duckdb.connect()).to_arrow_table())  # type: ignore[misc]
+    connection = duckdb.connect()
+    relation = tables[kind].scan().to_duckdb(connection)
+    counts = relation.filter("ts >= 0").aggregate("count(*)").fetchall()
+    assert counts == [(tables[kind].scan(filter="ts >= 0").count(),)]
+    assert len(tables[kind].scan(limit=1).to_duckdb(connection).fetchall()) == min(1, tables[kind].scan().count())
+
+
+def test_a_relation_needs_a_connection(tables: dict[str, Table]) -> None:
+    with pytest.raises(InvalidRequest, match="takes a DuckDB connection"):
+        tables["typed"].scan().to_duckdb("file.db")
+
+
+def test_a_duckdb_connection_without_files_reads_rows_of_our_reader(tables: dict[str, Table]) -> None:
+    connection = duckdb.connect(config={"enable_external_access": False})
+    rows = tables["typed"].scan(["id"]).to_duckdb(connection).order("id").fetchall()
+    assert rows == [(f"k{number}",) for number in range(6)]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 def test_a_fork_does_not_use_polars_of_its_parent(tables: dict[str, Table]) -> None:
     """The threads of Polars do not exist in a fork, so a read with it would not end."""
@@ -603,6 +649,21 @@ def test_a_fork_does_not_use_polars_of_its_parent(tables: dict[str, Table]) -> N
             count = scan.to_arrow().num_rows
         os._exit(0 if (count, len(divisions)) == (6, 0) else 1)
     assert os.waitpid(process, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+def test_a_fork_opens_databases_of_its_own(tables: dict[str, Table]) -> None:
+    def count() -> int:
+        return len(hp.sql("SELECT id FROM t", tables={"t": tables["typed"]}))
+
+    assert count() == 6
+    process = os.fork()
+    if not process:
+        signal.alarm(60)
+        is_empty = not duckdb_engine._DATABASES._by_folders
+        os._exit(0 if is_empty and count() == 6 else 1)
+    assert os.waitpid(process, 0)[1] == 0
+    assert count() == 6
 
 
 def test_large_reads_load_polars(tables: dict[str, Table], monkeypatch: pytest.MonkeyPatch) -> None:
