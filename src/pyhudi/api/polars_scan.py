@@ -38,21 +38,27 @@ _ROW_INDEX = "\x00row"
 
 
 _LARGE_BYTES = 128 << 20
-"""Size of base files from which on a read gains more by Polars than loading its module takes (0.3 seconds)."""
+"""Base files on which PyHudi's reader loses as much time as loading Polars takes (0.3 seconds)."""
 
 
-class _Fork:
-    """Whether this process was forked from one that had loaded Polars, whose threads the fork lacks."""
+class _Process:
+    """State of this process.
+
+    Attributes:
+        inherits_polars: It was forked from one that had loaded Polars, whose threads the fork lacks.
+        read_bytes: Size of the base files that were read without Polars.
+    """
 
     inherits_polars = False
+    read_bytes = 0
 
     @classmethod
-    def check(cls) -> None:
+    def check_fork(cls) -> None:
         cls.inherits_polars = "polars" in sys.modules
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Fork.check)
+    os.register_at_fork(after_in_child=_Process.check_fork)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +200,17 @@ def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def is_worth_loading(slices: Iterable[object]) -> bool:
-    """Whether `to_arrow` reads these slices with Polars: it is installed, and loaded or worth loading."""
-    if _Fork.inherits_polars or find_spec("polars") is None:
+    """Whether `to_arrow` reads these slices with Polars.
+
+    Polars must be installed. A process loads it once it has read so much that Polars would have saved the time.
+    """
+    if _Process.inherits_polars or find_spec("polars") is None:
         return False
+    if "polars" in sys.modules:
+        return True
     bases = (slice_.base for slice_ in slices if isinstance(slice_, FileSlice))
-    return "polars" in sys.modules or sum(base.size_bytes for base in bases if base is not None) >= _LARGE_BYTES
+    _Process.read_bytes += sum(base.size_bytes for base in bases if base is not None)
+    return _Process.read_bytes >= _LARGE_BYTES
 
 
 def frame_schema(schema: pa.Schema) -> polars.Schema:

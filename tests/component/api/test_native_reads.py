@@ -35,6 +35,7 @@ from pyhudi.planning.native_scan import MAX_SCANS
 from pyhudi.records.filters.engine_expressions import to_engine
 from pyhudi.records.filters.filter_ast import Constant
 from pyhudi.sql_engine import duckdb_engine
+from pyhudi.table.file_slices import FileSlice
 from tests.support.golden_tables import golden_cases, open_golden
 from tests.support.old_columns import grown
 from tests.support.rows import assert_same_rows
@@ -670,6 +671,8 @@ def test_large_reads_load_polars(tables: dict[str, Table], monkeypatch: pytest.M
     tasks = tables["typed"].scan().query.tasks
     assert polars_scan.is_worth_loading(tasks)
     monkeypatch.delitem(sys.modules, "polars")
+    monkeypatch.setattr(polars_scan._Process, "read_bytes", 0)
+    size = sum(task.base.size_bytes for task in tasks if isinstance(task, FileSlice) and task.base is not None)
+    monkeypatch.setattr(polars_scan, "_LARGE_BYTES", 2 * size)
     assert not polars_scan.is_worth_loading(tasks)
-    monkeypatch.setattr(polars_scan, "_LARGE_BYTES", 1)
     assert polars_scan.is_worth_loading(tasks)
