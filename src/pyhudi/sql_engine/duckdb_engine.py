@@ -201,8 +201,9 @@ class Database:
         """The connection, which accesses only the folders of base files."""
         if self._connected is None:
             self._connected = _DATABASES.connect(frozenset(self._folders))
-            for name, rows in self._registered.items():
-                self._connected.register(name, rows)
+            with self._translated_errors():
+                for name, rows in self._registered.items():
+                    self._connected.register(name, rows)
         return self._connected
 
     def materialize(self, name: str, query: str) -> None:
@@ -212,10 +213,11 @@ class Database:
 
     def table(self, query: str) -> pa.Table:
         """Return the rows of a query in DuckDB's dialect."""
+        connection = self._connection()
         rows: pa.Table
         if self._by_files:
             try:
-                rows = self._connection().sql(self._with_files(query)).to_arrow_table()
+                rows = connection.sql(self._with_files(query)).to_arrow_table()
                 return rows
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 if isinstance(error, _NOT_BY_FILES):
@@ -225,7 +227,7 @@ class Database:
             for name, (_, source) in replaced.items():
                 self.add(name, source)
         with self._translated_errors():
-            rows = self._connection().sql(query).to_arrow_table()
+            rows = connection.sql(query).to_arrow_table()
             return rows
 
     def _with_files(self, query: str) -> str:
