@@ -162,6 +162,9 @@ class Scan(ForeignNames):
         Args:
             size_bytes: Combine file slices while a split has at most that many bytes. 0 makes each slice its own split.
 
+        Returns:
+            The splits, in the order of the scan.
+
         Raises:
             InvalidRequest: The scan has a limit, which cannot be applied across splits.
         """
@@ -219,6 +222,12 @@ class Scan(ForeignNames):
 
     def of_slices(self, slices: Sequence[FileSlice]) -> Scan:
         """Return the scan of some of its file slices.
+
+        Args:
+            slices: File slices of this scan.
+
+        Returns:
+            A scan of these file slices.
 
         Raises:
             InvalidRequest: The scan reads change data, or the argument is not a list of its file slices.

@@ -97,9 +97,7 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan(ReadPlan):
-    """The sources that a CDC query reads, in the order of the changes, and how they were chosen.  slices: of the
-    sources.
-    """
+    """The sources that a CDC query reads, in the order of the changes, and how they were chosen. slices: of the sources."""
 
     sources: tuple[ChangeSource, ...] = ()
 

@@ -142,9 +142,7 @@ def excluded_by_results(
     *,
     of_partitions: bool = False,
 ) -> pa.StringArray:
-    """Return the units in which no row can match, from statistics of the results of a bound call, stored under its
-    column's name.
-    """
+    """The units in which no row can match, from statistics of the results of a bound call, stored under its column's name."""
     found = _unit_ranges({call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
     return found.excluded(condition)
 

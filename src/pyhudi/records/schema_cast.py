@@ -174,9 +174,7 @@ def _bytes(column: pa.ChunkedArray) -> bytes:
 
 
 def same_type(left: pa.DataType, right: pa.DataType) -> bool:
-    """Return True if two types have the same values and layout; nullability and the names of list and map entries may
-    differ.
-    """
+    """Return True if two types have the same values and layout; nullability and the names of list and map entries may differ."""
     types = pa.types
     if types.is_struct(left) and types.is_struct(right):
         return left.num_fields == right.num_fields and all(

@@ -189,9 +189,7 @@ def _write_copies(
 
 
 def double_write_token(instant_time: str, token: WriteToken) -> WriteToken:
-    """Return a token that no other write gives to a log of the same name: it holds the write's time, in numbers that
-    fit 31 bits.
-    """
+    """A token that no other write gives to a log of the same name: it holds the write's time, in numbers that fit 31 bits."""
     moment = int(instant_time)
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)
 
@@ -240,9 +238,7 @@ def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
 def _key_changes(
     storage: Storage, spec: WriterSpec, task: AppendTask, logs: tuple[LogFile, ...], rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> KeyChanges:
-    """Which keys the log files add to their group, and which they remove: looked up without the logs and with
-    them.
-    """
+    """Which keys the log files add to their group, and which they remove: looked up without the logs and with them."""
     changes = KeyChanges(spec.key_shards)
     slice_ = task.slice
     only_updates = (

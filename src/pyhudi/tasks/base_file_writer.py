@@ -192,9 +192,7 @@ class BaseFileWriter:
 
     @property
     def estimated_size_bytes(self) -> int:
-        """Estimated size of the file if it were closed now: written bytes, and pending bytes at the current compression
-        ratio.
-        """
+        """Estimated size of the file if it were closed now: written bytes, and pending bytes at the current compression ratio."""
         written = int(self._sink.tell())
         waiting = self._pending_bytes + self._buffered_arrow_bytes
         if self._flushed_arrow_bytes:

@@ -152,9 +152,7 @@ def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | No
 
 
 def key_columns(input_schema: pa.Schema, request: PrepareRequest) -> pa.Schema:
-    """Return the columns of rows to delete; an all-null column has the table's type, or is text if no file has the
-    column.
-    """
+    """Return the columns of rows to delete; an all-null column has the table's type, or is text if no file has the column."""
     typed = typed_nulls(input_schema, request.data_schema)
     return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
 
@@ -387,9 +385,7 @@ def _with_rows(rows: pa.Table, at: Ints, other_rows: pa.Table) -> pa.Table:
 
 
 def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints, read: ReadStored) -> pa.Table:
-    """The stored version of each key in its file slice, in order; nulls if the slice has no such
-    record.
-    """
+    """The stored version of each key in its file slice, in order; nulls if the slice has no such record."""
     reader = request.spec.reader(request.validity, rule=request.rule.with_marker(None))
     computed = None if request.spec.populate_meta_fields else request.spec.keys
     loose = pa.schema([field.with_nullable(True) for field in request.spec.stored_schema])

@@ -292,9 +292,7 @@ def merge_slice(
 
 
 def merge_columns(spec: ReadSpec) -> pa.Schema:
-    """Return the columns to read when logs are merged: output, filter, and inputs of the merge rule, in the table's
-    order.
-    """
+    """Return the columns to read when logs are merged: output, filter, and inputs of the merge rule, in the table's order."""
     if not spec.rule.selects_one_side:
         return spec.table_schema
     heads = {name.split(".")[0] for name in spec.output.names}

@@ -113,9 +113,7 @@ class FrameIncoming:
         return task_budget(self._request)
 
     def measured(self) -> tuple[int, int]:
-        """Number of rows, and their approximate size in bytes as Arrow.  Computes the rows and caches them until
-        `release`.
-        """
+        """Number of rows, and their approximate size in bytes as Arrow. Computes the rows and caches them until `release`."""
         if self._measure is None:
             self._keep_rows()
             wide, per_row = _row_bytes(self.schema)
@@ -266,9 +264,7 @@ class FrameIncoming:
         return cached
 
     def task_count(self) -> int:
-        """Number of tasks for a shuffle of all rows with a cached result, where Spark does not coalesce small
-        partitions.
-        """
+        """Number of tasks for a shuffle of all rows with a cached result, where Spark does not coalesce small partitions."""
         rows = sum(self.partitions().values())
         return max(
             1, -(-rows // _MOST_ROWS_A_TASK), min(TASKS_A_CORE * parallelism(self.session), -(-rows // _FEWEST_ROWS_A_TASK))
@@ -345,9 +341,7 @@ def _where_it_fits(field: pa.Field, part: Column | str) -> Column | str:
 
 
 def _optional_parts(schema: pa.Schema) -> list[Column | str]:
-    """The columns with nullable nested fields: Spark's conversion to Arrow refuses null structs with non-nullable
-    fields.
-    """
+    """The columns with nullable nested fields: Spark's conversion to Arrow refuses null structs with non-nullable fields."""
     columns: list[Column | str] = []
     for name, field in zip(schema.names, to_spark_schema(schema).fields, strict=True):
         loose = _optional(field.dataType)

@@ -245,9 +245,7 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
 
 
 def _unreachable(error: Exception, uri: str) -> InvalidRequest | None:
-    """Error for a URI without a file system in Spark's session, which its scan of base files needs; None for other
-    errors.
-    """
+    """Error for a URI without a file system in Spark's session, which its scan of base files needs; None for other errors."""
     if not any(sign in str(error) for sign in _NO_FILE_SYSTEM):
         return None
     scheme = uri.partition(":")[0]

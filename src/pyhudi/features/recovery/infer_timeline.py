@@ -101,9 +101,7 @@ def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredColumns:
-    """schemas: with ids, by version, of a table with column ids; {} otherwise.  table_name: for schemas that no file
-    has.
-    """
+    """schemas: with ids, by version, of a table with column ids; {} otherwise. table_name: for schemas that no file has."""
 
     schemas: Mapping[int, VersionedSchema]
     table_name: str

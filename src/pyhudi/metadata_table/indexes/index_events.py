@@ -256,9 +256,7 @@ class CommitPublishing:
         return self.select_latest(self.with_added(listed), exists=True)
 
     def listed(self, partitions: Sequence[str]) -> pa.RecordBatch:
-        """Return the files of partitions before the commit (FILES_SCHEMA), possibly with other partitions requested
-        earlier.
-        """
+        """Return the files of partitions before the commit (FILES_SCHEMA), possibly with other partitions requested earlier."""
         if self._listed is None or not self._listed[0].issuperset(partitions):
             self._listed = (frozenset(partitions), find_files(self.reader, partitions))
         return self._listed[1]
@@ -366,9 +364,7 @@ class IndexBuild:
         ]
 
     def listed(self) -> dict[str, dict[str, int]]:
-        """Return the files of completed instants by partition, including copies that completed writes made for pending
-        resizes.
-        """
+        """The files of completed instants by partition, including copies that completed writes made for pending resizes."""
         timeline = self.snapshot.timeline
         listing = self.snapshot.listing
         copies = self.snapshot.copies

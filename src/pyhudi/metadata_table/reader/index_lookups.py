@@ -161,16 +161,12 @@ def scan_column_stats(metadata: MetadataTable, index: str = COLUMN_STATS) -> Ite
 
 
 def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
-    """Return the hash (`records.hashing.name_hash`) of each row's partition, stored in the key after that of the
-    column.
-    """
+    """Return the hash (`records.hashing.name_hash`) of each row's partition, stored in the key after that of the column."""
     return pc.binary_slice(stats.column("key"), _HASH_CHARACTERS, 2 * _HASH_CHARACTERS).cast(pa.string())
 
 
 def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.Table:
-    """Return partition-level column statistics (STATS_SCHEMA); `file_name` is the partition path (the root's is '' or
-    `.`).
-    """
+    """Return partition-level column statistics (STATS_SCHEMA); `file_name` is the partition path (the root's is '' or `.`)."""
     prefixes = [column_stats_prefix(column) for column in columns]
     return metadata.cached((PARTITION_STATS, *prefixes), lambda: _stats(metadata.lookup_prefixes(PARTITION_STATS, prefixes)))
 

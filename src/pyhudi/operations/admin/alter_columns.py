@@ -257,9 +257,7 @@ def _check_free_to_change(config: TableConfig, schema: TableSchema, change: Colu
 
 
 def _check_types_with_ids(schema: pa.Schema) -> None:
-    """Refuse types that a schema with ids cannot represent: it stores no unit of a timestamp, and no lack of a time
-    zone.
-    """
+    """Refuse types that a schema with ids cannot represent: it stores no unit of a timestamp, and no lack of a time zone."""
     for field in schema:
         others = [type_ for type_ in _plain_types(field.type) if pa.types.is_timestamp(type_) and type_ != TIMESTAMP]
         if others:

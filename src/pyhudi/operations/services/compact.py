@@ -186,9 +186,7 @@ def unschedule(context: TableContext, settings: CompactSettings, instant: str) -
 
 @dataclass(frozen=True, slots=True)
 class _MergeLogsAction(RewriteAction[CompactionRun, CompactionPlan]):
-    """Base of compaction and log compaction: the plan lists log files of file slices, and a task merges those of one
-    slice.
-    """
+    """Base of compaction and log compaction: the plan lists log files of file slices, and a task merges those of one slice."""
 
     settings: CompactSettings
 

@@ -131,9 +131,7 @@ def planned_write(
     marks_deletes: bool = False,
     repeated: str | None = None,
 ) -> tuple[Write, Snapshot]:
-    """Return a write before it reads its rows and takes its instant, and the snapshot that it was planned on. See
-    `run_write`.
-    """
+    """Return a write before it reads its rows and takes its instant, and the snapshot that it was planned on. See `run_write`."""
     check_writable(context)
     if settings.group == "always":
         raise Unsupported(f"{GROUP}=always: this write cannot be part of a group commit; set auto to write it alone")
@@ -226,9 +224,7 @@ def _present_state(context: TableContext, loaded_snapshot: Timeline | None) -> S
 
 
 def _check_bootstrapped(snapshot: Snapshot) -> None:
-    """Raise TableState if the bootstrap of the table did not complete: a write would take the place of bootstrapped
-    rows.
-    """
+    """Raise TableState if the bootstrap of the table did not complete: a write would take the place of bootstrapped rows."""
     source, timeline = snapshot.config.bootstrap_base_path, snapshot.timeline
     if source is None:
         return
@@ -421,9 +417,7 @@ class Write:
             return self.completed(attempt, written, replaced)
 
     def start_streaming_attempt(self, snapshot: Snapshot) -> Attempt:
-        """Start the only attempt of a write whose rows are written by distributed tasks, with its instant and inflight
-        file.
-        """
+        """Start the only attempt of a write whose rows are written by distributed tasks, with its instant and inflight file."""
         snapshot = self._without_stale_indexes(snapshot)
         check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, {})
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)

@@ -69,9 +69,7 @@ class WriteSchemas:
 
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> WriteSchemas:
-        """Derive the schemas of a write of ``incoming`` to the current table. Raises InvalidRequest for invalid
-        columns.
-        """
+        """Derive the schemas of a write of ``incoming`` to the current table. Raises InvalidRequest for invalid columns."""
         config = context.config
         current = None if settings.replaces_schema else snapshot.schema
         if current is not None:

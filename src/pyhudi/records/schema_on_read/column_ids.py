@@ -378,9 +378,7 @@ def _match_type(stored_type: ColumnType | None, type_: pa.DataType, counter: _Co
 
 
 def _may_change_to(stored_type: ColumnType, type_: pa.DataType) -> bool:
-    """Return True if a column may change to the type; nested types only need the same kind, their fields are checked
-    separately.
-    """
+    """Whether a column may change to the type; nested types only need the same kind, their fields are checked separately."""
     types = pa.types
     if isinstance(stored_type, StructType):
         return types.is_struct(type_)

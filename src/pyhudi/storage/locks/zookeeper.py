@@ -75,9 +75,7 @@ def node_path(*parts: str) -> str:
 
 
 class ZookeeperLock(LeaseLock):
-    """The lock that is the node at `path`.  Raises InvalidRequest if the settings lack a server or kazoo is not
-    installed.
-    """
+    """The lock that is the node at `path`. Raises InvalidRequest if the settings lack a server or kazoo is not installed."""
 
     def __init__(self, env: Environment, settings: ZookeeperSettings, path: str, *, wait_ms: int = 60_000) -> None:
         if not settings.url:
