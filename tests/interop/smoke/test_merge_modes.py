@@ -16,8 +16,8 @@ from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KE
 
 def _ways(smoke: str, full: str) -> list[object]:
     """Every way: one in the smoke tier, one more in the full tier, the others in wide runs only."""
-    marks = {smoke: (), full: pytest.mark.full}
-    return [pytest.param(way, marks=marks.get(way, pytest.mark.wide)) for way in WAYS]
+    marks = {smoke: [], full: [pytest.mark.full]}
+    return [pytest.param(way, marks=marks.get(way, [pytest.mark.wide])) for way in WAYS]
 
 
 # Both merge modes, columns that are left as they were, deletes by a column, and two ordering fields; values that a database left

@@ -18,7 +18,7 @@ EXPECTED = {
     "updated": 10,
     "merged": [5, 5, 1],
 }
-PARTS = {
+PARTS: dict[str, dict[str, object]] = {
     "short": {"ts": {"1": 29, "2": 25, "3": 8}},
     "whole": {"moved": [["2", 98.5]], "ts": {"1": 29, "2": 25, "3": 5}, "filtered": 25, "read": 59, "sql": [58, [[-1.0, 2]]]},
 }
