@@ -142,16 +142,6 @@ class MergerRule(CommonRule):
     marker: DeleteMarker | None = None
 
     @property
-    def selects_one_side(self) -> bool:
-        """Return False: rows are merged, not selected."""
-        return False
-
-    @property
-    def custom_merge(self) -> bool:
-        """Return True: the merger merges every pair."""
-        return True
-
-    @property
     def partial_merger(self) -> PartialMerger:
         """The merger as `PartialMerger`.
 
@@ -249,16 +239,6 @@ class PartialRows(CommonRule):
     """Rule for two rows of one batch that both have the same subset of the columns: the merger's partial merge."""
 
     rule: RecordMergeRule
-
-    @property
-    def selects_one_side(self) -> bool:
-        """Return False: rows are merged, not selected."""
-        return False
-
-    @property
-    def custom_merge(self) -> bool:
-        """Return True: the merger merges every pair."""
-        return True
 
     @property
     def ordering(self) -> Ordering:

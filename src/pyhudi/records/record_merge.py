@@ -181,11 +181,19 @@ class Merged:
 
 
 class CommonRule:
-    """Defaults of all rules except those of table version 9: missing values are not filled, and a marker comes from the
-    caller.
-    """
+    """Defaults of rules: pairs of records are merged, missing values are not filled, a marker comes from the caller."""
 
     __slots__ = ()
+
+    @property
+    def selects_one_side(self) -> bool:
+        """Return False: rows are merged, not selected."""
+        return False
+
+    @property
+    def custom_merge(self) -> bool:
+        """Return True: every pair is merged."""
+        return True
 
     @property
     def by_commit_time(self) -> bool:

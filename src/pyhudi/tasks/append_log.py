@@ -424,11 +424,9 @@ def _split(
 
 
 def _without_outdated_deletes(spec: WriterSpec, task: AppendTask, deletes: pa.Table, rule: RecordMergeRule) -> pa.Table:
-    """Drop soft deletes whose ordering value a delete block cannot hold and whose record has a larger one.
-
-    A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, for any ordering
-    value. The slice is read only if such deletes are in the batch.
-    """
+    """Drop soft deletes whose ordering value a delete block cannot hold and whose record has a larger one."""
+    # A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, for any ordering value.
+    # The slice is read only if such deletes are in the batch.
     values = rule.ordering.values(deletes)
     unvalued = rule.ordering.are_zero(deletes)
     if pa.types.is_date32(values.type):
@@ -460,11 +458,9 @@ def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.
 
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: RecordMergeRule) -> pa.RecordBatch:
-    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out.
-
-    Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of, and
-    that row would outlive the delete: there the delete has the largest value of them all.
-    """
+    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out."""
+    # Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of,
+    # and that row would outlive the delete: there the delete has the largest value of them all.
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)

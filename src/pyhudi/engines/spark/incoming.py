@@ -323,10 +323,8 @@ def task_budget(request: PrepareRequest) -> int:
 
 
 def _few_rows(limit_bytes: int, per_row: int) -> tuple[int, int]:
-    """How many rows are collected before being measured, and the maximum of each in variable-width columns.
-
-    One more than that many such rows fit in `limit_bytes`.
-    """
+    """How many rows are collected before being measured, and the maximum of each in variable-width columns."""
+    # One more than that many such rows fit in `limit_bytes`.
     most = min(_MOST_ROWS_TAKEN_AT_ONCE, limit_bytes // (2 * (per_row + _USUAL_WIDTH)))
     return (most, limit_bytes // (most + 1) - per_row) if most > 0 else (0, 0)
 

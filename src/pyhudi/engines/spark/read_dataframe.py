@@ -334,10 +334,8 @@ def _schemas_of(
 
 
 def _schema_changed(snapshot: Snapshot) -> bool:
-    """Whether a commit of the active timeline, or the table's creation, has another schema than the latest one.
-
-    Archived instants may have another schema, so a timeline with archived instants counts as changed.
-    """
+    """Whether a commit of the active timeline, or the table's creation, has another schema than the latest one."""
+    # Archived instants may have another schema, so a timeline with archived instants counts as changed.
     if snapshot.schema is None:
         return False
     store = snapshot.context.timeline

@@ -192,7 +192,7 @@ def plan_instants(
 
 
 def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, ...]:
-    """Readers take a table's columns from a write that is no service: where all are, the last one says that it is none."""
+    """Mark the last instant as a write if all are table services: readers take the columns of a table from a write."""
     if not created or any(one.metadata.operation.sets_schema for one in created):
         return tuple(created)
     last = created[-1]

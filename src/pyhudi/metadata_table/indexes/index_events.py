@@ -381,11 +381,9 @@ class IndexBuild:
         return listed
 
     def _logs_under_way(self, existing_logs: Mapping[str, Sequence[FileInfo]]) -> frozenset[str]:
-        """Files of pending writes, if log files exist.
-
-        A log file that a write copies for a resize carries the resize's instant in its name. The resize may complete
-        while the write is pending. The commit of the write adds the log, its rollback removes it.
-        """
+        """Files of pending writes, if log files exist."""
+        # A log file that a write copies for a resize carries the resize's instant in its name. The resize may complete while the
+        # write is pending. The commit of the write adds the log, its rollback removes it.
         logs = any(parse_log_file(info.name) is not None for infos in existing_logs.values() for info in infos)
         pending = self.snapshot.timeline.pending_writes() if logs else ()
         return frozenset(files_being_written(self.snapshot.context.storage, (i.request_time for i in pending)))

@@ -166,10 +166,8 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
 
 
 def _store_create_schema(context: TableContext, planned: _AlterPlan, settings: AlterSettings) -> None:
-    """Change the columns of a table without commits: those of its creation.
-
-    A first write that planned with other columns detects the change when it commits, and is planned again.
-    """
+    """Change the columns of a table without commits: those of its creation."""
+    # A first write that planned with other columns detects the change when it commits, and is planned again.
     with context.locked(settings.commit.lock_wait_ms) as locked:
         check_same_version(locked)
         now = locked.reloaded()

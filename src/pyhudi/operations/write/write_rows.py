@@ -549,12 +549,8 @@ class Write:
             )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
-        """Drop the metadata table if it describes columns whose types this write changes, and return the snapshot
-        without it.
-
-        Data files are unaffected: a crash after this leaves the old table, and the next write rebuilds the metadata
-        table.
-        """
+        """Drop the metadata table if it describes columns whose types this write changes, and return the snapshot without it."""
+        # Data files are unaffected: a crash after this leaves the old table, and the next write rebuilds the metadata table.
         before = snapshot.schema
         if not self.settings.replaces_schema or before is None or continues(before.arrow, self.schemas.data_schema):
             return snapshot
@@ -597,10 +593,8 @@ def _write_in_bulk(attempt: Attempt, incoming: Incoming, counts: Mapping[str, in
 
 
 def _missing_key_claims(shape: OperationTraits, written: Written) -> list[FileGroupId]:
-    """Return the read set of keys that were not found: no other file group may get them concurrently.
-
-    A write that overwrites partitions returns this for everything that it does not replace.
-    """
+    """Return the read set of keys that were not found: no other file group may get them concurrently."""
+    # A write that overwrites partitions returns this for everything that it does not replace.
     stats = [status.stat for status in written.statuses if status.stat.num_inserts]
     if not stats or (written.lookup is None and not shape.replaces):
         return []

@@ -137,10 +137,8 @@ class WriteSchemas:
 
 
 def _omitted_columns(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
-    """Return the columns that data files omit, with the types from which partition paths are built.
-
-    If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
-    """
+    """Return the columns that data files omit, with the types from which partition paths are built."""
+    # If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
     omitted = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
     stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
     typed = pa.schema(

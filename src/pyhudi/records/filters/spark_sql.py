@@ -84,10 +84,8 @@ def _spark_column(name: str) -> str:
 
 
 def _spark_comparison(name: str, expr: Compare) -> str:
-    """Convert a comparison. Spark compares zeros as equal, but not in Parquet dictionary filters, nor in long IN lists.
-
-    So a zero is converted to a range, with the sign that widens it.
-    """
+    """Convert a comparison. Spark compares zeros as equal, but not in Parquet dictionary filters, nor in long IN lists."""
+    # So a zero is converted to a range, with the sign that widens it.
     if expr.type is not None and pa.types.is_floating(expr.type) and expr.value == 0.0:
         low, high = (_spark_literal(zero, expr.type) for zero in (-0.0, 0.0))
         if expr.op in ("=", "<>"):

@@ -243,10 +243,8 @@ class _Session:
 
 
 def _stop(client: Any, timeout_s: float) -> None:
-    """Stop a client, and its session if the servers respond in time; otherwise the session expires.
-
-    kazoo waits here for a pending connection attempt, which takes most of the session's length with a silent server.
-    """
+    """Stop a client, and its session if the servers respond in time; otherwise the session expires."""
+    # kazoo waits here for a pending connection attempt, which takes most of the session's length with a silent server.
 
     def stop() -> None:
         with suppress(Exception):
