@@ -312,7 +312,7 @@ def test_only_plain_slices_are_read_by_engines(tables: dict[str, Table]) -> None
         assert any(scan.has_hidden_rows for scan in divided[kind].scans) and divided[kind].merged, kind
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_polars_frames(tables: dict[str, Table], kind: str) -> None:
     table = tables[kind]
@@ -335,7 +335,7 @@ PREDICATES = (
 )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_polars_pushdown(tables: dict[str, Table], kind: str) -> None:
     """Predicates, projections and limits reach the engine's own scan."""
@@ -380,7 +380,7 @@ SELECTS = (
 )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_sql(tables: dict[str, Table], kind: str) -> None:
     table = tables[kind]
