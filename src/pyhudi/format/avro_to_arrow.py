@@ -27,9 +27,7 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
 COMMENT = b"comment"
 DEFAULT = b"default"
-"""Metadata key of a non-nullable field with a default: the value, as JSON, that the field has in files older than the
-field.
-"""
+"""Metadata key of a non-nullable field with a default: the value, as JSON, that the field has in files older than the field."""
 ARROW_TYPES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "boolean"),
     (pa.int32(), "int"),

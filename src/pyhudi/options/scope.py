@@ -111,9 +111,7 @@ def check_call_options(verb: TableOperation, options: Options) -> None:
 
 
 def check_table_options(verb: TableOperation, options: Options) -> None:
-    """Raise InvalidRequest for table options that choose what a read or a write does, but that this operation does not
-    use.
-    """
+    """Raise InvalidRequest for table options that choose what a read or a write does, but that this operation does not use."""
     for key, value in options.values:
         option, assignment = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
         is_relevant = verb.family is OperationFamily.WRITE or (verb.family is OperationFamily.READ and option.chooses == "read")

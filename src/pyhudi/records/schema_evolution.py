@@ -301,9 +301,7 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
 
 
 def integer_hint(table: pa.DataType, incoming: pa.DataType) -> str:
-    """Return a hint on how to keep whole numbers with missing values, which pandas stores as float64; "" for other
-    types.
-    """
+    """Return a hint on how to keep whole numbers with missing values, which pandas stores as float64; "" for other types."""
     if not (pa.types.is_integer(table) and pa.types.is_floating(incoming)):
         return ""
     return f' (in pandas a missing value makes whole numbers float64: astype("{str(table).capitalize()}") keeps them)'

@@ -51,7 +51,6 @@ from pyhudi.sql_engine.session_state import (
     StatementOptions,
     View,
     check_setting,
-    expand_views,
     qualified,
 )
 from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
@@ -59,6 +58,7 @@ from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
+from pyhudi.sql_engine.views import expand_views
 
 __all__ = ["EmbeddedStatementSession", "run"]
 
@@ -291,9 +291,7 @@ def _pushed_down(scan: Scan, columns: list[str], build_predicate: Callable[[pa.S
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
-    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and
-    PIVOT.
-    """
+    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and PIVOT."""
     everything = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
     aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
     whole_rows = any(not column.table and column.name.lower() in aliases for column in tree.find_all(exp.Column))

@@ -46,10 +46,11 @@ from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.literals import parse_spark
-from pyhudi.sql_engine.session_state import StatementOptions, View, check_setting, expand_views, qualified
+from pyhudi.sql_engine.session_state import StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_pushdown import table_predicate
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
+from pyhudi.sql_engine.views import expand_views
 
 __all__ = ["SparkStatementSession", "SparkOperations", "run"]
 

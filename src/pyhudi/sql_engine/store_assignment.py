@@ -26,9 +26,7 @@ _types = pa.types
 
 
 def check_storable(input_schema: pa.Schema, target_schema: pa.Schema, *, casts_text: bool = False) -> None:
-    """Raise InvalidRequest for the first column whose type cannot be cast to the table's. Columns are matched by
-    position.
-    """
+    """Raise InvalidRequest for the first column whose type cannot be cast to the table's. Columns are matched by position."""
     for input_field, target_field in zip(input_schema, target_schema, strict=True):
         if casts_text and _is_text(input_field.type) and _is_cast_from_text(target_field.type):
             continue

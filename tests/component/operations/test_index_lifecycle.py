@@ -195,6 +195,7 @@ def test_rebuilding_mends(table: Table, tmp_path: Path, name: str | None) -> Non
         (("secondary_index", ["note", "id"]), {}, "takes one column, not 2"),
         (("column_stats",), {}, "has the index column_stats already"),
         (("column_stats", "note"), {"function": "nonsense"}, "is not supported in expression indexes"),
+        (("column_stats", "note"), {"function": "minute"}, "is not supported in expression indexes"),
         (("column_stats", "note"), {"function": "year"}, "requires a column of dates"),
         (("column_stats", "absent"), {"function": "upper"}, "absent"),
         (("column_stats", "note"), {"function": "upper", "name": "a b"}, "is invalid"),

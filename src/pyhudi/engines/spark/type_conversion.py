@@ -121,9 +121,7 @@ def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def table_location(session: SparkSession, name: str) -> str:
-    """Location of a table of the session's catalog.  Raises InvalidRequest if the table does not exist or has no
-    location.
-    """
+    """Location of a table of the session's catalog. Raises InvalidRequest if the table does not exist or has no location."""
     if not session.catalog.tableExists(name):
         raise InvalidRequest(f"the session's catalog has no table {name!r}")
     unquoted = ".".join(part.strip("`") for part in name.split("."))

@@ -168,10 +168,8 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
 
 
 def _store_create_schema(context: TableContext, planned: _AlterPlan, settings: AlterSettings) -> None:
-    """Change the columns of a table without commits: those of its creation.
-
-    A first write that planned with other columns detects the change when it commits, and is planned again.
-    """
+    """Change the columns of a table without commits: those of its creation."""
+    # A first write that planned with other columns detects the change when it commits, and is planned again.
     with context.locked(settings.commit.lock_wait_ms) as locked:
         check_same_version(locked)
         now = locked.reloaded()
@@ -270,9 +268,7 @@ def _check_no_hudi_types(schema: pa.Schema) -> None:
 
 
 def _check_types_with_ids(schema: pa.Schema) -> None:
-    """Refuse types that a schema with ids cannot represent: it stores no unit of a timestamp, and no lack of a time
-    zone.
-    """
+    """Refuse types that a schema with ids cannot represent: it stores no unit of a timestamp, and no lack of a time zone."""
     for field in schema:
         others = [type_ for type_ in _plain_types(field.type) if pa.types.is_timestamp(type_) and type_ != TIMESTAMP]
         if others:

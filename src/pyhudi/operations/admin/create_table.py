@@ -155,9 +155,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
 
 
 def check_new_table(user_options: Options, settings: Options, schema: pa.Schema | None) -> None:
-    """Raise the errors that creating a table with these settings, and opening it with the caller's options, would
-    raise.
-    """
+    """Raise the errors that creating a table with these settings, and opening it with the caller's options, would raise."""
     check_against_table(user_options, new_table_config(new_table_properties(settings, schema)))
 
 

@@ -69,9 +69,7 @@ class WriteSchemas:
 
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> WriteSchemas:
-        """Derive the schemas of a write of ``incoming`` to the current table. Raises InvalidRequest for invalid
-        columns.
-        """
+        """Derive the schemas of a write of ``incoming`` to the current table. Raises InvalidRequest for invalid columns."""
         config = context.config
         current = None if settings.replaces_schema else snapshot.schema
         if current is not None:
@@ -140,10 +138,8 @@ class WriteSchemas:
 
 
 def _omitted_columns(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
-    """Return the columns that data files omit, with the types from which partition paths are built.
-
-    If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
-    """
+    """Return the columns that data files omit, with the types from which partition paths are built."""
+    # If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
     omitted = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
     stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
     typed = pa.schema(
