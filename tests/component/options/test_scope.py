@@ -120,8 +120,8 @@ def calls(table: Table) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for prefix, owner in (("", table), ("index.", table.index), ("alter.", table.alter)):
         for name, function in taking_options(type(owner)).items():
-            if name == "search":
-                # It needs a vector column, and passes its options to `scan`.
+            if name in ("search", "read_blobs"):
+                # They need a column of their type.
                 continue
             needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.name != "self"]
             given = {p.name: ARGUMENTS[p.name] for p in needed}
