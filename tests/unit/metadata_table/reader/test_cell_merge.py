@@ -174,7 +174,7 @@ def test_what_cannot_be_compared_has_no_statistics() -> None:
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
 def test_zeros_have_the_order_of_java(kind: pa.DataType) -> None:
-    """-0.0 is below 0.0, in whatever order they come; ranges that begin with the wrong one are damage to `Table.validate`."""
+    """-0.0 is below 0.0, in any order; ranges that begin with the wrong one are damage to `Table.validate`."""
     said = [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0), (None, None), (-0.0, 0.0)]
     for first, second in itertools.product(said, said):
         layers = tuple(stats_cells({"a": record(*bounds)}, kind) for bounds in (first, second))
