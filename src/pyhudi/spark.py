@@ -36,14 +36,7 @@ from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.jobs import set_worker_python
 from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
 from pyhudi.engines.spark.session_catalog import CatalogEntry
-from pyhudi.engines.spark.type_conversion import (
-    Column,
-    DataFrame,
-    SparkSession,
-    StreamingQuery,
-    small_frame,
-    table_location,
-)
+from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, StreamingQuery, small_frame, table_location
 from pyhudi.engines.spark.update_delete import run_spark_delete
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.commit.results import WriteResult

@@ -87,9 +87,8 @@ COMMITS_SCHEMA = pa.schema(
         pa.field("metadata", pa.map_(pa.string(), pa.string()), nullable=False),
     ]
 )
-"""Newest request time first. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which changes
-no
-row.
+"""Newest request time first. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which
+changes no row.
 rows_written: including copied rows; bytes_written: of data files. metadata: entries of the commit besides the schema.
 """
 

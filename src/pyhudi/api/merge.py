@@ -158,8 +158,7 @@ class Merge:
 
         Raises:
             InvalidRequest: Several source rows change one table row, or insert one key; a column does not exist; a key
-                or
-                partition field is assigned, or a column cannot hold its value.
+                or partition field is assigned, or a column cannot hold its value.
             WriteConflict: Conflicts with other writers exhausted the retries.
             Unsupported: An expression contains a query or a function that DuckDB lacks; a merge with inserts matches by
                 names of other columns than the record key.

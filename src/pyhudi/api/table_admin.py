@@ -20,18 +20,11 @@ from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
 from pyhudi.operations.admin.versions.version_step import VersionChange
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.results import (
-    RestoreResult,
-    SavepointResult,
-)
+from pyhudi.operations.commit.results import RestoreResult, SavepointResult
 from pyhudi.operations.commit.rollback import RollbackResult, find_rollback_target, rollback_instant
 from pyhudi.operations.services.archive import ArchiveSettings
-from pyhudi.operations.services.compact import (
-    CompactSettings,
-)
-from pyhudi.operations.services.index_admin import (
-    drop_metadata_table,
-)
+from pyhudi.operations.services.compact import CompactSettings
+from pyhudi.operations.services.index_admin import drop_metadata_table
 from pyhudi.options.scope import VERBS
 from pyhudi.options.write_options import THREADS
 from pyhudi.planning.instant_arguments import CommittedInstant, InstantArgument, format_as_of, request_time_text
@@ -207,8 +200,7 @@ class TableAdmin(TableServices):
             to: 8 or 9; None for 8, the version in which PyHudi creates tables.
             spark: Session that runs the compaction; None for this process.
             options: `hoodie.*` options of this call. `hoodie.payload.delete.field` and `.marker`, which version 8 takes
-                with
-                every write, become table properties in version 9.
+                with every write, become table properties in version 9.
 
         Raises:
             TableState: A restore is pending, or a writer is active.

@@ -99,8 +99,7 @@ def value_text(array: pa.Array) -> pa.StringArray:
 
 def java_order(texts: pa.StringArray) -> pa.BinaryArray:
     """Encode strings as bytes that sort in Java's string order, by UTF-16 units; nulls remain null.
-    `text_in_java_order`
-    decodes.
+    `text_in_java_order` decodes.
 
     The order differs from that of UTF-8, used by Arrow and Python, only for characters above U+FFFF: UTF-16 encodes
     them as surrogate pairs, which sort before U+E000. So the lead bytes of these characters are swapped with those of

@@ -207,8 +207,7 @@ def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tup
 
     Raises:
         InvalidRequest: A column does not exist, is assigned twice or not at all, or PARTITION names a column that is
-            not a
-            partition column.
+            not a partition column.
     """
     fixed = {one.column for one in static_partition_values(table, statement.partition)}
     for part in statement.partition:

@@ -251,8 +251,7 @@ def put_if_absent_confirmed(
         storage: Storage to write to.
         path: Path of the document.
         data: Unique to the caller (it contains an id or random bytes).  Only then does reading it back prove that the
-            call
-            succeeded.
+            call succeeded.
         environment: Provides the sleep.
         attempts: Maximum number of attempts, at least 1.
         pause_ms: Pause in milliseconds before the second attempt; it doubles with each attempt.

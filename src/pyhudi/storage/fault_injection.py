@@ -108,8 +108,7 @@ class StorageCall:
 
 CallListener = Callable[[int, StorageCall], Fault | None]
 """Called with the number of a call (reads and writes counted together) and the call, on its thread, just before it
-takes
-effect.
+takes effect.
 
 A returned fault is injected at this call, regardless of its own number; a raised exception reaches the caller.
 """

@@ -29,13 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.format.bootstrap_index import SourceFile
-from pyhudi.format.names import (
-    BaseFileName,
-    LogFileName,
-    parse_base_file,
-    parse_log_file,
-    split_base_files,
-)
+from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file, split_base_files
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -107,8 +101,7 @@ class FileSlice:
     Attributes:
         full_slice: The slice that this one is a subset of, if a query reads only some of its files; else None.
         source: The bootstrap source file that holds the data columns of the base file. None if the base file holds
-            them, or
-            if the source has not been looked up (see `table.bootstrap_sources`).
+            them, or if the source has not been looked up (see `table.bootstrap_sources`).
     """
 
     partition: str

@@ -254,8 +254,7 @@ def load_snapshot(
     Raises:
         Unsupported: PyHudi cannot read the table (`table.feature_support`).
         SnapshotOutdated: Instants of `timeline` were rolled back or dropped since; without `timeline`, when that
-            happens
-            repeatedly.
+            happens repeatedly.
     """
     if timeline is not None:
         return _load_snapshot(context, listing, as_of, timeline)

@@ -56,8 +56,8 @@ class TableContext:
         carried: State for the next operation, shared by every context derived from this one.
         lock: Guards instant times and commits against all other writers of the table.
         index_definitions: Index definitions by the location that the properties name, once read: as old as `config`,
-            and
-            read again by every context derived from this one (see `metadata_table.reader.stored_index_definitions`).
+            and read again by every context derived from this one (see
+            `metadata_table.reader.stored_index_definitions`).
     """
 
     storage: Storage

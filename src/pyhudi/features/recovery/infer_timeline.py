@@ -12,8 +12,8 @@
     completion    as recorded in the metadata table; else when the last file of the instant was stored; else one tick
                   after its request, if all files are younger than the last request, because then they were copied
 
-Not recoverable: file groups that an overwrite or the deletion of a partition replaced, whose
-rows exist nowhere else; which plans were pending; cleans, rollbacks and savepoints; and numbers of rows in logs.
+Not recoverable: file groups that an overwrite or the deletion of a partition replaced, whose rows exist nowhere else;
+which plans were pending; cleans, rollbacks and savepoints; and numbers of rows in logs.
 
 Pure: facts about files in, a plan out.  Source: docs/formats/timeline.md, "Rebuilding a timeline".
 """
