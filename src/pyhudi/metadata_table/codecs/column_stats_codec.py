@@ -17,9 +17,6 @@ bounds widen and counts add up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -153,47 +150,3 @@ def _to_stored_form(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array
     missing = ordinals.is_null()
     types = pa.StructArray.from_arrays([ordinals.fill_null(0), infos], fields=list(type_), mask=missing)
     return [*columns, types]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnStatsRecord:
-    """One statistics record with comparable Python bounds. Both bounds are None if every value is null."""
-
-    file_name: str
-    column_name: str
-    min: Any
-    max: Any
-    value_count: int | None
-    null_count: int | None
-    total_size_bytes: int | None
-    total_uncompressed_size_bytes: int | None
-    is_deleted: bool = False
-    is_tight: bool = False
-
-
-def merge_column_stats(older: ColumnStatsRecord, newer: ColumnStatsRecord) -> ColumnStatsRecord:
-    """Merge two records of one key.
-
-    Raises:
-        CorruptData: The records belong to different columns.
-    """
-    if older.column_name != newer.column_name:
-        raise CorruptData(
-            "two columns share one key in the column statistics", expected=older.column_name, found=newer.column_name
-        )
-    if older.is_deleted or newer.is_deleted or newer.is_tight:
-        return newer
-    return ColumnStatsRecord(
-        newer.file_name,
-        newer.column_name,
-        min((bound for bound in (older.min, newer.min) if bound is not None), default=None),
-        max((bound for bound in (older.max, newer.max) if bound is not None), default=None),
-        _sum_or_none(older.value_count, newer.value_count),
-        _sum_or_none(older.null_count, newer.null_count),
-        _sum_or_none(older.total_size_bytes, newer.total_size_bytes),
-        _sum_or_none(older.total_uncompressed_size_bytes, newer.total_uncompressed_size_bytes),
-    )
-
-
-def _sum_or_none(first: int | None, second: int | None) -> int | None:
-    return None if first is None and second is None else (first or 0) + (second or 0)

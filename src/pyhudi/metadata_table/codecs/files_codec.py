@@ -18,8 +18,7 @@ effect. Live files have a size above 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +44,6 @@ FILES_SCHEMA = pa.schema(
     ]
 )
 """One row per file of a record; `partition` is the record's key."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """State of one file in a record. A deleted file has size 0."""
-
-    size_bytes: int
-    is_deleted: bool = False
 
 
 def decode_files(keys: pa.BinaryArray, values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
@@ -137,21 +128,6 @@ def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.St
         encode_payload(MetadataRecordType.FILE_LIST, maps.slice(partition_list + 1)),
     ]
     return record_keys, pa.concat_arrays(pieces)
-
-
-def merge_file_lists(older: Mapping[str, FileEntry], newer: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
-    """Merge two records of one key by the table in the module docstring."""
-    merged = dict(older)
-    for name, entry in newer.items():
-        older_entry = older.get(name)
-        if not entry.is_deleted:
-            size = entry.size_bytes if older_entry is None else max(older_entry.size_bytes, entry.size_bytes)
-            merged[name] = FileEntry(size)
-        elif older_entry is None or older_entry.is_deleted:
-            merged[name] = FileEntry(0, True)
-        else:
-            del merged[name]
-    return merged
 
 
 def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
