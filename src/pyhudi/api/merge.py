@@ -76,8 +76,7 @@ class Merge:
         return self.with_clause(Clause(ClauseAction.UPDATE, set, where))
 
     def when_matched_update_all(self, where: Filter | Column | None = None) -> Merge:
-        """Update the matching table row with all columns of the source. Columns that the source lacks keep their
-        values.
+        """Update the matching table row with all columns of the source. Columns that the source lacks keep their values.
 
         Record key and partition fields of the source that `on` does not name must equal those of the table row; on
         Spark, another partition moves the record.

@@ -346,8 +346,7 @@ class TableServices(OpenedTable):
 
         Args:
             services: Any of clean, metadata, archive, compact, log_compact, cluster, ttl. None runs all of them;
-                clusterings and log compactions are then scheduled, and partitions expired, only if the options enable
-                that.
+                clusterings and log compactions are then scheduled, and partitions expired, only if the options enable that.
             plan: False schedules no new compactions and clusterings.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.

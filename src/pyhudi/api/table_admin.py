@@ -67,8 +67,7 @@ class TableAdmin(TableServices):
         tag: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> SavepointResult:
-        """Create a savepoint: protect the files of a completed write from cleaning, so that the table can be restored
-        to it.
+        """Create a savepoint: protect the files of a completed write from cleaning, so that the table can be restored to it.
 
         Args:
             instant: Request time of the write, its result, or a datetime or date: the latest write up to then. None for the
@@ -119,8 +118,7 @@ class TableAdmin(TableServices):
     def set_properties(
         self, properties: Mapping[str, object], *, options: Mapping[str, object] | None = None
     ) -> dict[str, str | None]:
-        """Set table properties that do not affect the file layout, under the table lock: name, database and custom
-        keys.
+        """Set table properties that do not affect the file layout, under the table lock: name, database and custom keys.
 
         Properties that define the layout are rejected, with the method that changes them if there is one. Every reader
         and writer sees the properties in `config.properties`, and Hudi preserves them.
@@ -218,8 +216,7 @@ class TableAdmin(TableServices):
     def downgrade(
         self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> VersionChange:
-        """Downgrade the table to an earlier table version: 8 for Hudi 1.0, or 6 for earlier releases, which PyHudi can
-        only read.
+        """Downgrade the table to an earlier table version: 8 for Hudi 1.0, or 6 for earlier releases, which PyHudi can only read.
 
         A merge-on-read table is compacted until no log file remains to be merged. From version 9 to 8, indexes with a
         later layout are dropped (the result lists them); to 6, the metadata table is dropped. Otherwise as `upgrade`.
@@ -244,8 +241,7 @@ class TableAdmin(TableServices):
         return result
 
     def validate(self, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
-        """Validate the consistency of the timeline, the data files, the metadata table and its indexes. Nothing is
-        changed.
+        """Validate the consistency of the timeline, the data files, the metadata table and its indexes. Nothing is changed.
 
         Args:
             sample: Number of base files whose footers are read; None for all.

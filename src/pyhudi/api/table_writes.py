@@ -389,8 +389,7 @@ class TableWrites(OpenedTable):
     def write_batch(
         self, data: Any, operation: WriteOperation, batch: StreamBatch, *, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Write a micro-batch of a stream exactly once: it is skipped if it, or a later batch of the same stream, is
-        committed.
+        """Write a micro-batch of a stream exactly once: it is skipped if it, or a later batch of the same stream, is committed.
 
         Args:
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
@@ -409,8 +408,7 @@ class TableWrites(OpenedTable):
 
     @contextmanager
     def exclusive(self, *, seconds: float = 60) -> Iterator[Self]:
-        """Hold the table lock from a read to the commit of the rows computed from it, so that no other writer commits
-        in between.
+        """Hold the table lock from a read to the commit of the rows computed from it, so that no other writer commits in between.
 
         For callers that read, compute and write with `based_on`, and whose writes conflict too often. All other writers
         wait, so keep the block short: read, compute, write. The first write that commits releases the lock, before its

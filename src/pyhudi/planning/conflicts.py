@@ -118,8 +118,7 @@ _LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Acti
 def schema_to_commit(own_time: str, start: str, current_schema: str) -> str | None:
     """Return the schema that a completing write stores; None when the table's schema and the write's have diverged.
 
-    own_time: the write's; start: the table's when the write was planned; now: the table's now. Avro schemas as JSON, ''
-    for none.
+    own_time: the write's; start: the table's when the write was planned; now: the table's now. Avro schemas as JSON, '' for none.
     """
     if current_schema in (start, own_time):
         return own_time

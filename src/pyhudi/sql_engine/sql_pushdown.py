@@ -93,8 +93,7 @@ def equality_columns(condition: exp.Expr, left: str, right: str) -> dict[str, st
 def is_exact_in_duckdb(value: Any, kind: pa.DataType) -> bool:
     """Return True if DuckDB compares a literal with values of a type as filters do.
 
-    In addition to what all engines compare identically, these are numbers and times that DuckDB's casts leave
-    unchanged.
+    In addition to what all engines compare identically, these are numbers and times that DuckDB's casts leave unchanged.
     """
     if has_exact_type(value, kind):
         return True

@@ -171,8 +171,7 @@ def build_file_groups(
 
 
 def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = None) -> FileSlice | None:
-    """Return the slice of a group that a snapshot query reads, with committed logs only; None if the group is replaced
-    or empty.
+    """Return the slice of a group that a snapshot query reads, with committed logs only; None if the group is replaced or empty.
 
     A slice whose instant has not completed is invisible: its committed logs belong to the slice before it. (Apache Hudi
     ignores them until the instant completes or its base file is deleted.)  The same holds for a slice with a pending
@@ -233,8 +232,7 @@ def logs_with_uncovered_keys(slice_: FileSlice, timeline: Timeline) -> tuple[Log
 def visible_slices_from_rows(rows: pa.Table, state: SlicingState, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
     """Return the visible slices of many files at once: partition -> slices by file id, without empty partitions.
 
-    A file group without log files is the newest of its committed base files. The others are built by
-    `build_file_groups`.
+    A file group without log files is the newest of its committed base files. The others are built by `build_file_groups`.
 
     rows: partition, name (bare), file_id (the start of the name) and size_bytes of files.
     """

@@ -47,8 +47,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 _WORK_LESS_THAN_A_JOB = 64 << 20
-"""Bytes that tasks of table services read and write on the driver; larger work is a job, whose workers may have to
-start first.
+"""Bytes that tasks of table services read and write on the driver; larger work is a job, whose workers may have to start first.
 """
 
 

@@ -1,5 +1,4 @@
-"""Updates and deletes evaluated by Spark, and what merges share with them: conditions and values have Spark's
-semantics.
+"""Updates and deletes evaluated by Spark, and what merges share with them: conditions and values have Spark's semantics.
 
 Each row has the number of the clause that applies to it; an update has one clause. Each column is the value that the
 clause assigns, else the stored one. DELETE_COLUMN marks rows that only delete their key. A record that moves to another

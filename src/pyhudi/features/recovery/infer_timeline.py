@@ -206,8 +206,7 @@ def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, .
 
 
 def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping[Group, pa.Table]) -> dict[Group, str]:
-    """Map groups of one partition, whose rows exist in a group that began after their last file, to the instant that
-    began it.
+    """Map groups of one partition, whose rows exist in a group that began after their last file, to the instant that began it.
 
     spans: the first and the last instant of each group's files. rows: what identifies the rows of each group's newest
     base file, in the same columns.

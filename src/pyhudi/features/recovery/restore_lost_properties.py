@@ -5,8 +5,7 @@
     verify   the keys and folders that the properties produce, against all rows
     lock: the file is still missing or damaged: it is written, after its backup
 
-Nothing is assumed that files do not show: the caller sets it, or the call fails with a list of required
-properties.
+Nothing is assumed that files do not show: the caller sets it, or the call fails with a list of required properties.
 
 Source: docs/formats/timeline.md, "Inferring properties from files".
 """

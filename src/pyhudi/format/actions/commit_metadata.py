@@ -1,5 +1,4 @@
-"""Commit metadata: write statistics of a commit, delta commit, replace commit, compaction, log compaction or
-clustering.
+"""Commit metadata: write statistics of a commit, delta commit, replace commit, compaction, log compaction or clustering.
 
     HoodieCommitMetadata          commit, deltacommit (also of compactions and log compactions), inflight profiles
     HoodieReplaceCommitMetadata   replacecommit (also of clusterings): the same, and the file groups that were replaced
@@ -134,8 +133,7 @@ class WriteStat:
         prev_commit: Base file: request time of the base file that it replaces, "null" for a new file group. Log file:
             its own request time; with change data capture that of the base file.
         num_writes: Rows in the new base file, copied ones included, or in the log blocks.
-        num_inserts: Inserts of this action; 0 for an update of a base file, and for a log file on tables with a record
-            index.
+        num_inserts: Inserts of this action; 0 for an update of a base file, and for a log file on tables with a record index.
         num_update_writes: Updates of this action.
         num_deletes: Deletes of this action.
         total_write_bytes: Base file: its size. Log file: appended bytes.

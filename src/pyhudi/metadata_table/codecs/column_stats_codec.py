@@ -5,8 +5,7 @@ Format: docs/formats/metadata-table.md, column_stats and partition_stats.
     column + partition + file        3     the file        a column in one base or log file
     column + partition               6     the partition   a column in all files of a partition; its bounds are tight
 
-Expression indexes store both types, for the results of a function. Value counts include nulls, except in expression
-indexes.
+Expression indexes store both types, for the results of a function. Value counts include nulls, except in expression indexes.
 
 Records of layout 2 store the type of their column (`valueType`) and plain numbers and bytes as bounds. The decoder
 returns them in the form of layout 1, with additional wrappers where layout 1 has none (see `value_wrappers.py`).

@@ -1,5 +1,4 @@
-"""Codec of the `files` partition: the file listing of each table partition. Format: docs/formats/metadata-table.md,
-files.
+"""Codec of the `files` partition: the file listing of each table partition. Format: docs/formats/metadata-table.md, files.
 
     record key            type  payload
     __all_partitions__    1     map partition path -> (0, is deleted)
@@ -131,8 +130,7 @@ def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.St
 
 
 def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
-    """Return the files that exist after all records are merged: FILES_SCHEMA, sorted by partition and name, none
-    deleted.
+    """Return the files that exist after all records are merged: FILES_SCHEMA, sorted by partition and name, none deleted.
 
     A file that a record restores after its deletion takes its size from that record.
 
