@@ -328,7 +328,7 @@ def alter(table: Table, statement: Alteration) -> None:
 
 
 def set_properties(table: Table, statement: SetProperties) -> None:
-    """Set or remove properties. Raises InvalidRequest for properties that define the table, and for missing ones to be removed."""
+    """Set or remove properties. Raises InvalidRequest for properties that define the table, and for missing ones to remove."""
     known = dict(table.config.properties)
     missing = [key for key, value in statement.properties if value is None and key not in known]
     if missing and not statement.if_exists:

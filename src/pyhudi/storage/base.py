@@ -97,7 +97,7 @@ class Storage(Protocol):
         ...
 
     def spec(self) -> StorageSpec:
-        """The value from which `open_storage` opens this storage on a worker. A memory:// storage opens only within the process."""
+        """The value from which `open_storage` opens this storage on a worker. A memory:// storage opens only in the process."""
         ...
 
     def child(self, path: str) -> Storage:

@@ -112,7 +112,7 @@ class TableContext:
         return isinstance(self.lock, RetainedLock) and self.lock.is_held
 
     def release_lock(self) -> None:
-        """End an exclusive write early: other writers can proceed, and this table acquires the lock for each change from here on."""
+        """End an exclusive write early: other writers can proceed, and this table acquires the lock for each later change."""
         if isinstance(self.lock, RetainedLock):
             self.lock.end()
 

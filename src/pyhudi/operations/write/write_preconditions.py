@@ -69,7 +69,7 @@ def check_preconditions(
 
 
 def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: Snapshot) -> None:
-    """Check that no partition of a table with slash-separated dates has dashes, and store the property that later writers need."""
+    """Check that no partition of a table with slash-separated dates has dashes, and store the property for later writers."""
     check_one_spelling(context.storage.uri, snapshot.listing.partitions())
     if not context.config.property(SLASH_DATES.stored_as):
         with context.locked(settings.commit.lock_wait_ms) as locked:
