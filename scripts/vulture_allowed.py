@@ -6,6 +6,7 @@ _.__dir__
 _.filter_exists
 _.insert_overwrite
 _.plot
+_.read_blobs
 _.unschedule_compaction
 _.log_compact
 _.unschedule_clustering

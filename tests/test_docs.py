@@ -28,7 +28,7 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
 from pyhudi.format.names import parse_base_file
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
 from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values, format_secondary_keys
-from scripts import compatibility_page, options_page
+from scripts import compatibility_page, dependencies_page, options_page
 from tests.support import public_api, sources
 from tests.support.doc_pages import PAGES, ROOT, run_page, snippets
 
@@ -167,6 +167,10 @@ def test_every_page_that_is_linked_exists() -> None:
 
 def test_the_page_of_options_is_what_the_registry_says() -> None:
     assert options_page.PAGE.read_text() == options_page.render(), "run `python -m scripts.options_page`"
+
+
+def test_the_page_of_dependencies_matches_pyproject() -> None:
+    assert dependencies_page.PAGE.read_text() == dependencies_page.render(), "run `python -m scripts.dependencies_page`"
 
 
 def test_the_compatibility_page_counts_the_rows_of_the_specification() -> None:

@@ -173,6 +173,7 @@ def test_the_wrong_interpreter_and_java_are_named(tmp_path: Path, monkeypatch: p
     assert "workers" not in found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ["SIMPLE", "CONSISTENT_HASHING"])
 def test_a_clustering_that_leaves_buckets(tmp_path: Path, engine: str) -> None:
     """Plan as a writer that does not know the bucketing of the table.

@@ -250,6 +250,7 @@ def test_a_plan_is_carried_out_or_taken_back(tmp_path: Path) -> None:
     assert not table.timeline().pending(Action.INDEXING)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_several_indexes_in_one_plan(tmp_path: Path, kind: str) -> None:
     table = create(tmp_path, kind)
@@ -323,6 +324,7 @@ def test_writers_go_on_while_indexes_are_built(tmp_path: Path) -> None:
     assert table.validate().ok
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kind", "operation"),
     [
