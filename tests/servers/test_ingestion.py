@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 
 import pyhudi as hp
@@ -32,7 +33,8 @@ class Topic:
 
     def __init__(self, servers: str, partitions: int = 2) -> None:
         from confluent_kafka import Producer
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
 
         self.servers, self.name, self.target = servers, f"t-{uuid.uuid4().hex[:8]}", new_uri()
         self.admin = AdminClient({"bootstrap.servers": servers})
@@ -88,6 +90,9 @@ def test_limits_and_a_start(topic: Topic) -> None:
     assert topic.run(max_bytes=40).batches >= 2
     assert sum(topic.rows("id").values()) == 25
     topic.target = new_uri()
+    with pytest.raises(InvalidRequest, match=r"neither table .* nor the first batch of its source has a column"):
+        topic.run({"start": "latest"})
+    Table.create(topic.target, record_key="id", schema=pa.schema([("id", pa.int64())]))
     assert topic.run({"start": "latest"}).rows == 0
     topic.send_rows(1, {"id": 99})
     assert topic.run({"start": "latest"}).rows == 1
@@ -246,6 +251,7 @@ def test_rows_of_postgresql(postgresql: str) -> None:
         source = {"kind": "sql", "uri": with_user, "query": f"SELECT {columns} FROM orders", "column": "changed"}
         config: dict[str, Any] = {
             "path": target,
+            "options": {"pyhudi.timestamps.without.zone": "utc"},
             "record_key": "id",
             "ordering": "changed",
             "max_rows": 1,

@@ -19,16 +19,16 @@ from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.memory import MemoryStorage
 from tests.simulation.tables import crash_points, sampled
-from tests.support.ingestion import ListSource, checkpoints, counted, new_uri
+from tests.support.ingestion import ListSource, Rows, checkpoints, counted, new_uri
 
 SCHEMA = pa.schema([("id", pa.string()), ("value", pa.int64())])
-BATCHES = [
+BATCHES: list[Rows] = [
     [{"id": "a", "value": 1}, {"id": "b", "value": 2}],
     [{"id": "c", "value": 3}, {"id": None, "value": 4}, {"id": None, "value": 4}],
     [{"id": "a", "value": 1}],
 ]
-GOOD = Counter({("a", 1): 2, ("b", 2): 1, ("c", 3): 1})
-BAD = Counter({('{"id": null, "value": 4}', "id is null"): 2})
+GOOD: Counter[tuple[Any, ...]] = Counter({("a", 1): 2, ("b", 2): 1, ("c", 3): 1})
+BAD: Counter[tuple[Any, ...]] = Counter({('{"id": null, "value": 4}', "id is null"): 2})
 
 
 class Place:
@@ -109,7 +109,7 @@ def test_a_first_job_killed_at_any_call_of_the_creation_is_repeated() -> None:
         first.append(call)
         if call.writes and ".commit" in call.path:
             break
-    rows = Counter({**GOOD, (None, 4): 2})
+    rows: Counter[tuple[Any, ...]] = Counter({**GOOD, (None, 4): 2})
     for fault in sampled(crash_points(first), first):
         place = Place()
         assert run_faulty(place, fault).triggered
@@ -217,7 +217,7 @@ def test_after_a_restore_the_rows_that_it_removed_are_read_again() -> None:
 
 def test_services_follow_the_batches_of_a_merge_on_read_table() -> None:
     place = Place()
-    batches = [[{"id": "a", "value": number}] for number in range(6)]
+    batches: list[Rows] = [[{"id": "a", "value": number}] for number in range(6)]
     options = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2, "pyhudi.threads": 1}
     place.job(ListSource(batches, SCHEMA), operation="upsert", record_key="id", table_type="mor", options=options).run()
     actions = [row["action"] for row in place.table.inspect.commits().to_pylist()]

@@ -18,7 +18,6 @@ from pyhudi.cli import (
     ingest_command,
     inspect_commands,
     repair_commands,
-    report_command,
     service_commands,
 )
 from pyhudi.cli.output import in_commands, print_text
@@ -44,7 +43,6 @@ data_commands.add_to(app)
 service_commands.add_to(app)
 repair_commands.add_to(app)
 index_commands.add_to(app)
-report_command.add_to(app)
 ingest_command.add_to(app)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.input_rows import arrow_reader
-from pyhudi.errors import ServiceFailed, TableState
+from pyhudi.errors import InvalidRequest, ServiceFailed, TableState
 from pyhudi.features.ingestion.checkpoints import CheckpointMark, StoredCheckpoint, find_checkpoint
 from pyhudi.features.ingestion.error_rows import ErrorRows
 from pyhudi.features.ingestion.job_config import TableJob
@@ -222,9 +222,18 @@ class TableIngestion:
             mode,
         )
         schema = rules.output_schema(reader.schema)
+        if not schema.names:
+            if present is None:
+                raise InvalidRequest(
+                    f"neither table {table.uri} nor the first batch of its source has a column: set schema in the job, "
+                    "or create the table with its columns"
+                )
+            schema = present
 
         def checked() -> Iterator[pa.RecordBatch]:
             for rows in reader:
+                if not rows.num_rows:
+                    continue
                 good, records, reasons = rules.split(rows, schema)
                 errors.add(records, reasons, self._job.source_kind)
                 yield good

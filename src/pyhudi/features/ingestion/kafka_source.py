@@ -317,7 +317,7 @@ def _decoded(bodies: pa.Array, records: Any, report: Any) -> Iterator[pa.RecordB
         return
     try:
         yield records.decode_values(bodies)
-    except CorruptData as error:
+    except (CorruptData, pa.ArrowException) as error:
         if len(bodies) == 1:
             report([bodies[0].as_py()], [f"the value breaks its Avro schema: {error}"])
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,14 +18,6 @@ from pyhudi.errors import HudiError, InvalidRequest
 
 SOURCE_NAME = "<SRC>"
 _TABLE = "pyhudi_source_rows"
-
-
-class Transform(Protocol):
-    """Computes rows from rows."""
-
-    def __call__(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-        """Return the new rows as a stream; it reads the incoming rows when it is read."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
