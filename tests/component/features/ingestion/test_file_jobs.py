@@ -182,7 +182,12 @@ def test_constraints_and_required_columns_are_checked_by_row(folder: Folder) -> 
     schema = pa.schema([pa.field("id", pa.int64(), False), ("ts", pa.int64()), pa.field("v", pa.int64(), False)])
     table = Table.create(folder.target, record_key="id", ordering="ts", schema=schema)
     table.alter.add_constraint("small", "v < 10")
-    rows = [{"id": 1, "ts": 1, "v": 5}, {"id": 2, "ts": 1, "v": 11}, {"id": 3, "ts": None, "v": 1}, {"id": 4, "ts": 1, "v": None}]
+    rows: list[dict[str, Any]] = [
+        {"id": 1, "ts": 1, "v": 5},
+        {"id": 2, "ts": 1, "v": 11},
+        {"id": 3, "ts": None, "v": 1},
+        {"id": 4, "ts": 1, "v": None},
+    ]
     write_lines(folder.path / "a.json", rows, NOW_MS - 9000)
     assert folder.run(error_table=folder.errors).bad_rows == 3
     assert folder.rows("id", "v") == Counter({(1, 5): 1})
@@ -192,7 +197,7 @@ def test_constraints_and_required_columns_are_checked_by_row(folder: Folder) -> 
 
 def test_deletes_need_their_key_only(folder: Folder) -> None:
     write_lines(folder.path / "a.json", [{"id": 1, "ts": 1, "v": 1}, {"id": 2, "ts": 1, "v": 1}], NOW_MS - 9000)
-    rows = [{"id": 1, "ts": 2, "v": None, "_hoodie_is_deleted": True}]
+    rows: list[dict[str, Any]] = [{"id": 1, "ts": 2, "v": None, "_hoodie_is_deleted": True}]
     write_lines(folder.path / "b.json", rows, NOW_MS - 8000)
     folder.run(max_bytes=1)
     assert folder.rows("id") == Counter({(2,): 1})
@@ -253,7 +258,7 @@ def test_a_schema_of_the_target_table_ignores_new_columns(folder: Folder) -> Non
 def test_a_prescribed_checkpoint_is_used_once(folder: Folder) -> None:
     for number in range(3):
         write_lines(folder.path / f"{number}.json", [{"id": number, "ts": 1}], NOW_MS - 9000 + number)
-    settings = {"checkpoint": str(NOW_MS - 9000)}
+    settings: dict[str, Any] = {"checkpoint": str(NOW_MS - 9000)}
     assert folder.run(**settings).rows == 2
     assert folder.run(**settings).batches == 0
     assert folder.run(checkpoint=str(NOW_MS - 8999)).rows == 1

@@ -27,10 +27,15 @@ PLAIN = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
 class Pair:
     """A source table, its target, and one clock."""
 
-    def __init__(self, kind: str = "cow", **options: Any) -> None:
+    def __init__(self, kind: str = "cow", options: dict[str, Any] | None = None) -> None:
         self.environment = ReplayEnvironment(5)
         self.source = Table.create(
-            new_uri(), record_key="id", ordering="ts", table_type=kind, options={**PLAIN, **options}, environment=self.environment
+            new_uri(),
+            record_key="id",
+            ordering="ts",
+            table_type=kind,
+            options={**PLAIN, **(options or {})},
+            environment=self.environment,
         )
         self.target = new_uri()
         self._ts = itertools.count()
@@ -103,7 +108,7 @@ def test_services_of_the_source_change_nothing() -> None:
 
 
 def test_change_data_that_was_cleaned_is_an_error() -> None:
-    pair = Pair(**{"hoodie.table.cdc.enabled": True})
+    pair = Pair(options={"hoodie.table.cdc.enabled": True})
     pair.upsert(1, 2)
     settings = {"source": {"changes": True, "start": "earliest"}}
     pair.run(**settings)
@@ -135,7 +140,7 @@ def test_a_restore_of_the_source_behind_the_checkpoint_is_reported() -> None:
 
 
 def test_change_data_applies_deletes_too() -> None:
-    pair = Pair(**{"hoodie.table.cdc.enabled": True})
+    pair = Pair(options={"hoodie.table.cdc.enabled": True})
     pair.upsert(1, 2, 3)
     pair.environment.advance_ms(1000)
     pair.source.delete({"id": [2]})
