@@ -92,6 +92,7 @@ def test_limits_and_a_start(topic: Topic) -> None:
     topic.target = new_uri()
     with pytest.raises(InvalidRequest, match=r"neither table .* nor the first batch of its source has a column"):
         topic.run({"start": "latest"})
+    topic.target = new_uri()
     Table.create(topic.target, record_key="id", schema=pa.schema([("id", pa.int64())]))
     assert topic.run({"start": "latest"}).rows == 0
     topic.send_rows(1, {"id": 99})

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, StorageUnavailable, TableState
 from pyhudi.features.ingestion.json_lines import json_rows, reporter
@@ -307,9 +306,8 @@ class _Messages:
         bad = [values[row] for row in np.flatnonzero(numbers < 0)]
         if bad:
             reporter(context, self._origin(partition))(bad, ["the value has no schema id of a registry"] * len(bad))
-        data = pa.array(values, pa.large_binary())
         for number in sorted(set(numbers.tolist()) - {-1}):
-            yield number, pc.binary_slice(data.take(pa.array(np.flatnonzero(numbers == number))).cast(pa.binary()), _HEADER)
+            yield number, pa.array([values[row][_HEADER:] for row in np.flatnonzero(numbers == number)], pa.binary())
 
 
 def _decoded(bodies: pa.Array, records: Any, report: Any) -> Iterator[pa.RecordBatch]:
