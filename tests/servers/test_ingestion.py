@@ -218,7 +218,7 @@ def test_avro_messages_with_schemas_of_a_registry(topic: Topic, registry: Regist
     assert topic.rows("id", "v") == Counter({(1, None): 1, (2, "x"): 1})
     with pytest.raises(InvalidRequest, match="answered 401"):
         topic.target = new_uri()
-        topic.run({**source, "registry": {**registry.settings, "password": "wrong"}})
+        topic.run({**source, "registry": {**registry.settings, "password": "wrong"}}, error_table=new_uri())
 
 
 def test_a_schema_of_a_registry_decides_the_columns(topic: Topic, registry: Registry) -> None:
