@@ -209,7 +209,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "hoodie.avro.schema.externalTransformation",
     ),
     "files of repeated tasks are never published": ("hoodie.block.writes.on.speculative.execution",),
-    "a clustering rewrites rows": ("hoodie.clustering.plan.strategy.binary.copy.schema.evolution.enable",),
     "curves are built from ranks of the values": (
         "hoodie.layout.optimize.build.curve.sample.size",
         "hoodie.layout.optimize.curve.build.method",

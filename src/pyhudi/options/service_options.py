@@ -27,7 +27,20 @@ CLUSTERING_EXECUTION_STRATEGY_CLASS = Option(
     "hoodie.clustering.execution.strategy.class",
     str,
     "SparkSortAndSizeExecutionStrategy",
-    "class that decides whether a group becomes files of the target size or one file",
+    "class that decides whether a group becomes files of the target size or one file, and whether row groups are copied",
+)
+CLUSTERING_COPY = Option(
+    "pyhudi.clustering.copy",
+    ("auto", "always", "never"),
+    "auto",
+    "a clustering without sort columns copies encoded row groups: large ones with the codec of the options, all that can "
+    "be copied (as the binary copy strategies do), or none",
+)
+CLUSTERING_BINARY_COPY_SCHEMA_EVOLUTION = Option(
+    "hoodie.clustering.plan.strategy.binary.copy.schema.evolution.enable",
+    bool,
+    "false",
+    "row groups of files that lack columns of the table are copied too, with nulls in these columns",
 )
 CLUSTERING_INLINE = Option(
     "hoodie.clustering.inline",
