@@ -10,7 +10,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.format.instants import Action
-from tests.interop.oracle import ApacheHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
@@ -121,14 +121,17 @@ def test_it_reads_and_writes_on_after_row_groups_were_copied(
 
 
 def test_row_groups_are_copied_by_plans_of_either_writer(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Hudi combines key filters only if they have the same size, which SIMPLE filters have."""
     path = str(tmp_path / "c")
-    insert: dict[str, Any] = {**WRITE, "hoodie.datasource.write.operation": "bulk_insert"}
+    simple: dict[str, Any] = {**OPTIONS, "hoodie.bloom.index.filter.type": "SIMPLE"}
+    insert: dict[str, Any] = {**WRITE, **simple, "hoodie.datasource.write.operation": "bulk_insert"}
+    texts = ",".join(f"{key}={value}" for key, value in simple.items())
     for batch in range(2):
         newest_hudi.write(rows(batch), path, mode="append" if batch else "overwrite", **insert)
     table = hp.Table(path)
-    planned = table.schedule_clustering(options={**OPTIONS, **COPY})
+    planned = table.schedule_clustering(options={**simple, **COPY})
     before = table.scan(["*"]).to_arrow()
-    newest_hudi.call("run_clustering", path=path, op="execute", instants=planned.instant)
+    newest_hudi.call("run_clustering", path=path, op="execute", instants=planned.instant, options=texts)
     assert table.timeline().pending(Action.CLUSTERING) == ()
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
     newest_hudi.write(rows(2), path, mode="append", **insert)
@@ -137,12 +140,28 @@ def test_row_groups_are_copied_by_plans_of_either_writer(newest_hudi: ApacheHudi
     newest_hudi.call("run_clustering", path=path, op="schedule", options=options)
     (pending,) = table.timeline().pending(Action.CLUSTERING)
     before = table.scan(["*"]).to_arrow()
-    assert table.cluster(pending.request_time, options=OPTIONS).file_groups_copied == 2
+    assert table.cluster(pending.request_time, options=simple).file_groups_copied == 2
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
     assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
     newest_hudi.write(rows(3), path, mode="append", **insert, **BINARY_COPY)
     before = table.scan(["*"]).to_arrow()
-    assert before.num_rows == 48
+    assert (before.num_rows, len(table.scan().explain().slices)) == (48, 2)
     assert_same_rows(newest_hudi.read(path), before)
-    assert table.cluster(options={**OPTIONS, **COPY}).decoded_reasons == ()
+    assert table.cluster(options={**simple, **COPY}).decoded_reasons == ()
     assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
+
+
+def test_hudi_copies_no_row_groups_of_files_whose_key_filters_have_other_sizes(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Its attempt stays pending, and PyHudi executes the plan."""
+    path = str(tmp_path / "c")
+    insert: dict[str, Any] = {**WRITE, "hoodie.datasource.write.operation": "bulk_insert"}
+    newest_hudi.write(rows(0), path, mode="overwrite", **insert)
+    table = hp.Table(path)
+    table.bulk_insert(rows(1), options={"hoodie.parquet.compression.codec": "gzip"})
+    with pytest.raises(HudiFailure, match="filters cannot be or-ed"):
+        newest_hudi.write(rows(2), path, mode="append", **insert, **BINARY_COPY)
+    (pending,) = table.timeline().pending(Action.CLUSTERING)
+    before = table.scan(["*"]).to_arrow()
+    assert table.cluster(pending.request_time, options=OPTIONS).file_groups_copied == 2
+    assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))

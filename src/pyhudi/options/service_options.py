@@ -171,6 +171,34 @@ CLEAN_MULTIPLE_ENABLED = Option(
     aliases=("hoodie.clean.allow.multiple",),
 )
 
+CLEAN_MAX_COMMITS = Option(
+    "hoodie.clean.max.commits.to.clean",
+    int,
+    "9223372036854775807",
+    "commits by which one clean moves the earliest commit to retain, except the first clean of a table",
+    at_least=1,
+)
+CLEAN_PARTITION_REGEX = Option(
+    "hoodie.clean.partition.filter.regex",
+    str,
+    None,
+    "partitions that are cleaned, by a Java regular expression; requires hoodie.clean.incremental.enabled=false",
+    aliases=("hoodie.cleaner.partition.filter.regex",),
+)
+CLEAN_PARTITION_SELECTED = Option(
+    "hoodie.clean.partition.filter.selected",
+    str,
+    None,
+    "partitions that are cleaned, by name; requires hoodie.clean.incremental.enabled=false",
+    aliases=("hoodie.cleaner.partition.filter.selected",),
+)
+EMPTY_CLEAN_INTERVAL = Option(
+    "hoodie.write.empty.clean.interval.hours",
+    int,
+    "-1",
+    "hours since the last clean after which one without files is recorded, so that later cleans inspect fewer commits; -1: never",
+)
+
 CLUSTERING_SORT_COLUMNS = Option(
     "hoodie.clustering.plan.strategy.sort.columns", str, None, "columns by which a clustering sorts; unset: it only sizes files"
 )

@@ -299,10 +299,8 @@ def _replaced_columns(spec: WriterSpec, plan: CopyPlan, file: SourceFile) -> pa.
 
 def _constant_columns(schema: pa.Schema, name: str, count: int) -> bytes:
     """Encode `_hoodie_file_name`, and nulls for the other columns, as a Parquet file of one row group."""
-    arrays = [
-        repeated(name, count).dictionary_decode() if field.name == FILE_NAME else pa.nulls(count, field.type) for field in schema
-    ]
-    return _encoded(pa.table(arrays, schema=schema))
+    arrays = [repeated(name, count) if field.name == FILE_NAME else pa.nulls(count, field.type) for field in schema]
+    return _encoded(pa.table(arrays, names=schema.names))
 
 
 def _encoded(rows: pa.Table) -> bytes:

@@ -37,14 +37,13 @@ from pyhudi.format.parquet.thrift_compact import (
     STRUCT,
     ThriftField,
     decode_fields,
+    decode_structs,
     each,
     edited,
     encode_struct,
     list_field,
-    list_head,
     number_field,
     read_numbers,
-    skip,
     text_field,
 )
 from pyhudi.format.parquet.verify_pages import verified_chunk
@@ -87,11 +86,11 @@ class CopySource:
     @cached_property
     def columns(self) -> Mapping[str, tuple[bytes, ...]]:
         """Top-level columns and the encoded elements of each, in depth-first order and without field ids."""
-        _, *elements = _items(self.fields[_SCHEMA])
+        _, *elements = decode_structs(self.fields[_SCHEMA])
         columns: dict[str, tuple[bytes, ...]] = {}
         name, inner = "", 0
         for element in elements:
-            fields = [item for item in decode_fields(element) if item.number != _ELEMENT_ID]
+            fields = [item for item in element if item.number != _ELEMENT_ID]
             if not inner:
                 text = ByteCursor(next(item.value for item in fields if item.number == _NAME))
                 name, inner = text.text(text.varint()), 1
@@ -105,9 +104,9 @@ class CopySource:
         return self.fields.get(_ORDERS)
 
     @cached_property
-    def groups(self) -> tuple[bytes, ...]:
-        """Encoded row groups."""
-        return tuple(_items(self.fields[_GROUPS]))
+    def groups(self) -> Sequence[Mapping[int, ThriftField]]:
+        """Fields of each row group, by number."""
+        return [{item.number: item for item in group} for group in decode_structs(self.fields[_GROUPS])]
 
     @property
     def key_values(self) -> dict[str, str]:
@@ -181,7 +180,7 @@ class RowGroupCopier:
         rows = source.metadata.row_group(number).num_rows
         if not rows:
             return
-        group = {item.number: item for item in decode_fields(source.groups[number])}
+        group = source.groups[number]
         chunks = _chunks(file, source, number)
         if replaced is not None:
             other = pa.BufferReader(replaced(rows))
@@ -297,9 +296,8 @@ def _encode_chunk(
 
 def _chunks(file: pa.NativeFile, source: CopySource, number: int) -> dict[str, _Chunk]:
     """The column chunks of a row group, by the path of their column."""
-    columns = next(item.value for item in decode_fields(source.groups[number]) if item.number == _COLUMNS)
-    group = source.metadata.row_group(number)
-    found = [_Chunk(file, decode_fields(data), group.column(leaf)) for leaf, data in enumerate(_items(columns))]
+    columns, group = decode_structs(source.groups[number][_COLUMNS].value), source.metadata.row_group(number)
+    found = [_Chunk(file, fields, group.column(leaf)) for leaf, fields in enumerate(columns)]
     return {chunk.metadata.path_in_schema: chunk for chunk in found}
 
 
@@ -312,19 +310,6 @@ def _moved(location: bytes, moved: int) -> bytes:
 
 def _numbers(fields: Sequence[ThriftField]) -> dict[int, int]:
     return {item.number: ByteCursor(item.value).zigzag() for item in fields if item.kind in (I32, I64)}
-
-
-def _items(data: bytes) -> list[bytes]:
-    """The structs of an encoded list."""
-    cursor = ByteCursor(data)
-    count, _ = list_head(cursor)
-    items = []
-    for _ in range(count):
-        start = cursor.offset
-        skip(cursor, STRUCT, 0)
-        items.append(data[start : cursor.offset])
-    cursor.expect_end("a list of a Parquet footer")
-    return items
 
 
 def _read(file: pa.NativeFile, start: int, size: int) -> memoryview:

@@ -11,8 +11,8 @@ import pytest
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.parquet.parquet_file import open_parquet
-from pyhudi.format.parquet.row_group_copy import CopySource, RowGroupCopier, _chunks, _items, _numbers
-from pyhudi.format.parquet.thrift_compact import decode_fields, read_numbers
+from pyhudi.format.parquet.row_group_copy import CopySource, RowGroupCopier, _chunks, _numbers
+from pyhudi.format.parquet.thrift_compact import decode_fields, decode_structs, read_numbers
 from tests.support.parquet_files import files_of_others
 
 COUNT = 5000
@@ -105,8 +105,8 @@ def page_starts(content: bytes) -> list[tuple[int, int]]:
         for chunk in _chunks(pa.BufferReader(content), source, group).values():
             at, size = chunk.numbers[4], chunk.numbers[5]
             (locations,) = (f.value for f in decode_fields(content[at : at + size]) if f.number == 1)
-            for location in _items(locations):
-                numbers = _numbers(decode_fields(location))
+            for location in decode_structs(locations):
+                numbers = _numbers(location)
                 found.append((numbers[1], numbers[2]))
     return found
 
