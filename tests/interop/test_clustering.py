@@ -121,15 +121,15 @@ def test_it_reads_and_writes_on_after_row_groups_were_copied(
 
 
 def test_row_groups_are_copied_by_plans_of_either_writer(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Hudi combines key filters only if they have the same size, which SIMPLE filters have."""
+    """Hudi combines only key filters of one size, and of type DYNAMIC_V0."""
     path = str(tmp_path / "c")
-    simple: dict[str, Any] = {**OPTIONS, "hoodie.bloom.index.filter.type": "SIMPLE"}
-    insert: dict[str, Any] = {**WRITE, **simple, "hoodie.datasource.write.operation": "bulk_insert"}
-    texts = ",".join(f"{key}={value}" for key, value in simple.items())
+    same_size: dict[str, Any] = {**OPTIONS, "hoodie.index.bloom.num_entries": "64"}
+    insert: dict[str, Any] = {**WRITE, **same_size, "hoodie.datasource.write.operation": "bulk_insert"}
+    texts = ",".join(f"{key}={value}" for key, value in same_size.items())
     for batch in range(2):
         newest_hudi.write(rows(batch), path, mode="append" if batch else "overwrite", **insert)
     table = hp.Table(path)
-    planned = table.schedule_clustering(options={**simple, **COPY})
+    planned = table.schedule_clustering(options={**same_size, **COPY})
     before = table.scan(["*"]).to_arrow()
     newest_hudi.call("run_clustering", path=path, op="execute", instants=planned.instant, options=texts)
     assert table.timeline().pending(Action.CLUSTERING) == ()
@@ -140,19 +140,19 @@ def test_row_groups_are_copied_by_plans_of_either_writer(newest_hudi: ApacheHudi
     newest_hudi.call("run_clustering", path=path, op="schedule", options=options)
     (pending,) = table.timeline().pending(Action.CLUSTERING)
     before = table.scan(["*"]).to_arrow()
-    assert table.cluster(pending.request_time, options=simple).file_groups_copied == 2
+    assert table.cluster(pending.request_time, options=same_size).file_groups_copied == 2
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
     assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
     newest_hudi.write(rows(3), path, mode="append", **insert, **BINARY_COPY)
     before = table.scan(["*"]).to_arrow()
     assert (before.num_rows, len(table.scan().explain().slices)) == (48, 2)
     assert_same_rows(newest_hudi.read(path), before)
-    assert table.cluster(options={**simple, **COPY}).decoded_reasons == ()
+    assert table.cluster(options={**same_size, **COPY}).decoded_reasons == ()
     assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
 
 
 def test_hudi_copies_no_row_groups_of_files_whose_key_filters_have_other_sizes(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Its attempt stays pending, and PyHudi executes the plan."""
+    """Its attempt stays pending and leaves files without markers. PyHudi executes the plan."""
     path = str(tmp_path / "c")
     insert: dict[str, Any] = {**WRITE, "hoodie.datasource.write.operation": "bulk_insert"}
     newest_hudi.write(rows(0), path, mode="overwrite", **insert)

@@ -70,7 +70,7 @@ class CopyRules:
     """When row groups are copied.
 
     Attributes:
-        mode: `auto` copies large row groups with the codec of the options; `always` copies whatever can be copied.
+        mode: `auto` copies large row groups with the codec of the options; `always` copies all that can be copied.
         adds_columns: Files may lack columns of the table, which become null.
     """
 

@@ -193,3 +193,16 @@ def test_a_copied_file_is_copied_again_and_read_by_other_libraries(tmp_path: Pat
         assert pq.read_table(path, page_checksum_verification=True).num_rows == 80
         assert polars.read_parquet(path).height == 80
         assert duckdb.sql(f"SELECT count(many), count(DISTINCT _hoodie_file_name) FROM '{path}'").fetchall() == [(80, 1)]
+
+
+def test_files_of_a_failed_attempt_without_markers_are_removed(tmp_path: Path) -> None:
+    """Hudi's binary copy creates no markers."""
+    table = make(str(tmp_path / "t"))
+    before = table.scan(["*"]).to_arrow()
+    planned = table.schedule_clustering(options=COPY)
+    assert planned.instant is not None
+    left = tmp_path / "t" / "sf" / f"{'0' * 8}-0000-0000-0000-{'0' * 12}-0_0-33-58_{planned.instant}.parquet"
+    left.write_bytes(b"")
+    assert table.cluster(planned.instant).file_groups_copied == 2
+    assert not left.exists()
+    check_unchanged(table, before)

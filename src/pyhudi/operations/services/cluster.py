@@ -41,6 +41,7 @@ from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import check_hbase
+from pyhudi.operations.commit.orphan_cleanup import delete_files_of_attempts
 from pyhudi.operations.commit.plan_ownership import drop_orphaned_plan, drop_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, plan_and_run, run_all, run_planned, schedule
@@ -354,6 +355,8 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         work = load_clustering(context, timeline, request_time)
         start = since_plan(timeline, request_time)
         check_not_superseded(context, timeline, request_time, start, work.groups)
+        if work.is_copy:
+            delete_files_of_attempts(context, request_time, sorted({group.partition for group in work.groups}))
         check_is_resize(context, partitions_with_consistent_hashing(context), work, request_time)
         rings = resized_hashing_metadata(snapshot, work, request_time)
         for ring in rings.values():

@@ -55,7 +55,7 @@ class ClusteringWork:
         groups: File groups to rewrite together.
         order: Sort columns.
         layout: Sort order, in capitals.
-        is_copy: The plan asks to copy row groups.
+        is_copy: The plan requests to copy row groups.
     """
 
     groups: tuple[ClusterGroup, ...]
@@ -76,7 +76,7 @@ class ClusteringWork:
 def clustering_document(
     context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringRules, *, is_copy: bool = False
 ) -> ClusteringPlan:
-    """Build the plan document of chosen groups. is_copy: it asks to copy row groups."""
+    """Build the plan document of chosen groups. is_copy: it requests to copy row groups."""
     chosen = tuple(groups)
     absolute = context.storage.absolute
     documents = tuple(
