@@ -100,10 +100,11 @@ def test_it_reads_and_writes_on_after_row_groups_were_copied(
     path = str(tmp_path / "c")
     version: dict[str, Any] = {"hoodie.write.table.version": "8", "hoodie.write.auto.upgrade": "false"}
     options: dict[str, Any] = {**WRITE, "hoodie.metadata.enable": "true", **version}
-    indexed = {"hoodie.metadata.index.column.stats.enable": "true", "hoodie.metadata.record.index.enable": "true"}
+    indexed: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": "true", "hoodie.metadata.record.index.enable": "true"}
+    bulk: dict[str, Any] = {"hoodie.datasource.write.operation": "bulk_insert"}
     for batch in range(2):
         mode = "append" if batch else "overwrite"
-        hudi.write(rows(batch), path, mode=mode, **options, **indexed, **{"hoodie.datasource.write.operation": "bulk_insert"})
+        hudi.write(rows(batch), path, mode=mode, **options, **indexed, **bulk)
     table = hp.Table(path)
     table.bulk_insert(rows(2), options={"hoodie.parquet.compression.codec": "gzip"})
     before = table.scan(["*"]).to_arrow()
@@ -112,7 +113,7 @@ def test_it_reads_and_writes_on_after_row_groups_were_copied(
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
     assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
     for index in ("BLOOM", "RECORD_INDEX"):
-        by_index = {"hoodie.index.type": index, "hoodie.bloom.index.use.metadata": "false"}
+        by_index: dict[str, Any] = {"hoodie.index.type": index, "hoodie.bloom.index.use.metadata": "false"}
         hudi.write(rows(1, ts=5 if index == "BLOOM" else 6), path, mode="append", **options, **indexed, **by_index)
         assert hudi.read(path).num_rows == 36
         assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())

@@ -66,7 +66,7 @@ def test_rows_indexes_and_footers_are_those_of_a_clustering_that_decodes() -> No
                 names = set(file.read_row_group(0, columns=["_hoodie_file_name"])["_hoodie_file_name"].to_pylist())
                 assert names == {Path(slice_.base.path).name}
                 footers[mode, slice_.partition] = {
-                    key: value for key, value in file.metadata.metadata.items() if key.decode() in (MIN_KEY, MAX_KEY)
+                    key: value for key, value in (file.metadata.metadata or {}).items() if key.decode() in (MIN_KEY, MAX_KEY)
                 }
         updated = rows(1, 4).set_column(2, "ts", pa.array([500] * 4, pa.int64()))
         table.upsert(updated, options=INDEXES)
