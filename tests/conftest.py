@@ -103,7 +103,7 @@ class JvmsTogether(LoadScopeScheduling):
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
         super().mark_test_complete(node, item_index, duration)
-        # What the base class remembers of a worker it counts anew after each test, which takes longer from test to test.
+        # The base class recounts its records of a worker after each test, which takes longer from test to test.
         scope = self._split_scope(self.registered_collections[node][item_index])
         if all(self.assigned_work[node][scope].values()):
             del self.assigned_work[node][scope]
