@@ -200,7 +200,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Recor
 
 
 def _change_log(storage: Storage, spec: WriterSpec, task: MergeTask) -> AbstractContextManager[ChangeLog | None]:
-    """The change log of a file group's next version; nothing for a table that keeps none."""
+    """Return the change log of a file group's next version; None for a table without change logs."""
     if spec.changes is None:
         return nullcontext()
     name = LogFileName(task.file_id, spec.instant_time, CHANGE_LOG_VERSION, str(task.token), is_cdc=True)
@@ -220,7 +220,7 @@ def _columns_to_code(spec: WriterSpec, instant_time: str) -> list[str]:
 
 
 def _read_schema(old: OpenFile, spec: WriterSpec) -> pa.Schema:
-    """Today's stored layout, with those columns coded that come so from the old file."""
+    """Return the current stored layout, with the columns that are read as dictionaries from the old file."""
     stored = old.schema_arrow
     coded = {field.name for field in stored if pa.types.is_dictionary(field.type)}
     return coded_schema(spec.stored_schema, {name for name in coded if pa.types.is_string(spec.stored_schema.field(name).type)})
