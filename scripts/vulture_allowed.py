@@ -6,6 +6,7 @@ _.__dir__
 _.filter_exists
 _.insert_overwrite
 _.plot
+_.read_blobs
 _.unschedule_compaction
 _.log_compact
 _.unschedule_clustering
@@ -130,8 +131,6 @@ _.UNBOUNDED
 
 # Single steps and plain forms with which tests compare the fast ones.
 _.murmur2
-_.merge_file_lists
-_.merge_column_stats
 _.compact_metadata_table
 _.runs
 

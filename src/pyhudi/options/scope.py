@@ -43,6 +43,7 @@ from pyhudi.options.declaration import Option, Options, settings_options
 from pyhudi.options.file_options import PARQUET_COMPRESSION_CODEC
 from pyhudi.options.read_options import (
     AS_OF,
+    BLOB_ROOTS,
     INCREMENTAL_FORMAT,
     QUERY_TYPE,
     RANGE_VERSION,
@@ -254,6 +255,7 @@ VERBS: Mapping[str, TableOperation] = {
             implied={QUERY_TYPE: "incremental"},
         ),
         _read("changes", implied={QUERY_TYPE: "incremental", INCREMENTAL_FORMAT: "cdc"}),
+        TableOperation("read_blobs", OperationFamily.READ, frozenset({BLOB_ROOTS})),
         _read("pyhudi.spark.read", single=QUERY_OPTIONS),
         _read('readStream.format("pyhudi")', BatchLimits, single=(*QUERY_OPTIONS, START_OFFSET)),
         TableOperation(

@@ -13,7 +13,7 @@ import math
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -110,6 +110,23 @@ class RowSource:
             raise
 
 
+class RowFunction:
+    """A function of one column, computed in Arrow. Its errors reach the caller as they were raised."""
+
+    def __init__(self, compute: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> None:
+        self._compute = compute
+        self.failure: HudiError | None = None
+
+    def __call__(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Compute the function."""
+        try:
+            return self._compute(values)
+        except HudiError as error:
+            # DuckDB passes on only the text of an error.
+            self.failure = error
+            raise
+
+
 class _SharedDatabases:
     """In-memory databases of this process, by the folders whose files they can read; the most recently used ones."""
 
@@ -137,8 +154,11 @@ class _SharedDatabases:
         self._by_folders.clear()
 
 
-def _open_database(folders: frozenset[str]) -> Any:
-    database = duckdb.connect()
+def _open_database(folders: frozenset[str], functions: Mapping[str, tuple[RowFunction, str, str]] | None = None) -> Any:
+    database: Any = duckdb.connect()
+    for name, (compute, argument, result) in (functions or {}).items():
+        types = [duckdb.sqltype(argument)], duckdb.sqltype(result)
+        database.create_function(name, compute, *types, type="arrow", null_handling="special", side_effects=True)
     allowed = ", ".join(map(text_literal, sorted(folders)))
     for statement in (*_MACROS, *([f"SET allowed_directories = [{allowed}]"] if allowed else []), *_SETTINGS):
         database.execute(statement)
@@ -156,7 +176,8 @@ class Database:
 
     def __init__(self) -> None:
         self._connected: Any = None
-        self._rows: list[RowSource] = []
+        self._rows: list[RowSource | RowFunction] = []
+        self._functions: dict[str, tuple[RowFunction, str, str]] = {}
         self._named = 0
         self.known_columns: set[str] = set()
         self._folders: set[str] = set()
@@ -183,6 +204,14 @@ class Database:
             with self._translated_errors():
                 self._connected.register(name, rows)
 
+    def add_function(self, name: str, compute: RowFunction, argument: str, result: str) -> None:
+        """Define a function of one column. argument, result: types of DuckDB."""
+        if self._connected is not None:
+            raise Internal("a function is added to a database that already executes queries")
+        if name not in self._functions:
+            self._functions[name] = (compute, argument, result)
+            self._rows.append(compute)
+
     def add_files(self, name: str, sql: str, folder: str, rows: RowSource) -> None:
         """Define a name as a query of base files. Only `table` reads it.
 
@@ -200,7 +229,9 @@ class Database:
     def _connection(self) -> Any:
         """The connection, which accesses only the folders of base files."""
         if self._connected is None:
-            self._connected = _DATABASES.connect(frozenset(self._folders))
+            folders = frozenset(self._folders)
+            # A function is visible in the whole database, and has the options of its statement.
+            self._connected = _open_database(folders, self._functions) if self._functions else _DATABASES.connect(folders)
             with self._translated_errors():
                 for name, rows in self._registered.items():
                     self._connected.register(name, rows)
