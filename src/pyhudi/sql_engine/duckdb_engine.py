@@ -146,6 +146,10 @@ class Database:
         except duckdb.Error:
             self._replace_files()
 
+    def ignore_statistics_in_results(self) -> None:
+        """Compute minima and maxima from rows: DuckDB takes them from statistics, and returns NaN under `can_have_nan`."""
+        self._connection.execute("SET disabled_optimizers = 'statistics_propagation'")
+
     def _replace_files(self) -> None:
         """Replace the queries of base files by rows of PyHudi's reader, which reports errors of a file."""
         replaced, self._by_files = self._by_files, {}

@@ -406,6 +406,17 @@ def test_sql_finds_nan_by_statistics(tables: dict[str, Table]) -> None:
     assert hp.sql("SELECT id FROM t WHERE d > 5", catalog=catalog).to_pylist() == [{"id": "k4"}]
 
 
+def test_minima_and_maxima_are_those_of_the_rows(tmp_path: Path) -> None:
+    """DuckDB's statistics of a column that may have NaN end with NaN."""
+    table = Table.create(str(tmp_path / "m"), record_key="id", ordering="ts")
+    table.upsert(pa.table({"id": [1, 2], "ts": [1, 1], "d": [1.5, 2.5], "s": [{"f": 1.0}, {"f": 2.0}]}))
+    for query, expected in (("max(d)", 2.5), ("min(d)", 1.5), ("max(s.f)", 2.0), ("max(d) - min(d)", 1.0)):
+        select = f"SELECT {query} AS v FROM t"
+        answer = assert_same_answer(lambda select=select: hp.sql(select, tables={"t": table}))  # type: ignore[misc]
+        assert answer.engine_files
+        assert hp.sql(select, tables={"t": table}).to_pylist() == [{"v": expected}]
+
+
 def test_a_file_with_int96_times_is_left_to_our_reader(tmp_path: Path) -> None:
     table = _create(tmp_path)
     table.insert(_rows())
