@@ -35,10 +35,12 @@ if TYPE_CHECKING:
         TableNotFound,
         TableState,
         Unsupported,
+        ValidationFailed,
         WriteConflict,
     )
     from pyhudi.features.bootstrap.bootstrap_table import bootstrap
     from pyhudi.features.recovery.restore_table_properties import restore_properties
+    from pyhudi.features.validators.validator import Validator, register_validator
     from pyhudi.operations.commit.events import OperationEvent, add_listener
     from pyhudi.operations.commit.results import WriteResult
     from pyhudi.options.plugins import load_plugin
@@ -72,6 +74,8 @@ __all__ = [
     "TableNotFound",
     "TableState",
     "Unsupported",
+    "ValidationFailed",
+    "Validator",
     "WriteConflict",
     "WriteResult",
     "add_listener",
@@ -84,6 +88,7 @@ __all__ = [
     "register_merger",
     "register_payload",
     "register_time_generator",
+    "register_validator",
     "restore_properties",
     "scan_polars",
     "set_reporter",
@@ -91,8 +96,13 @@ __all__ = [
     "write",
 ]
 
-_CAPABILITIES = {"bootstrap": "bootstrap", "restore_properties": "recovery"}
-"""Functions provided by optional features, see `pyhudi.features`."""
+_CAPABILITIES = {
+    "Validator": "validators",
+    "bootstrap": "bootstrap",
+    "register_validator": "validators",
+    "restore_properties": "recovery",
+}
+"""Functions and classes provided by optional features, see `pyhudi.features`."""
 
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api.table"),

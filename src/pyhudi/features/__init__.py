@@ -21,6 +21,7 @@ CAPABILITIES = (
     "procedures",
     "recovery",
     "report",
+    "validators",
     "vector_search",
 )
 

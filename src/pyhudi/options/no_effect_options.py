@@ -185,7 +185,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "hoodie.table.service.manager.*",
         "hoodie.metadata.table.service.manager.actions",
     ),
-    "used only with hoodie.precommit.validators, which is refused": ("hoodie.precommit.validators.*",),
     "used only by a sync tool that hoodie.meta.sync.client.tool.class would select, which is refused": (
         "hoodie.meta.sync.datahub.*",
         "hoodie.gcp.bigquery.sync.*",

@@ -87,7 +87,6 @@ REFUSALS = (
         ("false",),
         ("hoodie.allow.operation.metadata.field",),
     ),
-    Refusal("pre-commit validators are not supported", ("",), ("hoodie.precommit.validators",)),
     Refusal(
         "user-defined partitioner classes are Java classes; sort the data instead",
         ("",),

@@ -39,6 +39,7 @@ from pyhudi.options import (
     service_options,
     sync_options,
     table_options,
+    validator_options,
     write_options,
 )
 from pyhudi.options.declaration import Option, Options
@@ -55,6 +56,7 @@ MODULES = {
     "index": index_options,
     "lock": lock_options,
     "catalog sync": sync_options,
+    **({"validator": validator_options} if "validators" in features.CAPABILITIES else {}),
     **({"bootstrap": bootstrap_options} if "bootstrap" in features.CAPABILITIES else {}),
 }
 """The declarations of options by subject."""

@@ -42,6 +42,7 @@ CALLS = {
     "procedures": "hp.sql(\"CALL show_commits(table => 'memory://lacking/trips')\")",
     "recovery": 'hp.restore_properties("memory://lacking/trips")',
     "report": "table.plot",
+    "validators": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.precommit.validators": "x"})',
     "vector_search": 'table.search("v", [1.0])',
 }
 
@@ -108,7 +109,7 @@ def test_exported_names_are_defined_by_their_modules() -> None:
             assert exported in defined, f"{name}: {module}.py defines no {exported}"
         with pytest.raises(AttributeError, match="no attribute"):
             getattr(point, "other" + "_name")
-    assert exporting == ["bootstrap", "hbase_index", "recovery", "report", "vector_search"]
+    assert exporting == ["bootstrap", "hbase_index", "recovery", "report", "validators", "vector_search"]
 
 
 @pytest.mark.full

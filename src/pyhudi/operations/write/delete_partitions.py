@@ -20,6 +20,7 @@ from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
+from pyhudi.operations.commit.precommit_checks import precommit_check
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.partition_ttl import DeletePartitions
@@ -218,7 +219,10 @@ def _delete_partitions(
 
         history = snapshot.history
         transaction.columns = None if history is None or schema is None else history.written(transaction.instant_time, schema)
-        done = transaction.commit(PlannedCommit(metadata, write_start(snapshot), tuple(groups), mirror, verify))
+        validate = precommit_check(settings.validators, engine, transaction, metadata)
+        done = transaction.commit(
+            PlannedCommit(metadata, write_start(snapshot), tuple(groups), mirror, verify, validate=validate)
+        )
     phases.end("commit")
     context.release_lock()
     result = WriteResult(

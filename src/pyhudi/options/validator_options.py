@@ -1,0 +1,37 @@
+"""Options of pre-commit validators."""
+
+from __future__ import annotations
+
+from pyhudi.options.declaration import Option
+
+VALIDATORS = Option(
+    "hoodie.precommit.validators",
+    str,
+    None,
+    "validators that check a write or a clustering before it is published, separated by commas: Hudi's three SQL validators "
+    "and names registered with `pyhudi.register_validator`",
+)
+EQUALITY_QUERIES = Option(
+    "hoodie.precommit.validators.equality.sql.queries",
+    str,
+    None,
+    "queries that must return the same rows before and after, separated by semicolons; `<TABLE_NAME>` stands for the rows",
+)
+INEQUALITY_QUERIES = Option(
+    "hoodie.precommit.validators.inequality.sql.queries",
+    str,
+    None,
+    "queries that must not return the same rows before and after, separated by semicolons",
+)
+SINGLE_VALUE_QUERIES = Option(
+    "hoodie.precommit.validators.single.value.sql.queries",
+    str,
+    None,
+    "queries that must return one value after the write, each as `query#value`, separated by semicolons",
+)
+VALIDATED_ROWS = Option(
+    "pyhudi.precommit.validators.rows",
+    ("changed_partitions", "table"),
+    "changed_partitions",
+    "rows that validators read: of the partitions that the write changes, as in Hudi, or of the whole table",
+)
