@@ -54,6 +54,7 @@ LAYERS = {
     "pyhudi.features.procedures": 8,
     "pyhudi.features.recovery.restore_table_properties": 8,
     "pyhudi.features.report": 8,
+    "pyhudi.features.commit_callbacks": 6,
     "pyhudi.features.validators": 8,
     "pyhudi.features.vector_search": 8,
     "pyhudi.features.vector_search.nearest": 1,

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         WriteConflict,
     )
     from pyhudi.features.bootstrap.bootstrap_table import bootstrap
+    from pyhudi.features.commit_callbacks.commit_message import CommitMessage
+    from pyhudi.features.commit_callbacks.receivers import register_commit_callback
     from pyhudi.features.recovery.restore_table_properties import restore_properties
     from pyhudi.features.validators.validator import Validator, register_validator
     from pyhudi.operations.commit.events import OperationEvent, add_listener
@@ -55,6 +57,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Catalog",
+    "CommitMessage",
     "CommitUnknown",
     "CorruptData",
     "EngineFailed",
@@ -84,6 +87,7 @@ __all__ = [
     "record_by_record",
     "register",
     "register_clustering_strategy",
+    "register_commit_callback",
     "register_compaction_strategy",
     "register_merger",
     "register_payload",
@@ -97,8 +101,10 @@ __all__ = [
 ]
 
 _CAPABILITIES = {
+    "CommitMessage": "commit_callbacks",
     "Validator": "validators",
     "bootstrap": "bootstrap",
+    "register_commit_callback": "commit_callbacks",
     "register_validator": "validators",
     "restore_properties": "recovery",
 }

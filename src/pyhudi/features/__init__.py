@@ -16,6 +16,7 @@ from pyhudi.errors import Unsupported
 
 CAPABILITIES = (
     "bootstrap",
+    "commit_callbacks",
     "consistent_hashing",
     "hbase_index",
     "procedures",

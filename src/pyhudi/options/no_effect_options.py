@@ -178,7 +178,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "retries are options of the storage (storage_options)": ("hoodie.filesystem.operation.retry.*",),
     "each storage declares whether it creates files atomically": ("hoodie.fs.atomic_creation.support",),
     "the option belongs to Hudi Streamer": ("hoodie.streamer.*", "hoodie.deltastreamer.*", "hoodie.sensitive.config.keys"),
-    "used only with hoodie.write.commit.callback.on, which is refused": ("hoodie.write.commit.callback.*",),
     "used only with hoodie.errortable.enable, which is refused": ("hoodie.errortable.*",),
     "used only with hoodie.metaserver.enabled, which is refused": ("hoodie.metaserver.*",),
     "used only with hoodie.table.service.manager.enabled, which is refused": (

@@ -220,7 +220,6 @@ REFUSALS = (
         ("false",),
         ("hoodie.table.service.manager.enabled", "hoodie.metadata.table.service.manager.enabled"),
     ),
-    Refusal("callbacks are not supported; use the result of the write", ("false",), ("hoodie.write.commit.callback.on",)),
     Refusal(
         "files that no task reported are deleted before the commit",
         ("false",),

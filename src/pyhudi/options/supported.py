@@ -32,6 +32,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.properties import redact_secret
 from pyhudi.options import (
     bootstrap_options,
+    callback_options,
     file_options,
     index_options,
     lock_options,
@@ -56,6 +57,7 @@ MODULES = {
     "index": index_options,
     "lock": lock_options,
     "catalog sync": sync_options,
+    **({"callback": callback_options} if "commit_callbacks" in features.CAPABILITIES else {}),
     **({"validator": validator_options} if "validators" in features.CAPABILITIES else {}),
     **({"bootstrap": bootstrap_options} if "bootstrap" in features.CAPABILITIES else {}),
 }

@@ -152,7 +152,7 @@ def test_an_inline_clustering_that_is_rejected_leaves_the_write() -> None:
         ({VALIDATORS: "SqlQueryEqualtyPreCommitValidator"}, "did you mean org.apache.hudi.*SqlQueryEqualityPreCommitValidator"),
         ({VALIDATORS: "x.Y"}, "no validator is named x.Y"),
         (equality(" ; "), "has no query"),
-        (equality("select 1"), "reads no <TABLE_NAME>"),
+        (equality("select 1"), "does not read <TABLE_NAME>"),
         (single_value("select count(*) from <TABLE_NAME>"), "does not end with #"),
         (single_value("select count(*) from <TABLE_NAME>#1#2"), "does not end with #"),
         ({f"{VALIDATORS}.equality.sql.queries": "select 1 from <TABLE_NAME>"}, f"without {VALIDATORS}"),

@@ -37,6 +37,7 @@ except hp.Unsupported as error:
 
 CALLS = {
     "bootstrap": 'hp.bootstrap("/nowhere", "memory://lacking/made")',
+    "commit_callbacks": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.write.commit.callback.on": True})',
     "hbase_index": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.index.type": "HBASE", '
     '"hoodie.index.hbase.table": "keys", "pyhudi.index.hbase.thrift.uris": "thrift://127.0.0.1:1"})',
     "procedures": "hp.sql(\"CALL show_commits(table => 'memory://lacking/trips')\")",
@@ -109,7 +110,7 @@ def test_exported_names_are_defined_by_their_modules() -> None:
             assert exported in defined, f"{name}: {module}.py defines no {exported}"
         with pytest.raises(AttributeError, match="no attribute"):
             getattr(point, "other" + "_name")
-    assert exporting == ["bootstrap", "hbase_index", "recovery", "report", "validators", "vector_search"]
+    assert exporting == ["bootstrap", "commit_callbacks", "hbase_index", "recovery", "report", "validators", "vector_search"]
 
 
 @pytest.mark.full

@@ -115,6 +115,7 @@ def _applied(before: Snapshot, transaction: Transaction, metadata: CommitMetadat
         ids=before.ids if columns is None else columns.ids,
         slicing=replace(before.slicing, timeline=applied, replaced={**before.slicing.replaced, **replaced}),
         listing=AppliedListing(before.listing, _written_files(metadata, applied, time)),
+        commits={**before.commits, done: metadata},
     )
 
 

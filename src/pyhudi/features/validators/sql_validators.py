@@ -85,7 +85,7 @@ class SqlValidator:
             if not self.has_value:
                 query = part.strip()
             if not _PLACEHOLDER.search(query):
-                raise InvalidRequest(f"{self.option}: query {query!r} reads no {_TABLE}, which stands for the rows of the table")
+                raise InvalidRequest(f"{self.option}: query {query!r} does not read {_TABLE}, the placeholder of the rows")
             queries.append(SqlQuery(query.strip(), expected.strip()))
         if not queries:
             raise InvalidRequest(f"validator {name} has no query: set option {self.option}")

@@ -17,6 +17,7 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import TableSettings, zone_mode
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
+from pyhudi.operations.commit.commit_callbacks import CallbackSettings
 from pyhudi.operations.commit.commit_settings import NON_BLOCKING, CommitSettings, delete_marker_setting
 from pyhudi.operations.commit.precommit_checks import ValidatorSettings
 from pyhudi.operations.services.service_settings import ServiceSettings
@@ -194,6 +195,7 @@ class WriteSettings:
         event_time: The event time column.
         overwrite_where: Predicate of the partitions that an insert_overwrite replaces; None for those of the rows.
         validators: Pre-commit validators, None for none.
+        callbacks: Commit callbacks, None for none.
     """
 
     operation: Annotated[WriteOperation, write_options.INSERT_DROP_DUPLICATES]
@@ -231,6 +233,7 @@ class WriteSettings:
     replaces_schema: bool = False
     overwrite_where: Filter | None = None
     validators: ValidatorSettings | None = None
+    callbacks: CallbackSettings | None = None
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
@@ -269,6 +272,7 @@ class WriteSettings:
             marker=delete_marker_setting(options, combines_with_flag=False),
             sync=SyncSettings.after_writes(options),
             validators=ValidatorSettings.of(options),
+            callbacks=CallbackSettings.of(options),
             once=None if (once := options.text(ONCE)) is None else ApplicationVersion.parse(once),
         )
         settings._check_mode()
