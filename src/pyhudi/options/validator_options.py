@@ -15,7 +15,8 @@ EQUALITY_QUERIES = Option(
     "hoodie.precommit.validators.equality.sql.queries",
     str,
     None,
-    "queries that must return the same rows before and after, separated by semicolons; `<TABLE_NAME>` is the placeholder of the rows",
+    "queries that must return the same rows before and after, separated by semicolons; `<TABLE_NAME>` is the placeholder "
+    "of the rows",
 )
 INEQUALITY_QUERIES = Option(
     "hoodie.precommit.validators.inequality.sql.queries",
