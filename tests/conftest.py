@@ -12,6 +12,7 @@ Property tests draw the same examples in every run.  To draw others:
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,9 +60,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark each test by its path, deselect the tests of other tiers, and put the tests that need a JVM last, so that quick
     failures show first.
     """
-    for item in items:
-        path = item.path.relative_to(_TESTS).as_posix() if item.path.is_relative_to(_TESTS) else ""
-        for marker in markers_of_path(path):
+    for path, of_module in itertools.groupby(items, lambda item: item.path):
+        markers = markers_of_path(path.relative_to(_TESTS).as_posix()) if path.is_relative_to(_TESTS) else ()
+        for item, marker in itertools.product(of_module, markers):
             item.add_marker(marker)
     _mark_beyond_samples(items)
     selected = [item for item in items if is_selected({marker.name for marker in item.iter_markers()}, TIER)]
@@ -77,10 +78,10 @@ def _mark_beyond_samples(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sample") and not (item.get_closest_marker("wide") or item.get_closest_marker("full")):
             cases.setdefault(item.nodeid.split("[")[0], []).append(item)
-    for of_test in cases.values():
+    for test, of_test in cases.items():
         marker = of_test[0].get_closest_marker("sample")
         assert marker is not None
-        for number in beyond_sample(len(of_test), marker.args[0]):
+        for number in beyond_sample(test, len(of_test), marker.args[0]):
             of_test[number].add_marker("full")
 
 

@@ -28,7 +28,7 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
 from pyhudi.format.names import parse_base_file
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
 from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values, format_secondary_keys
-from scripts import options_page
+from scripts import compatibility_page, dependencies_page, options_page
 from tests.support import public_api, sources
 from tests.support.doc_pages import PAGES, ROOT, run_page, snippets
 
@@ -169,6 +169,15 @@ def test_the_page_of_options_is_what_the_registry_says() -> None:
     assert options_page.PAGE.read_text() == options_page.render(), "run `python -m scripts.options_page`"
 
 
+def test_the_page_of_dependencies_matches_pyproject() -> None:
+    assert dependencies_page.PAGE.read_text() == dependencies_page.render(), "run `python -m scripts.dependencies_page`"
+
+
+def test_the_compatibility_page_counts_the_rows_of_the_specification() -> None:
+    assert compatibility_page.PAGE.read_text("utf-8") == compatibility_page.render(), "run `python -m scripts.compatibility_page`"
+    assert compatibility_page.BEGIN in compatibility_page.render()
+
+
 def test_every_decision_says_what_else_was_possible_and_what_follows() -> None:
     decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [int(page.name[:4]) for page in decisions] == list(range(1, len(decisions) + 1))
@@ -186,9 +195,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def specified() -> list[list[str]]:
     """The rows of the page of the specification, as cells."""
-    text = (ROOT / "docs" / "specification.md").read_text("utf-8")
-    rows = [[cell.strip() for cell in line.strip("|").split(" |")] for line in text.splitlines() if line.startswith("| ")]
-    return [row for row in rows if row[0] not in ("item", "---")]
+    return [row for _, row in compatibility_page.rows((ROOT / "docs" / "specification.md").read_text("utf-8"))]
 
 
 @cache

@@ -19,6 +19,9 @@ import pytest
 import pyhudi
 
 SOURCES = Path(__file__).resolve().parents[1] / "src"
+MOST_LINES_OF_CODE = 500
+LONGER_MODULES = {"pyhudi/operations/write/group_commit.py": 600}
+"""Modules with a limit of their own, which may only shrink."""
 
 # The longest prefix decides. A module may import only from its own number or a lower one.
 LAYERS = {
@@ -56,6 +59,7 @@ LAYERS = {
     "pyhudi.features.report": 8,
     "pyhudi.features.commit_callbacks": 6,
     "pyhudi.features.validators": 8,
+    "pyhudi.features.blob_reader": 3,
     "pyhudi.features.vector_search": 8,
     "pyhudi.features.vector_search.nearest": 1,
     "pyhudi.features.bootstrap.plan_bootstrap": 4,
@@ -337,6 +341,27 @@ def test_the_package_has_few_entries_and_none_named_as_a_public_function_or_clas
     entries = {one.name for one in pkgutil.iter_modules([str(SOURCES / "pyhudi")])}
     assert len(entries) <= 18, sorted(entries)
     assert not entries & set(pyhudi.__all__)
+
+
+def lines_of_code(text: str) -> int:
+    """Lines of a module without blank lines, comments and docstrings."""
+    documentation = {
+        number
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(text.splitlines(), 1)
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") and number not in documentation for number, line in lines)
+
+
+def test_modules_have_at_most_500_lines_of_code() -> None:
+    counts = {path.relative_to(SOURCES).as_posix(): lines_of_code(path.read_text("utf-8")) for path in SOURCES.rglob("*.py")}
+    assert {path: count for path, count in counts.items() if count > LONGER_MODULES.get(path, MOST_LINES_OF_CODE)} == {}
+
+
+def test_lines_of_code_are_counted_without_documentation() -> None:
+    assert lines_of_code('"""Two lines\nof documentation."""\n\n# A comment.\nvalue = """a\nb"""\n') == 2
 
 
 def test_a_new_package_must_be_placed() -> None:

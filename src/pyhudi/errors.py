@@ -189,9 +189,7 @@ class SnapshotOutdated(WriteConflict):
 
 
 class CommitUnknown(HudiError):
-    """The store did not confirm whether the commit was written. Reload the table and look for `instant`; delete
-    nothing.
-    """
+    """The store did not confirm whether the commit was written. Reload the table and look for `instant`; delete nothing."""
 
     def __init__(self, message: str, *, instant: str | None = None) -> None:
         super().__init__(message)

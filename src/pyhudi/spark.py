@@ -149,6 +149,9 @@ def write(
             `Table.upsert`.
         once: Application id and version of this write, as in `Table.upsert`.
 
+    Returns:
+        The instant of the write, and its statistics; no instant if nothing was written.
+
     Raises:
         TableExists: A table exists, under errorifexists.
         InvalidRequest: Options or columns do not fit the table.
@@ -265,6 +268,9 @@ def merge(
             `when_not_matched_insert_all` may make to the table's columns. `pyhudi.write.once` is `once` of
             `Table.upsert`.
         storage_options: Credentials for PyHudi's own access.
+
+    Returns:
+        The merge, without clauses.
     """
     table = TableHandle(path, storage_options, options, None)
     return Merge(
@@ -305,6 +311,9 @@ def write_stream(
         output_mode: append, update, or complete (each batch replaces the table).
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"availableNow": True}`.
         query_name: The query's name in Spark.
+
+    Returns:
+        The started query.
     """
     sink = StreamSink(path, options, storage_options, output_mode=output_mode)
     return start(sink, df, output_mode=output_mode, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
@@ -333,6 +342,9 @@ def call(
         path: Path or URI of the table, instead of `table`.
         storage_options: Credentials for PyHudi's own access.
         arguments: The procedure's own arguments.
+
+    Returns:
+        The rows of the procedure.
 
     Raises:
         InvalidRequest: The procedure, table or argument does not exist.

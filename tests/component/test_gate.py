@@ -160,6 +160,7 @@ LOOKS: dict[str, Verb] = {
     "tags": lambda table, at: table.tags(),
     "inspect": lambda table, at: table.inspect.timeline(),
     "plot": lambda table, at: table.plot,
+    "read_blobs": lambda table, at: table.read_blobs([None]),
 }
 READS: dict[str, Verb] = {
     "search": lambda table, at: table.search("value", [1.0]),

@@ -54,6 +54,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     return made
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("travel", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
 def test_a_table_and_what_it_gives_travel(table: Table, travel: Any) -> None:
     def again(thing: Any) -> Any:

@@ -268,6 +268,7 @@ def read_number(split: Split) -> list[str]:
     return sorted(name for batch in split.to_batches(["id"], filter="ts = 1") for name in batch["id"].to_pylist())
 
 
+@pytest.mark.full
 def test_splits_are_read_by_other_processes(tmp_path: Path) -> None:
     table = mor(str(tmp_path / "t"))
     scan = table.scan()
@@ -396,6 +397,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("read", [by_splits, by_dataset, by_polars, by_duckdb])
 def test_only_the_columns_that_are_asked_for_are_read(kind: str, read: Reader, bytes_read: list[int]) -> None:
@@ -493,6 +495,7 @@ def test_damage_is_told_whoever_reads(tmp_path: Path) -> None:
     assert dataset.to_table(filter=pc.field("city") == "sf").num_rows == 6
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_scan_outlives_a_clean_or_says_what_to_do(tmp_path: Path, kind: str) -> None:
     """Files that no clean took are read as before, and the error of one that is gone names the way on."""

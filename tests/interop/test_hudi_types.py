@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pyhudi as hp
 from pyhudi import Table
 from tests.interop.oracle import ApacheHudi
 
@@ -106,3 +107,87 @@ def test_hudi_continues_a_table_of_vectors_that_pyhudi_made(newest_hudi: ApacheH
     check(newest_hudi, table, rows)
     newest_hudi.sql("CALL run_compaction(op => 'scheduleandexecute', table => 'made_by_pyhudi')")
     check(newest_hudi, table, rows)
+
+
+BLOBS = "id INT, pic BLOB, ts BIGINT"
+NO_REFERENCE = "CAST(NULL AS STRUCT<external_path: STRING, offset: BIGINT, length: BIGINT, managed: BOOLEAN>)"
+
+
+def blob_literal(blob: dict[str, Any] | None) -> str:
+    if blob is None:
+        return "NULL"
+    data = "CAST(NULL AS BINARY)" if blob["data"] is None else f"X'{blob['data'].hex()}'"
+    reference = NO_REFERENCE
+    if blob["reference"] is not None:
+        parts = {**blob["reference"], "external_path": f"'{blob['reference']['external_path']}'"}
+        for name in ("offset", "length"):
+            parts[name] = f"CAST({'NULL' if parts[name] is None else parts[name]} AS BIGINT)"
+        named = ", ".join(f"'{key}', {str(part).lower() if key == 'managed' else part}" for key, part in parts.items())
+        reference = f"named_struct({named})"
+    return f"named_struct('type', '{blob['type']}', 'data', {data}, 'reference', {reference})"
+
+
+@pytest.mark.parametrize(
+    ("kind", "maker", "version"),
+    [("cow", "hudi", 9), ("mor", "hudi", 9), ("mor", "pyhudi", 9), pytest.param("cow", "pyhudi", 8, marks=pytest.mark.wide)],
+)
+def test_blobs_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, maker: str, version: int) -> None:
+    """Both physical forms, and the bytes of outside files; each compacts and clusters what the other wrote."""
+    (tmp_path / "outside.bin").write_bytes(b"0123456789")
+    path, name = tmp_path / "t", f"blobs_{kind}_{maker}_{version}"
+
+    def outside(offset: int | None, length: int | None) -> dict[str, Any]:
+        reference = {"external_path": f"{tmp_path}/outside.bin", "offset": offset, "length": length, "managed": False}
+        return {"type": "OUT_OF_LINE", "data": None, "reference": reference}
+
+    def inline(data: bytes | None) -> dict[str, Any]:
+        return {"type": "INLINE", "data": data, "reference": None}
+
+    settings = {**OPTIONS, "hoodie.write.table.version": version, "hoodie.write.auto.upgrade": False}
+    if maker == "hudi":
+        properties = f"type='{kind}', primaryKey='id', orderingFields='ts', 'hoodie.write.table.version'='{version}'"
+        newest_hudi.sql(f"CREATE TABLE {name} ({BLOBS}) USING hudi TBLPROPERTIES ({properties}) LOCATION '{path}'")
+    else:
+        hp.sql(
+            f"CREATE TABLE hudi.`{path}` ({BLOBS}) USING hudi TBLPROPERTIES (type='{kind}', primaryKey='id', "
+            f"preCombineField='ts', 'hoodie.write.table.version'='{version}')"
+        )
+        Table(path).upsert(vectors({99: (99, None, 1)}, Table(path).schema()), options=OPTIONS)
+        newest_hudi.sql(f"CREATE TABLE {name} USING hudi LOCATION '{path}'")
+    for key, setting in settings.items():
+        newest_hudi.sql(f"SET {key}={str(setting).lower()}")
+    theirs = {0: inline(b"zero"), 1: inline(b""), 2: outside(None, None), 3: outside(2, 3), 4: None, 5: inline(None)}
+    rows: Rows = {i: (i, blob, 1) for i, blob in theirs.items()}
+    values = [f"({i}, {blob_literal(blob)}, CAST({ts} AS BIGINT))" for i, blob, ts in rows.values()]
+    newest_hudi.sql(f"INSERT INTO {name} VALUES {', '.join(values)}")
+    table = Table(path)
+    if maker == "pyhudi":
+        table.delete([99], options=OPTIONS)
+    check(newest_hudi, table, rows)
+    ours: Rows = {1: (1, outside(8, 2), 2), 4: (4, inline(b"four"), 2), 2: (2, None, 2), 6: (6, inline(b"six"), 2)}
+    table.upsert(vectors(ours, table.schema()), options=OPTIONS)
+    rows |= ours
+    check(newest_hudi, table, rows)
+    newest_hudi.sql(f"UPDATE {name} SET pic = {blob_literal(outside(1, 1))}, ts = 3 WHERE id = 6")
+    newest_hudi.sql(f"DELETE FROM {name} WHERE id = 0")
+    rows[6] = (6, outside(1, 1), 3)
+    del rows[0]
+    check(newest_hudi, table, rows)
+    if kind == "mor":
+        newest_hudi.compact(path, "scheduleAndExecute", metadata=True)
+        check(newest_hudi, table, rows)
+        table.upsert(vectors({3: (3, inline(b"three"), 4)}, table.schema()), options=OPTIONS)
+        rows[3] = (3, inline(b"three"), 4)
+        assert table.compact().runs
+    newest_hudi.call("run_clustering", path=str(path), op="scheduleAndExecute")
+    check(newest_hudi, table, rows)
+    assert table.cluster(order_by="ts").instant is not None
+    newest_hudi.sql(f"UPDATE {name} SET ts = 9 WHERE id = 4")
+    rows[4] = (*rows[4][:2], 9)
+    check(newest_hudi, table, rows)
+    content = {1: b"89", 2: None, 3: rows[3][1]["data"] or b"234", 4: b"four", 5: None, 6: b"1"}
+    found = newest_hudi.sql(f"SELECT id, read_blob(pic) AS content FROM {name} WHERE id <> 5").to_pylist()
+    assert {row["id"]: row["content"] for row in found} == {i: c for i, c in content.items() if i != 5}
+    scanned = table.scan(["id", "pic"]).to_arrow()
+    read = table.read_blobs(scanned["pic"], options={"pyhudi.blob.roots": str(tmp_path)})
+    assert dict(zip(scanned["id"].to_pylist(), read.to_pylist(), strict=True)) == content

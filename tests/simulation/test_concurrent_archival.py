@@ -114,6 +114,7 @@ def is_locked(table: Table) -> bool:
     return True
 
 
+@pytest.mark.sample(5)
 @pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("kind", "verb", "act"),

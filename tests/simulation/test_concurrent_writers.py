@@ -102,6 +102,7 @@ def changed_by(world: World, operation: WriteOperation, **options: object) -> Wr
     return WriteSettings.of(parse_options({**world.options, **options}), operation)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "RECORD_INDEX", "INMEMORY"])
 @pytest.mark.parametrize(("theirs", "mine"), [(FITS, OPENS), (OPENS, FITS), (OPENS, OPENS)])
@@ -480,6 +481,7 @@ def scan_values(table: Table) -> dict[str, int]:
     return pairs
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL"])
 def test_threads_upsert_one_table(tmp_path: Path, mode: str) -> None:
     options = {**LIVE, "hoodie.write.concurrency.mode": mode}
@@ -540,6 +542,7 @@ for turn in range(3):
 """
 
 
+@pytest.mark.full
 def test_processes_upsert_one_table(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", record_key="id", ordering="ts", options=LIVE)
     command = [sys.executable, "-c", _WRITER, str(tmp_path / "t")]

@@ -112,6 +112,7 @@ def slow(world: World, watch: Callable[[int, StorageCall], None] | None) -> Tabl
     return replace(context, storage=FaultyStorage(context.storage, listener=watch))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("verb", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_slow_write_against_quick_ones_lands_with_its_turn(kind: str, verb: str) -> None:
@@ -136,6 +137,7 @@ def test_it_is_the_option_that_says_after_how_many(after: int) -> None:
     assert (quick.landed, quick.kept_out) == (after, 1)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("verb", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_whenever_the_others_come_it_lands_with_its_turn(kind: str, verb: str) -> None:

@@ -112,6 +112,7 @@ def _ground(kind: str) -> World:
 _ONE_GROUP = {"hoodie.metadata.record.index.min.filegroup.count": 1}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("kind", "act", "look"),

@@ -27,6 +27,7 @@ from tests.simulation.checker.run import ActorTable
 from tests.simulation.interleavings import meeting
 from tests.simulation.non_blocking import FIRST, OPTIONS, Batch, merged, rows
 from tests.simulation.tables import World, every_file_counts, killed_everywhere
+from tests.support.shares import EACH_SHARE, Share
 
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many interleavings are run."""
@@ -130,11 +131,11 @@ class Meeting:
                 assert verb == "log_compact"
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("block", range(2))
-def test_streams_that_meet_end_as_one(block: int) -> None:
+@EACH_SHARE
+def test_streams_that_meet_end_as_one(share: Share) -> None:
+    first = 5 * TIMES
     with quickly():
-        for seed in range(block * 12 * TIMES, (block + 1) * 12 * TIMES):
+        for seed in range(first) if share is Share.SMOKE else range(first, 24 * TIMES):
             try:
                 Meeting(seed).run()
             except BaseException as error:

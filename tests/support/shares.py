@@ -1,6 +1,6 @@
-"""Splits a test that loops over crash points or steps into two: the smoke tier takes three of them, the rest tier the others.
+"""Splits a test into two: the smoke tier takes one share of its crash points, steps or examples, the rest tier the others.
 
-A test with the marker `crash_points` runs once per share.  Its loop takes the items of `chosen`.
+A test with the marker `crash_points` runs once per share.  Its loop takes the items of `chosen`: three in the smoke tier.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TypeVar
+
+import hypothesis
+import pytest
 
 from tests.support.needs import WIDE
 
@@ -20,6 +23,15 @@ class Share(StrEnum):
 
     SMOKE = "smoke"
     OTHERS = "others"
+
+
+EACH_SHARE = pytest.mark.parametrize("share", [Share.SMOKE, pytest.param(Share.OTHERS, marks=pytest.mark.full)])
+"""For a test that takes `share` as an argument."""
+
+
+def of_share(test: T, share: Share) -> T:
+    """A property test or state machine that draws examples of its own for each share, the same ones in every run."""
+    return hypothesis.seed(share.value)(test) if hypothesis.settings.default.derandomize else test  # type: ignore[union-attr,type-var]
 
 
 _active: list[Share] = []

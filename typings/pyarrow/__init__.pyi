@@ -423,6 +423,7 @@ FixedSizeListArray: TypeAlias = Array
 Decimal128Array: TypeAlias = Array
 ListArray: TypeAlias = Array
 ListViewArray: TypeAlias = Array
+LargeListViewArray: TypeAlias = Array
 MapArray: TypeAlias = Array
 StructArray: TypeAlias = Array
 UnionArray: TypeAlias = Array

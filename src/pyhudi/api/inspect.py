@@ -130,9 +130,7 @@ PARTITIONS_SCHEMA = pa.schema(
         pa.field("all_bytes", pa.int64(), nullable=False),
     ]
 )
-"""Sorted by partition. all_files, all_bytes: including older versions, and uncommitted files if directories were
-listed.
-"""
+"""Sorted by partition. all_files, all_bytes: including older versions, and uncommitted files if directories were listed."""
 
 SIZES_SCHEMA = pa.schema(
     [
@@ -160,9 +158,7 @@ COLUMN_STATS_SCHEMA = pa.schema(
         pa.field("source", pa.string(), nullable=False),
     ]
 )
-"""Sorted by partition, file and column. min, max: as text; null if no non-null value is known. source: metadata or
-footer.
-"""
+"""Sorted by partition, file and column. min, max: as text; null if no non-null value is known. source: metadata or footer."""
 
 LOG_BLOCKS_SCHEMA = pa.schema(
     [
@@ -178,8 +174,7 @@ LOG_BLOCKS_SCHEMA = pa.schema(
         pa.field("damage", pa.string()),
     ]
 )
-"""In file order. kind: AVRO, PARQUET, HFILE, DELETE, COMMAND, CDC, or CORRUPT for a torn block, explained in `damage`.
-"""
+"""In file order. kind: AVRO, PARQUET, HFILE, DELETE, COMMAND, CDC, or CORRUPT for a torn block, explained in `damage`."""
 
 MARKERS_SCHEMA = pa.schema(
     [
@@ -411,9 +406,7 @@ class Inspection:
         return pa.Table.from_pylist([_block_row(block) for block in blocks], schema=LOG_BLOCKS_SCHEMA)
 
     def markers(self) -> pa.Table:
-        """Return the markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled
-        back yet.
-        """
+        """The markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled back yet."""
         storage = self._context.storage
         rows = [
             {"instant_time": instant, "path": path, "kind": str(kind)}
@@ -423,9 +416,7 @@ class Inspection:
         return pa.Table.from_pylist(rows, schema=MARKERS_SCHEMA)
 
     def locks(self) -> pa.Table:
-        """Return the lock objects stored with the table (LOCKS_SCHEMA). Locks of external lock providers are not
-        included.
-        """
+        """Return the lock objects stored with the table (LOCKS_SCHEMA). Locks of external lock providers are not included."""
         storage, now_ms = self._context.storage, self._context.env.now_ms()
         rows: list[dict[str, Any]] = []
         lease = storage.read(LEASE_PATH)

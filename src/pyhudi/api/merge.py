@@ -69,6 +69,9 @@ class Merge:
         Args:
             set: Values by table column.
             where: Condition on the pair of rows; None applies to all pairs.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.UPDATE, set, where))
 
@@ -81,6 +84,9 @@ class Merge:
 
         Args:
             where: Condition on the pair of rows; None applies to all pairs.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.UPDATE, None, where))
 
@@ -89,6 +95,9 @@ class Merge:
 
         Args:
             where: Condition on the pair of rows; None applies to all pairs.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.DELETE, None, where))
 
@@ -98,6 +107,9 @@ class Merge:
         Args:
             values: Values by table column; columns named in `on` are copied from the source.
             where: Condition on the source row; None applies to all rows.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.INSERT, values, where, ClauseRows.OF_SOURCE))
 
@@ -106,6 +118,9 @@ class Merge:
 
         Args:
             where: Condition on the source row; None applies to all rows.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.INSERT, None, where, ClauseRows.OF_SOURCE))
 
@@ -115,6 +130,9 @@ class Merge:
         Args:
             set: Values by table column; only `target.x` can be referenced.
             where: Condition on the table row; None applies to all rows.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.UPDATE, set, where, ClauseRows.OF_TARGET))
 
@@ -123,6 +141,9 @@ class Merge:
 
         Args:
             where: Condition on the table row; None applies to all rows.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.DELETE, None, where, ClauseRows.OF_TARGET))
 
@@ -167,7 +188,14 @@ class Merge:
         return any(needs_sql(clause.values, clause.where) for clause in self._clauses)
 
     def with_clause(self, clause: Clause) -> Merge:
-        """Add a clause, as the methods above define it."""
+        """Add a clause, as the methods above define it.
+
+        Args:
+            clause: The clause.
+
+        Returns:
+            This merge.
+        """
         self._clauses = (*self._clauses, clause)
         return self
 

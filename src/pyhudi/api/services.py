@@ -93,6 +93,9 @@ class TableServices(OpenedTable):
 
         Args:
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The archived instants.
         """
         parsed = self._open.parse(VERBS["archive"], options)
         return run_archive(self._open.writable(parsed), ArchiveSettings.of(parsed))
@@ -113,6 +116,9 @@ class TableServices(OpenedTable):
             instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The executed plans, and statistics of the files that they wrote.
 
         Raises:
             InstantNotFound: No such plan exists.
@@ -135,6 +141,9 @@ class TableServices(OpenedTable):
             if_due: Schedule only if the trigger (`hoodie.compact.inline.trigger.strategy`) is met.
             extra_metadata: Key-value text stored in the plan.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the plan in `planned`; None if there is nothing to compact.
         """
         parsed = self._open.parse(VERBS["schedule_compaction"], options)
         settings = CompactSettings.of(parsed)
@@ -171,6 +180,9 @@ class TableServices(OpenedTable):
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
+        Returns:
+            The executed plans, and statistics of the files that they wrote.
+
         Raises:
             InstantNotFound: No such plan exists.
             TableState: The table is copy-on-write, or another process executes the plan.
@@ -189,6 +201,9 @@ class TableServices(OpenedTable):
         Args:
             spark: Session that scans the log files on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the plan in `planned`; None if there is nothing to compact.
         """
         parsed = self._open.parse(VERBS["schedule_log_compaction"], options)
         settings = CompactSettings.of(parsed)
@@ -212,6 +227,13 @@ class TableServices(OpenedTable):
             layout: "linear" (default), "zorder" or "hilbert".
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant, and statistics; no instant if there was nothing to cluster.
+
+        Raises:
+            InstantNotFound: No such plan exists.
+            TableState: Another process executes the plan.
         """
         parsed = self._open.parse(VERBS["cluster"], options)
         settings = _clustering_options(order_by, layout, parsed)
@@ -228,7 +250,17 @@ class TableServices(OpenedTable):
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
-        """Schedule a clustering, to be executed by `cluster(instant)`, here or elsewhere. Arguments as in `cluster`."""
+        """Schedule a clustering, to be executed by `cluster(instant)`, here or elsewhere.
+
+        Args:
+            order_by: As in `cluster`.
+            layout: As in `cluster`.
+            spark: As in `cluster`.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the plan; None if there is nothing to cluster.
+        """
         parsed = self._open.parse(VERBS["schedule_clustering"], options)
         settings = _clustering_options(order_by, layout, parsed)
         return schedule_clustering(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
@@ -270,6 +302,9 @@ class TableServices(OpenedTable):
             table: Name in the catalog; defaults to the table name.
             options: `hoodie.*` options of this call.
 
+        Returns:
+            What was changed in the catalog.
+
         Raises:
             TableState: The table has no columns yet, the catalog rejects the change, or has a different table of that
                 name.
@@ -295,6 +330,9 @@ class TableServices(OpenedTable):
         Args:
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the delete; no instant if no partition was expired.
         """
         parsed = self._open.parse(VERBS["run_ttl"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
@@ -382,6 +420,9 @@ class TableServices(OpenedTable):
             plan: As in `run_services`.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The services, as a context manager: the thread runs for the block.
 
         Example:
             >>> with table.background_services():

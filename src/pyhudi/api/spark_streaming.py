@@ -129,9 +129,7 @@ class StreamSink:
         return self._table
 
     def _identifier(self, batch: DataFrame) -> str:
-        """Identifier of the stream in commits: from the option, otherwise the query id that Spark stores in the
-        checkpoint.
-        """
+        """Identifier of the stream in commits: from the option, otherwise the query id that Spark stores in the checkpoint."""
         if self._settings.identifier is not None:
             return self._settings.identifier
         query_id: str | None = None

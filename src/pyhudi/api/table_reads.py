@@ -21,7 +21,13 @@ from pyhudi.operations.read.key_lookup import plan_read_lookup
 from pyhudi.operations.read.projection import column_list
 from pyhudi.operations.read.query import completion_range, incremental_range, plan_incremental_query, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, anti_join, key_columns, semi_join_filter
-from pyhudi.options.read_options import AS_OF, INCREMENTAL_FORMAT, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH
+from pyhudi.options.read_options import (
+    AS_OF,
+    BLOB_ROOTS,
+    INCREMENTAL_FORMAT,
+    READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE,
+    VALUES_FROM_PATH,
+)
 from pyhudi.options.scope import VERBS
 from pyhudi.options.write_options import THREADS
 from pyhudi.planning.incremental_query import EARLIEST, CompletionRange, RequestRange
@@ -132,6 +138,45 @@ class TableReads(OpenedTable):
             self, column, vector, k, metric, filter=filter, columns=columns, options=options
         )
         return rows
+
+    def read_blobs(
+        self,
+        blobs: pa.Array | pa.ChunkedArray | Sequence[Mapping[str, Any] | None],
+        *,
+        offset: int = 0,
+        length: int | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> pa.ChunkedArray:
+        """Read the bytes of BLOB values: inline ones, and ranges of files outside of the table.
+
+        Only files below the folders of the option `pyhudi.blob.roots` are read, with the storage options of the table.
+        Ranges that are close to each other are read with one request. A scan never reads such files.
+
+        Args:
+            blobs: A column of type BLOB of this or another table, in parts of any size.
+            offset: First byte of each value to return.
+            length: Maximum number of bytes of each value to return; None for all. Large values are read range by range.
+            options: `pyhudi.blob.roots`, folders separated by commas.
+
+        Returns:
+            The bytes, binary, in the order of the values; null for a null value and for one that is inline without data.
+
+        Raises:
+            Unsupported: A file is outside of the allowed folders, or a value has more than 2 GiB.
+            TableState: A file does not exist, or is too short.
+            InvalidRequest: The values are not BLOB values.
+
+        Example:
+            >>> rows = table.scan(["id", "picture"], filter="id = 7").to_arrow()
+            >>> table.read_blobs(rows["picture"], options={"pyhudi.blob.roots": "s3://bucket/pictures"})
+        """
+        parsed = self._open.parse(VERBS["read_blobs"], options)
+        reader = features.load("blob_reader", "Table.read_blobs")
+        storage_options = dict(self._open.context.storage.spec().options)
+        content: pa.ChunkedArray = reader.BlobReader(parsed.text(BLOB_ROOTS), storage_options).read(
+            reader.blobs_of(blobs), offset, length
+        )
+        return content
 
     def count(
         self,

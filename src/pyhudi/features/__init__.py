@@ -15,6 +15,7 @@ from typing import Any
 from pyhudi.errors import Unsupported
 
 CAPABILITIES = (
+    "blob_reader",
     "bootstrap",
     "commit_callbacks",
     "consistent_hashing",

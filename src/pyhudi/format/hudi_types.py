@@ -5,6 +5,10 @@
       Parquet            FIXED_LEN_BYTE_ARRAY without annotation: the elements in order, little-endian
       Arrow              fixed_size_list of elements that are not nullable; the bytes are the same, so nothing is copied
 
+    BLOB                 bytes in the row (INLINE), or a range of a file outside of the table (OUT_OF_LINE)
+      Avro               record blob, logical type blob, whose type is an enum
+      Arrow, Parquet     struct<type, data, reference<external_path, offset, length, managed>>
+
 Hudi names a type in the metadata entry `hudi_type` of an engine's column, and in no file. The footer of a Parquet file
 lists its vector columns (`hoodie.vector.columns`). A table has such types regardless of its version.
 
@@ -31,6 +35,63 @@ VECTOR_COLUMNS: Final = "hoodie.vector.columns"
 MOST_DIMENSIONS: Final = 1 << 20
 """Limit on the elements of a vector, which bounds the size of a value that a schema declares."""
 
+INLINE: Final = "INLINE"
+OUT_OF_LINE: Final = "OUT_OF_LINE"
+
+BLOB_TYPE: Final = pa.struct(
+    [
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("data", pa.binary()),
+        pa.field(
+            "reference",
+            pa.struct(
+                [
+                    pa.field("external_path", pa.string(), nullable=False),
+                    pa.field("offset", pa.int64()),
+                    pa.field("length", pa.int64()),
+                    pa.field("managed", pa.bool_(), nullable=False),
+                ]
+            ),
+        ),
+    ]
+)
+"""Arrow type of a BLOB. Without `offset` and `length` it is the whole file; Hudi ignores `managed`."""
+
+_BLOB_AVRO: Final[Mapping[str, Any]] = {
+    "type": "record",
+    "name": "blob",
+    "namespace": "",
+    "fields": [
+        {
+            "name": "type",
+            "type": {"type": "enum", "name": "blob_storage_type", "namespace": "", "symbols": [INLINE, OUT_OF_LINE]},
+        },
+        {"name": "data", "type": ["null", "bytes"], "default": None},
+        {
+            "name": "reference",
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "reference",
+                    "namespace": "",
+                    "fields": [
+                        {"name": "external_path", "type": "string"},
+                        {"name": "offset", "type": ["null", "long"]},
+                        {"name": "length", "type": ["null", "long"]},
+                        {"name": "managed", "type": "boolean"},
+                    ],
+                },
+            ],
+            "default": None,
+        },
+    ],
+    "logicalType": "blob",
+}
+RECORD_NAMES: Final = frozenset({"BLOB"})
+"""Types whose Arrow type alone does not tell them from a struct: only the field's metadata names them."""
+
+_RECORDS: Final[Mapping[str, tuple[pa.DataType, Mapping[str, Any]]]] = {"BLOB": (BLOB_TYPE, _BLOB_AVRO)}
 _ELEMENTS: Final[Mapping[str, pa.DataType]] = {"FLOAT": pa.float32(), "DOUBLE": pa.float64(), "INT8": pa.int8()}
 _BACKING: Final = "FIXED_BYTES"
 _VECTOR: Final = re.compile(r"VECTOR\s*\(\s*(-?\d+)\s*(?:,\s*(\w+)\s*)?(?:,\s*(\w+)\s*)?\)", re.IGNORECASE)
@@ -59,6 +120,34 @@ def is_vector(type_: pa.DataType) -> bool:
     return bool(pa.types.is_fixed_size_list(type_) and not type_.value_field.nullable and type_.value_type in _ELEMENTS.values())
 
 
+def stated_hudi_type(field: pa.Field) -> str | None:
+    """Return the name of a canonical field's type of Hudi 1.2; None for other types."""
+    if is_vector(field.type):
+        return hudi_type_name(field.type)
+    name = (field.metadata or {}).get(HUDI_TYPE)
+    return None if name is None else name.decode(errors="replace").strip().upper()
+
+
+def record_from_avro(node: Mapping[str, Any]) -> str | None:
+    """Return the name of the type whose record a resolved Avro node is, such as BLOB; None for other nodes."""
+    name = str(node.get("logicalType")).upper()
+    if node.get("type") != "record" or name not in _RECORDS:
+        return None
+    expected = [field["name"] for field in _RECORDS[name][1]["fields"]]
+    return name if [field["name"] for field in node["fields"]] == expected else None
+
+
+def record_type(field: pa.Field) -> pa.DataType | None:
+    """Return the Arrow type of the record that a canonical field's metadata names, such as BLOB; None for other types."""
+    known = _RECORDS.get(stated_hudi_type(field) or "")
+    return None if known is None else known[0]
+
+
+def record_to_avro(field: pa.Field) -> Mapping[str, Any] | None:
+    """Return the Avro node of a canonical field whose type is a record of Hudi 1.2; None for other types."""
+    return _RECORDS[stated_hudi_type(field) or ""][1] if record_type(field) == field.type else None
+
+
 def hudi_type_name(type_: pa.DataType) -> str:
     """Return the name of a vector type, such as VECTOR(4) or VECTOR(2, DOUBLE)."""
     element = _element_name(type_)
@@ -71,9 +160,13 @@ def parse_hudi_type(text: str) -> pa.DataType:
     Raises:
         InvalidRequest: An unknown type, or a vector that Hudi does not have.
     """
+    record = _RECORDS.get(text.strip().upper())
+    if record is not None:
+        return record[0]
     matched = _VECTOR.fullmatch(text.strip())
     if matched is None:
-        raise InvalidRequest(f"unknown Hudi type {text!r}: use VECTOR(dimension) or VECTOR(dimension, element type)")
+        known = ", ".join(_RECORDS)
+        raise InvalidRequest(f"unknown Hudi type {text!r}: use {known}, VECTOR(dimension) or VECTOR(dimension, element type)")
     dimension, element, backing = matched.groups()
     if backing is not None and backing.upper() != _BACKING:
         raise InvalidRequest(f"unknown storage of a vector: {backing}. Leave it out")

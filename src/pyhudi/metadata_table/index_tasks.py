@@ -32,11 +32,11 @@ from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.secondary_index_codec import format_secondary_keys, routing_prefixes
 from pyhudi.records.column_statistics import ColumnRange, RangeCollector
 from pyhudi.records.dotted_columns import column_at
-from pyhudi.records.expression_functions import IndexExpression, filter_texts
 from pyhudi.records.java_strings import value_text
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.schema_cast import conform, conform_table
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
+from pyhudi.records.sql_functions import IndexExpression, filter_texts
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.bootstrap_sources import BootstrapSources

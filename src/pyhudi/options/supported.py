@@ -57,8 +57,8 @@ MODULES = {
     "index": index_options,
     "lock": lock_options,
     "catalog sync": sync_options,
-    **({"callback": callback_options} if "commit_callbacks" in features.CAPABILITIES else {}),
-    **({"validator": validator_options} if "validators" in features.CAPABILITIES else {}),
+    "callback": callback_options,
+    "validator": validator_options,
     **({"bootstrap": bootstrap_options} if "bootstrap" in features.CAPABILITIES else {}),
 }
 """The declarations of options by subject."""

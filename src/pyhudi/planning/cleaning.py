@@ -95,9 +95,7 @@ class CleaningRules:
 
     @classmethod
     def of(cls, options: Options) -> CleaningRules:
-        """Build from checked options.  Without a policy option, the `...retained` option that is set decides the
-        policy.
-        """
+        """Build from checked options. Without a policy option, the `...retained` option that is set decides the policy."""
         named = options.text(service_options.CLEAN_POLICY)
         given = [policy for option, policy in _RETAINED.items() if options.explicit(option) is not None]
         if named is not None:
@@ -136,9 +134,7 @@ class LastClean:
 
 @dataclass(frozen=True, slots=True)
 class PartitionClean:
-    """Files to delete in one partition.  files: paths relative to the table.  delete_partition: delete its folder as
-    well.
-    """
+    """Files to delete in one partition. files: paths relative to the table. delete_partition: delete its folder as well."""
 
     files: tuple[str, ...]
     delete_partition: bool
@@ -299,9 +295,7 @@ def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: I
 
 
 def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | None) -> list[FileSlice]:
-    """Those of the old slices that no pending write may read: it reads the newest one before the instants it saw
-    pending.
-    """
+    """Those of the old slices that no pending write may read: it reads the newest one before the instants it saw pending."""
     if unsettled is None:
         return old
     read = max((s.base_instant for s in slices if s.base_instant < unsettled), default="")

@@ -102,7 +102,15 @@ _registered: Registry[CompactionStrategyRule] = Registry("compaction strategy")
 
 
 def register_compaction_strategy(class_name: str, strategy: CompactionStrategyRule) -> None:
-    """Register a strategy in this process under a name for `hoodie.compaction.strategy`; a later one replaces it."""
+    """Register a strategy in this process; a later one of the same name replaces it.
+
+    Args:
+        class_name: Value of `hoodie.compaction.strategy` that selects the strategy.
+        strategy: Function that chooses operations, see `CompactionStrategyRule`.
+
+    Raises:
+        InvalidRequest: The name is empty.
+    """
     _registered.register(class_name, strategy)
 
 
@@ -405,9 +413,7 @@ _PARTITION_RULES: Mapping[Strategy, _PartitionRule] = {
 
 
 def partition_day(partition: str) -> date:
-    """Return the day of a partition path `yyyy/MM/dd`, with or without `name=` in each part.  Raises InvalidRequest for
-    another path.
-    """
+    """The day of a partition path `yyyy/MM/dd`, with or without `name=` in each part. Raises InvalidRequest for another path."""
     text = "/".join(part.rsplit("=", 1)[-1] for part in split_path(partition))
     try:
         return datetime.strptime(text, "%Y/%m/%d").date()

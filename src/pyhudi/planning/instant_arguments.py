@@ -83,9 +83,7 @@ def _committed(result: CommittedInstant, attribute: str) -> str:
 
 
 def range_text(instant_argument: InstantArgument, zone: tzinfo, *, end: bool = False) -> str:
-    """Convert a point in time to a bound of a range.  end: a whole second means its last millisecond, and not its
-    first.
-    """
+    """Convert a point in time to a bound of a range. end: a whole second means its last millisecond, and not its first."""
     if isinstance(instant_argument, date):
         return _digits(instant_argument, zone)
     if not isinstance(instant_argument, str):

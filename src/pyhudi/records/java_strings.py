@@ -167,9 +167,7 @@ def float_text(array: pa.Array) -> pa.StringArray:
 
 
 def widen_floats_as_text(array: pa.FloatArray) -> pa.DoubleArray:
-    """Cast float32 to float64 through the shortest decimal string, as Hudi does: 0.1f becomes 0.1, not
-    0.10000000149011612.
-    """
+    """Cast float32 to float64 through the shortest decimal string, as Hudi does: 0.1f becomes 0.1, not 0.10000000149011612."""
     return pc.cast(pc.cast(array, pa.string()), pa.float64())
 
 

@@ -174,9 +174,7 @@ def _bytes(column: pa.ChunkedArray) -> bytes:
 
 
 def same_type(left: pa.DataType, right: pa.DataType) -> bool:
-    """Return True if two types have the same values and layout; nullability and the names of list and map entries may
-    differ.
-    """
+    """Return True if two types have the same values and layout; nullability and the names of list and map entries may differ."""
     types = pa.types
     if types.is_struct(left) and types.is_struct(right):
         return left.num_fields == right.num_fields and all(
@@ -216,10 +214,8 @@ def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
-    """Return the array without its validity bitmap; each of its nulls is inside a null parent.
-
-    Parquet's writer and Arrow's casts check these nulls without regard to the parent.
-    """
+    """Return the array without its validity bitmap; each of its nulls is inside a null parent."""
+    # Parquet's writer and Arrow's casts check these nulls without regard to the parent.
     type_ = array.type
     if pa.types.is_struct(type_):
         return pa.StructArray.from_arrays([array.field(i) for i in range(type_.num_fields)], fields=list(type_.fields))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.arrow_to_avro import check_name
 from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, LOCAL_TIMESTAMP, TIMESTAMP
-from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, parse_hudi_type
+from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, parse_hudi_type, stated_hudi_type
 from pyhudi.records.java_strings import is_binary_like, is_string_like
 
 
@@ -72,11 +72,31 @@ def _named_type(field: pa.Field, path: str, problems: list[str]) -> pa.DataType:
     except InvalidRequest as error:
         problems.append(f"{path}: {error}")
         return field.type
+    if pa.types.is_struct(type_):
+        if not fits_record(_normal_type(field.type, path, []), type_):
+            problems.append(f"{path}: {takes_record(name, type_)}, not {field.type}")
+        return type_
     if not (is_list_like(field.type) or pa.types.is_null(field.type)):
         problems.append(f"{path}: {name} takes lists of numbers, not {field.type}")
     if is_vector(field.type) and field.type != type_:
         problems.append(f"{path}: its metadata names {name}, and its type is {hudi_type_name(field.type)}")
     return type_
+
+
+def fits_record(incoming: pa.DataType, record: pa.DataType) -> bool:
+    """Return True if values of a canonical type may become those of a record of Hudi 1.2. Fields may be missing."""
+    types = pa.types
+    if incoming == record or types.is_null(incoming):
+        return True
+    if not (types.is_struct(incoming) and types.is_struct(record)):
+        return bool(types.is_integer(incoming) and types.is_int64(record))
+    known = {field.name: field.type for field in record.fields}
+    return all(field.name in known and fits_record(field.type, known[field.name]) for field in incoming.fields)
+
+
+def takes_record(name: str, record: pa.DataType) -> str:
+    """Return the sentence of an error about values of another type in a column of a record of Hudi 1.2."""
+    return f"a column of type {name} takes {record}"
 
 
 def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataType:
@@ -90,16 +110,14 @@ def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataT
         return type_
     if is_list_like(type_):
         value = type_.value_field
-        if is_vector(value.type):
-            problems.append(f"{path}[]: {_NESTED_VECTOR}")
+        _check_entry(value, f"{path}[]", problems)
         return pa.list_(pa.field("element", _normal_type(value.type, path + "[]", problems), value.nullable))
     if types.is_map(type_):
         key = _normal_type(type_.key_type, path + "{key}", problems)
         if not types.is_string(key):
             problems.append(f"{path}: the keys of a map must be strings, these are {type_.key_type}: use an array of structs")
         item = _normal_type(type_.item_type, path + "{}", problems)
-        if is_vector(item):
-            problems.append(f"{path}{{}}: {_NESTED_VECTOR}")
+        _check_entry(type_.item_field, f"{path}{{}}", problems)
         return pa.map_(pa.field("key", pa.string(), False), pa.field("value", item, type_.item_field.nullable))
     if types.is_struct(type_):
         if type_.num_fields == 0:
@@ -109,6 +127,14 @@ def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataT
         return pa.string()
     problems.append(f"{path}: type {type_}: {_refusal(type_)}")
     return type_
+
+
+def _check_entry(field: pa.Field, path: str, problems: list[str]) -> None:
+    """Refuse the types of Hudi 1.2 as entries of lists and maps."""
+    if is_vector(field.type):
+        problems.append(f"{path}: {_NESTED_VECTOR}")
+    elif HUDI_TYPE in (field.metadata or {}):
+        problems.append(f"{path}: a {stated_hudi_type(field)} must not be an entry of a list or map")
 
 
 _NESTED_VECTOR = "a vector must be a column of its own, not a part of a struct, list or map"

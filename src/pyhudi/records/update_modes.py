@@ -67,9 +67,7 @@ class PartialUpdateFill:
         return mask if mask is not None and mask.any() else None
 
     def fill_missing(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
-        """Return the winner of each pair with its missing values filled from the other record, in the newer table's
-        columns.
-        """
+        """Return the winner of each pair with its missing values filled from the other record, in the newer table's columns."""
         columns = []
         for field in newer.schema:
             first, second = relabel_column(older.column(field.name), field), newer.column(field.name)

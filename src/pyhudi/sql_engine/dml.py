@@ -190,9 +190,7 @@ class _StatementMerge:
         return cls(config, query, database, target, source, given, on, tuple(conditions), prepare)
 
     def candidate_rows(self, statement: MergeStatement) -> SnapshotQuery:
-        """Table rows that source rows can match; all rows if a clause applies to rows that are not matched by the
-        source.
-        """
+        """Table rows that source rows can match; all rows if a clause applies to rows that are not matched by the source."""
         if any(clause.rows is ClauseRows.OF_TARGET for clause in statement.clauses):
             return self.query
         tree, schema, alias = read_spark(statement.on.body.text, expression=True), self.query.schema, statement.target_alias

@@ -102,6 +102,23 @@ class RowSource:
             raise
 
 
+class RowFunction:
+    """A function of one column, computed in Arrow. Its errors reach the caller as they were raised."""
+
+    def __init__(self, compute: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> None:
+        self._compute = compute
+        self.failure: HudiError | None = None
+
+    def __call__(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Compute the function."""
+        try:
+            return self._compute(values)
+        except HudiError as error:
+            # DuckDB passes on only the text of an error.
+            self.failure = error
+            raise
+
+
 class Database:
     """In-memory database with the rows of one statement. Close it after reading the result.
 
@@ -110,7 +127,8 @@ class Database:
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
-        self._rows: list[RowSource] = []
+        self._rows: list[RowSource | RowFunction] = []
+        self._functions: set[str] = set()
         self._named = 0
         self.known_columns: set[str] = set()
         self._is_sealed = False
@@ -134,6 +152,16 @@ class Database:
             self._rows.append(rows)
         with self._translated_errors():
             self._connection.register(name, rows)
+
+    def add_function(self, name: str, compute: RowFunction, argument: str, result: str) -> None:
+        """Define a function of one column. argument, result: types of DuckDB."""
+        if name in self._functions:
+            return
+        self._functions.add(name)
+        self._rows.append(compute)
+        types = [duckdb.sqltype(argument)], duckdb.sqltype(result)
+        connection: Any = self._connection
+        connection.create_function(name, compute, *types, type="arrow", null_handling="special", side_effects=True)
 
     def add_files(self, name: str, sql: str, paths: Sequence[str], rows: RowSource) -> None:
         """Define a name as a query of base files. rows: the same rows, which replace it if DuckDB cannot read the files."""

@@ -20,18 +20,20 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
-from pyhudi.api.duckdb_scan import native_rows, quote_identifier
+from pyhudi.api.duckdb_scan import duckdb_type, native_rows, quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.format.hudi_types import BLOB_TYPE
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.options.read_options import BLOB_ROOTS
 from pyhudi.options.scope import VERBS
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import SCHEMA_MODE
@@ -43,13 +45,12 @@ from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
+from pyhudi.sql_engine.duckdb_engine import Database, RowFunction, RowSource, read_spark, to_duck
 from pyhudi.sql_engine.session_state import (
     DEFAULT_DATABASE,
     StatementOptions,
     View,
     check_setting,
-    expand_views,
     qualified,
 )
 from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
@@ -57,6 +58,7 @@ from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
+from pyhudi.sql_engine.views import expand_views
 
 __all__ = ["EmbeddedStatementSession", "run"]
 
@@ -191,6 +193,19 @@ def opened(
         database.close()
 
 
+def _add_functions(session: EmbeddedStatementSession, database: Database, tree: exp.Expr) -> None:
+    """Define the functions of columns that a query calls and DuckDB lacks."""
+
+    def read_blob(blobs: pa.ChunkedArray) -> pa.ChunkedArray:
+        reader = features.load("blob_reader", "read_blob").BlobReader
+        roots = parse_options(session.options).text(BLOB_ROOTS)
+        content: pa.ChunkedArray = reader(roots, session.storage_options).read(blobs)
+        return content
+
+    if any(call.name.lower() == "read_blob" for call in tree.find_all(exp.Anonymous)):
+        database.add_function("read_blob", RowFunction(read_blob), duckdb_type(BLOB_TYPE), "BLOB")
+
+
 def _prepared(
     session: EmbeddedStatementSession,
     database: Database,
@@ -210,6 +225,7 @@ def _prepared(
         return names.setdefault(reference.start, database.new_name())
 
     tree = read_spark(splice_query(query, stand_in), expression=expression)
+    _add_functions(session, database, tree)
     for reference in query.references:
         name = names[reference.start]
         rows = _rows_of(session, database, reference, tree, name)
@@ -281,9 +297,7 @@ def _pushed_down(scan: Scan, columns: list[str], build_predicate: Callable[[pa.S
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
-    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and
-    PIVOT.
-    """
+    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and PIVOT."""
     everything = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
     aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
     whole_rows = any(not column.table and column.name.lower() in aliases for column in tree.find_all(exp.Column))

@@ -96,9 +96,7 @@ def _query(cursor: TokenCursor) -> SelectQuery:
 
 
 def _with_or_query(cursor: TokenCursor) -> Statement:
-    """Parse WITH ... SELECT. In Spark's WITH ... INSERT the common table expressions precede INSERT and belong to its
-    query.
-    """
+    """Parse WITH ... SELECT. In Spark's WITH ... INSERT the common table expressions precede INSERT and belong to its query."""
     if not cursor.at_keywords("WITH"):
         return Select(_query(cursor))
     mark = cursor.mark()

@@ -131,9 +131,7 @@ class Storage(Protocol):
         ...
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
-        """All files below `folder`, in no particular order.  Files created or deleted concurrently may be included or
-        not.
-        """
+        """All files below `folder`, in no particular order. Files created or deleted concurrently may be included or not."""
         ...
 
     def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
@@ -145,9 +143,7 @@ class Storage(Protocol):
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a small document, replacing an existing one.  Creates missing folders.  The document is durable on
-        return.
-        """
+        """Write a small document, replacing an existing one. Creates missing folders. The document is durable on return."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -159,9 +155,7 @@ class Storage(Protocol):
         ...
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        """Content of a file and the tag for `put_if_matches`; None if it does not exist. A tag identifies content, not
-        a time.
-        """
+        """Content of a file and the tag for `put_if_matches`; None if it does not exist. A tag identifies content, not a time."""
         ...
 
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:

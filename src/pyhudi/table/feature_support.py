@@ -16,9 +16,7 @@ from pyhudi.table.table_context import TableContext
 
 
 def check_open(context: TableContext) -> None:
-    """Raise Unsupported if files omit a partition column that is nested in another column: such a table is not even
-    read.
-    """
+    """Raise Unsupported if files omit a partition column that is nested in another column: such a table is not even read."""
     _check_whole_columns(context.config)
 
 

@@ -30,9 +30,7 @@ class FileListing(Protocol):
         ...
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
-        """Return the files of each requested partition; an unknown partition has none.  Paths are relative to the
-        table.
-        """
+        """Return the files of each requested partition; an unknown partition has none. Paths are relative to the table."""
         ...
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:

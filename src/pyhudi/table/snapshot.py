@@ -164,9 +164,7 @@ class Snapshot:
         return replace(self, schema=schema, ids=self.ids.at_time(time))
 
     def columns_under_current_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
-        """Columns (dotted names) that a base file stores under their current names, or lacks: its footer describes
-        them.
-        """
+        """Columns (dotted names) that a base file stores under their current names, or lacks: its footer describes them."""
         instant_time = parse_data_file_instant(file_name(path))
         if self.ids is None or instant_time is None:
             return tuple(columns)
@@ -174,9 +172,7 @@ class Snapshot:
         return tuple(name for name in columns if name.split(".")[0] not in elsewhere)
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
-        """Return all file groups of the partitions.  Raises SnapshotOutdated when files of the snapshot may have been
-        deleted.
-        """
+        """Return all file groups of the partitions. Raises SnapshotOutdated when files of the snapshot may have been deleted."""
         found = self._grouped(self.listing.files(partitions))
         self.check_not_stale()
         return found
@@ -404,9 +400,7 @@ def load_schema_as_of(
 
 
 def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
-    """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that
-    replaces it.
-    """
+    """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that replaces it."""
     replaced: dict[tuple[str, str], str] = {}
     for instant in timeline.completed(Action.REPLACECOMMIT):
         for partition, file_ids in (read_commit(store, instant).partition_to_replace_file_ids or {}).items():

@@ -84,9 +84,7 @@ def _lost_files(
 
 
 def load_earliest_retained(store: TimelineStore, clean: Instant) -> str | None:
-    """Return the instant from which on a clean retains everything, '' if it retains by file versions; None for one
-    without a plan.
-    """
+    """The instant from which on a clean retains everything, '' if it retains by file versions; None for one without a plan."""
     try:
         plan = store.read_state(clean.request_time, Action.CLEAN, State.REQUESTED)
         if plan:

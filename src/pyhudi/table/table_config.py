@@ -384,9 +384,7 @@ def merge_properties(settings: MergeSettings) -> dict[str, str]:
 
 
 def mode_properties(settings: MergeSettings) -> dict[str, str]:
-    """Return the properties in which a table with merge modes stores its merge rule; properties that the mode implies
-    are omitted.
-    """
+    """The properties in which a table with merge modes stores its merge rule; properties that the mode implies are omitted."""
     values = {props.MERGE_MODE.stored_as: str(settings.mode)}
     if settings.mode is MergeMode.CUSTOM:
         values[props.STRATEGY_ID.stored_as] = settings.strategy_id

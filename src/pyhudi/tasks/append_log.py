@@ -189,9 +189,7 @@ def _write_copies(
 
 
 def double_write_token(instant_time: str, token: WriteToken) -> WriteToken:
-    """Return a token that no other write gives to a log of the same name: it holds the write's time, in numbers that
-    fit 31 bits.
-    """
+    """A token that no other write gives to a log of the same name: it holds the write's time, in numbers that fit 31 bits."""
     moment = int(instant_time)
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)
 
@@ -240,9 +238,7 @@ def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
 def _key_changes(
     storage: Storage, spec: WriterSpec, task: AppendTask, logs: tuple[LogFile, ...], rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> KeyChanges:
-    """Which keys the log files add to their group, and which they remove: looked up without the logs and with
-    them.
-    """
+    """Which keys the log files add to their group, and which they remove: looked up without the logs and with them."""
     changes = KeyChanges(spec.key_shards)
     slice_ = task.slice
     only_updates = (
@@ -428,11 +424,9 @@ def _split(
 
 
 def _without_outdated_deletes(spec: WriterSpec, task: AppendTask, deletes: pa.Table, rule: RecordMergeRule) -> pa.Table:
-    """Drop soft deletes whose ordering value a delete block cannot hold and whose record has a larger one.
-
-    A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, for any ordering
-    value. The slice is read only if such deletes are in the batch.
-    """
+    """Drop soft deletes whose ordering value a delete block cannot hold and whose record has a larger one."""
+    # A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, for any ordering value.
+    # The slice is read only if such deletes are in the batch.
     values = rule.ordering.values(deletes)
     unvalued = rule.ordering.are_zero(deletes)
     if pa.types.is_date32(values.type):
@@ -464,11 +458,9 @@ def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.
 
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: RecordMergeRule) -> pa.RecordBatch:
-    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out.
-
-    Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of, and
-    that row would outlive the delete: there the delete has the largest value of them all.
-    """
+    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out."""
+    # Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of,
+    # and that row would outlive the delete: there the delete has the largest value of them all.
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)

@@ -192,9 +192,7 @@ class BaseFileWriter:
 
     @property
     def estimated_size_bytes(self) -> int:
-        """Estimated size of the file if it were closed now: written bytes, and pending bytes at the current compression
-        ratio.
-        """
+        """Estimated size of the file if it were closed now: written bytes, and pending bytes at the current compression ratio."""
         written = int(self._sink.tell())
         waiting = self._pending_bytes + self._buffered_arrow_bytes
         if self._flushed_arrow_bytes:
@@ -276,9 +274,8 @@ class BaseFileWriter:
     def _close(self, writer: ParquetWriter | OrcWriter) -> Footer:
         if isinstance(writer, OrcWriter):
             return writer.close({ORC_AVRO_SCHEMA_KEY: self._avro_schema, **self._key_entries()})
-        # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader compares the values of
-        # dictionaries, where it tells the zeros apart, whichever of them a filter names.  Either way it would pass over
-        # rows that match.
+        # Bounds omit NaN, which Spark orders above every number. Spark's Parquet reader distinguishes 0.0 and -0.0 in
+        # dictionaries. In both cases a filter would skip matching rows.
         watched = self._floats
         plain = partial(closing_without, bounds=watched.columns, dictionaries=watched.zeros)
         entries = {

@@ -87,11 +87,9 @@ def decode_dictionaries(rows: pa.Table) -> pa.Table:
 
 
 def _plain(column: pa.DictionaryArray) -> pa.Array:
-    """A coded column as plain values.
-
-    Arrow copies text value by value.  Where all have the same few bytes, as flags and years have, they are taken as whole numbers
-    are.
-    """
+    """A coded column as plain values."""
+    # Arrow copies text value by value. Where all have the same few bytes, as flags and years have, they are taken as whole
+    # numbers are.
     texts, count = column.dictionary, len(column)
     if not count or not len(texts) or column.null_count or texts.null_count or not pa.types.is_string(texts.type):
         return pc.cast(column, texts.type)

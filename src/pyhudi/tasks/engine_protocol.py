@@ -119,9 +119,7 @@ class TagRequest:
         )
 
     def candidates_by_partition(self) -> dict[str | None, list[int]]:
-        """The numbers of the candidates that may hold keys of each partition path; under global keys all of them, under
-        None.
-        """
+        """The numbers of the candidates that may hold keys of each partition path; under global keys all of them, under None."""
         numbers: dict[str | None, list[int]] = {}
         for number, place in enumerate(self.candidates):
             numbers.setdefault(None if self.global_keys else place.partition, []).append(number)

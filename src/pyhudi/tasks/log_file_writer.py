@@ -28,9 +28,7 @@ from pyhudi.tasks.write_tasks import WriteStatus
 
 @dataclass(frozen=True, slots=True)
 class BlockRows:
-    """A block to be written, and its content.  rows: as stored, None if it has none; delete_count: its deleted
-    keys.
-    """
+    """A block to be written, and its content. rows: as stored, None if it has none; delete_count: its deleted keys."""
 
     block: Block
     rows: pa.RecordBatch | None = None

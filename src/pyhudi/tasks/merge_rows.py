@@ -142,10 +142,9 @@ class RowMerger:
 
 
 def _unchanged_where_kept(outcome: Merged, stored_rows: pa.Table, instant_time: str) -> Merged:
-    """The outcome without the commit times by which it shows which rows are the stored ones, as they were, whole.
-
-    Where a rule gave other values to a row that bears the stored one's commit time, all such rows of the batch count as changed.
-    """
+    """The outcome without the commit times by which it shows which rows are the stored ones, as they were, whole."""
+    # Where a rule gave other values to a row that bears the stored one's commit time, all such rows of the batch count as
+    # changed.
     times = outcome.rows.column(COMMIT_TIME)
     rows = outcome.rows.drop_columns([COMMIT_TIME])
     kept = pa.chunked_array(pc.fill_null(pc.not_equal(times, instant_time), False))

@@ -279,17 +279,13 @@ def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -
 
 
 def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
-    """Return each pair of a row and a file once, in order of the rows, then of the files. Both are numbers from 0,
-    below 2**31.
-    """
+    """Each pair of a row and a file once, in order of the rows, then of the files. Both are numbers from 0, below 2**31."""
     pairs = np.unique((rows << 32) | files)
     return pairs >> 32, pairs & 0xFFFFFFFF
 
 
 def read_keys(storage: Storage, path: str, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
-    """Return the record keys of a base file in row order: the stored ones, or computed from the key fields if meta
-    columns are empty.
-    """
+    """The record keys of a base file in row order: the stored ones, or computed from the key fields if meta columns are empty."""
     with open_base_file(storage, path) as file:
         return _keys_in(file, spec, populate_meta_fields=populate_meta_fields)
 
@@ -334,9 +330,7 @@ def find_in_record_index(reader: KeyedCells, keys: pa.StringArray) -> tuple[Ints
 
 
 def group_codes(found: pa.Table, groups: dict[tuple[str, str], int]) -> Ints:
-    """Return a number for the group of each row.  found: partition, file_id; groups: those known so far, new ones are
-    added.
-    """
+    """Return a number for the group of each row. found: partition, file_id; groups: those known so far, new ones are added."""
     distinct = found.select(["partition", "file_id"]).group_by(["partition", "file_id"], use_threads=False).aggregate([])
     for group in zip(distinct.column("partition").to_pylist(), distinct.column("file_id").to_pylist(), strict=True):
         groups.setdefault(group, len(groups))

@@ -129,9 +129,7 @@ class MergeTask:
 
 @dataclass(frozen=True, slots=True)
 class CreateTask:
-    """Write new file groups of one partition. file_id_prefix: their ids are `<prefix>-0`, `<prefix>-1`, ... as files
-    fill up.
-    """
+    """Write new file groups of one partition. file_id_prefix: their ids are `<prefix>-0`, `<prefix>-1`, ... as files fill up."""
 
     partition: str
     file_id_prefix: str

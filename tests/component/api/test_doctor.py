@@ -173,6 +173,7 @@ def test_the_wrong_interpreter_and_java_are_named(tmp_path: Path, monkeypatch: p
     assert "workers" not in found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ["SIMPLE", "CONSISTENT_HASHING"])
 def test_a_clustering_that_leaves_buckets(tmp_path: Path, engine: str) -> None:
     """As a writer plans it that does not know how the table is bucketed.  Nobody should take records out of nodes of rings, and

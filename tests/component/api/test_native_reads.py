@@ -6,7 +6,10 @@ Each question is asked twice: as it is, and with every file slice left to PyHudi
 from __future__ import annotations
 
 import math
+import os
 import shutil
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -263,6 +266,7 @@ def scans(table: Table) -> dict[str, Callable[[], Scan]]:
         "all": table.scan,
         "meta": lambda: table.scan(["*"]),
         "one": lambda: table.scan(["part", "id"]),
+        "flat": lambda: table.scan([field.name for field in table.schema() if not pa.types.is_nested(field.type)]),
         "nothing": lambda: table.scan([]),
         "read optimized": table.read_optimized,
         "from path": lambda: table.scan(options={"hoodie.datasource.read.extract.partition.values.from.path": True}),
@@ -312,17 +316,19 @@ def test_only_plain_slices_are_read_by_engines(tables: dict[str, Table]) -> None
         assert any(scan.has_hidden_rows for scan in divided[kind].scans) and divided[kind].merged, kind
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_polars_frames(tables: dict[str, Table], kind: str) -> None:
     table = tables[kind]
     for name, scan in scans(table).items():
         direct = assert_same_answer(lambda scan=scan: scan().to_polars())  # type: ignore[misc]
         lazy = assert_same_answer(lambda scan=scan: hp.scan_polars(scan()).collect())  # type: ignore[misc]
+        assert_same_answer(lambda scan=scan: scan().to_arrow())  # type: ignore[misc]
         with watched(native=True):
             frame = scan().to_polars()
         if frame.width:
-            assert_same_rows(frame.to_arrow().cast(scan().schema), scan().to_arrow())
+            with watched(native=False):
+                assert_same_rows(frame.to_arrow().cast(scan().schema), scan().to_arrow())
         if name == "all":
             assert (direct.engine_files > 0, lazy.engine_files > 0) == (kind != "empty",) * 2
 
@@ -335,7 +341,7 @@ PREDICATES = (
 )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_polars_pushdown(tables: dict[str, Table], kind: str) -> None:
     """Predicates, projections and limits reach the engine's own scan."""
@@ -380,7 +386,7 @@ SELECTS = (
 )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_sql(tables: dict[str, Table], kind: str) -> None:
     table = tables[kind]
@@ -451,6 +457,7 @@ def _readers(table: Table, catalog: Any) -> dict[str, Callable[[], Any]]:
     frame = hp.scan_polars(table)
     return {
         "to_polars": table.scan().to_polars,
+        "to_arrow": table.scan().to_arrow,
         "lazy": frame.collect,
         "lazy count": frame.select(pl.len()).collect,
         "sql": lambda: hp.sql("SELECT * FROM t", catalog=catalog),
@@ -591,3 +598,28 @@ def test_text_as_views_equals_text_as_strings(tmp_path: Path, kind: str, nested:
     assert table.scan([]).to_arrow(text="views").num_rows == 3
     with pytest.raises(InvalidRequest, match="'strings' or 'views'"):
         table.scan().to_arrow(text="large")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+def test_a_fork_does_not_use_polars_of_its_parent(tables: dict[str, Table]) -> None:
+    """The threads of Polars do not exist in a fork, so a read with it would not end."""
+    scan = tables["typed"].scan(["id", "ts"])
+    with watched(native=True) as divisions:
+        scan.to_arrow()
+    assert divisions.engine_files
+    process = os.fork()
+    if not process:
+        signal.alarm(60)
+        with watched(native=True) as divisions:
+            count = scan.to_arrow().num_rows
+        os._exit(0 if (count, len(divisions)) == (6, 0) else 1)
+    assert os.waitpid(process, 0)[1] == 0
+
+
+def test_large_reads_load_polars(tables: dict[str, Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = tables["typed"].scan().query.tasks
+    assert polars_scan.is_worth_loading(tasks)
+    monkeypatch.delitem(sys.modules, "polars")
+    assert not polars_scan.is_worth_loading(tasks)
+    monkeypatch.setattr(polars_scan, "_LARGE_BYTES", 1)
+    assert polars_scan.is_worth_loading(tasks)

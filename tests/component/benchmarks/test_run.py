@@ -160,6 +160,7 @@ def test_a_difference_names_the_groups() -> None:
     assert difference([[1]], None) == "None, not [[1]]"
 
 
+@pytest.mark.full
 def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
     """The limit without Spark needs nothing that the tests do not have."""
     rows = lineitem(50)
@@ -196,6 +197,7 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
         worker.ask({"command": "settle"})
 
 
+@pytest.mark.full
 def test_a_worker_that_does_not_answer_is_ended(tmp_path: Path) -> None:
     worker = Worker(BY_NAME["pyarrow"], 1, "1g", tmp_path / "work", 600.0)
     worker.start()

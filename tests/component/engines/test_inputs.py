@@ -359,6 +359,7 @@ EMPTY_KEYS = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("keys", EMPTY_KEYS, ids=lambda keys: f"{type(keys).__module__}.{type(keys).__name__}")
 def test_delete_without_keys_deletes_nothing(keys: Any) -> None:
     for fields, row in (("id", {"id": 1}), (["id", "b"], {"id": 1, "b": "x"})):

@@ -134,6 +134,7 @@ def test_rows_before_and_after_a_change(name: str, kind: str, tmp_path: Path) ->
     assert {info.path for info in table.context.storage.walk("") if not info.path.startswith(".hoodie/")} == data
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_rows_are_changed_after_many_changes_of_columns(kind: str, tmp_path: Path) -> None:
     """A field of a struct that is dropped and comes back with another type, its struct renamed, a number that becomes text."""
@@ -236,6 +237,7 @@ def test_a_table_that_apache_hudi_has_altered_is_altered_further(tmp_path: Path)
     assert table.incremental("earliest").to_arrow().column_names == ["id", "ts", "pilot", "city", "fare", "rider"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_statistics_are_not_asked_by_a_name_that_meant_another_column(kind: str, tmp_path: Path) -> None:
     table = new_table(tmp_path, kind, **STATISTICS)

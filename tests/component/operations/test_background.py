@@ -172,6 +172,7 @@ def serve(table: hp.Table, *arguments: str, program: tuple[str, str] = ("-m", "p
     )
 
 
+@pytest.mark.full
 def test_processes_take_different_plans(served: hp.Table) -> None:
     before = served.scan(["id", "ts"]).to_arrow().sort_by("id")
     plans = {i.request_time for i in served.timeline().pending(Action.COMPACTION, Action.CLUSTERING)}

@@ -62,6 +62,7 @@ def kept(table: hp.Table) -> list[str]:
     return sorted(info.path.rpartition("/")[2] for info in table.context.storage.list(BUCKET_COUNTS_FOLDER).files)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_the_first_write_keeps_the_rules_and_all_others_go_by_them(uri: str, table_type: str) -> None:
     table = create(uri, table_type)

@@ -65,6 +65,7 @@ def made(path: Path, kind: str, files: int) -> Table:
     return table
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_commit_reads_no_statistics_of_files_that_it_leaves_alone(tmp_path: Path, kind: str, asked: Asked) -> None:
     counts = []
@@ -90,6 +91,7 @@ def test_a_bound_that_goes_with_its_file_is_sought_in_all_files(tmp_path: Path, 
     assert_metadata_is_true(table)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_after_another_kind_of_writer_nothing_is_carried_on(
     tmp_path: Path, kind: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
@@ -118,6 +120,7 @@ def test_after_a_rollback_and_a_restore_nothing_is_carried_on(tmp_path: Path, as
     assert_metadata_is_true(table)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_ranges_stay_exact_beside_services(tmp_path: Path, kind: str, asked: Asked) -> None:
     table = made(tmp_path, kind, 3)

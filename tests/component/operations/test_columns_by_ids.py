@@ -197,6 +197,7 @@ def by_id(table: Table) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", CASES)
 def test_writes_and_services_keep_the_ids(name: str, tmp_path: Path) -> None:
     """Old rows are rewritten by upserts, compaction, log compaction and clustering: no value comes from another column."""

@@ -266,6 +266,7 @@ def delete_partition(context: TableContext) -> None:
     run_delete_partitions(context, ["p"], WriteSettings.of(parse_options(RINGS), WriteOperation.DELETE_PARTITION))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("other", [overwrite, delete_partition])
 @pytest.mark.parametrize("operation", [WriteOperation.UPSERT, WriteOperation.INSERT_OVERWRITE])
 def test_a_new_ring_beside_a_write(uri: str, operation: WriteOperation, other: Callable[[TableContext], None]) -> None:

@@ -185,6 +185,7 @@ def test_the_write_lives_while_tasks_beat_and_is_rolled_back_when_none_does(tabl
     assert names(table) == ["a"] and left(table) == []
 
 
+@pytest.mark.sample(1)
 def test_writers_and_services_between_its_processes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def waits(*_: object) -> None:
         raise AssertionError("others wait for writes of Apache Hudi, not for these")

@@ -80,6 +80,7 @@ def test_scans(how: str) -> None:
         assert ids(table, case) == [f"k{place}" for place in expected(case)], case[0]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_deletes(table_type: str) -> None:
     chosen = [case for case in CASES if case[0] in ([("x", ">", 7.5)], [("x", "=", -0.0)], "x = 'NaN'")]

@@ -295,6 +295,7 @@ def test_a_layout_that_is_not_written_is_a_question_to_the_kind(kind: type[Index
                 kind.check_writable(definition)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_empty_text_under_a_bloom_filter_of_an_expression(tmp_path: Path, table_type: str) -> None:
     options = {"hoodie.parquet.small.file.limit": 0}

@@ -166,6 +166,7 @@ def test_files_of_both_formats() -> None:
     assert table.validate().ok
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_writes_and_services_choose_the_format(table_type: str) -> None:
     """Of a table that may have several; what they do not choose is the table's."""

@@ -148,6 +148,7 @@ def test_a_rollback_brings_the_old_table_back(made: Made, name: str, table_type:
     assert Table(table.uri).validate().ok
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", KINDS)
 def test_rows_read_from_the_table_itself_may_replace_it(made: Made, table_type: str) -> None:
     table = made(table_type)

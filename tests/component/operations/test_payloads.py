@@ -21,6 +21,7 @@ MOVING = {"hoodie.index.type": "GLOBAL_SIMPLE", "hoodie.simple.index.update.part
 OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.parquet.small.file.limit": "0"}
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_truth_table(payload: str, table_type: str) -> None:

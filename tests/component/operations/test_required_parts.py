@@ -98,6 +98,7 @@ def filled(model: Model) -> Model:
     return model
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_writes_reads_and_services(table_type: str) -> None:
     model = filled(Model(table_type))
@@ -129,6 +130,7 @@ def test_change_data(table_type: str) -> None:
     assert found == model.rows
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"])
 def test_partial_updates(mode: str) -> None:
     model = filled(Model(**{"hoodie.write.record.merge.mode": mode}))

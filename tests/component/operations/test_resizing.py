@@ -261,6 +261,7 @@ def test_a_write_beside_a_pending_resize(uri: str, options: dict[str, Any]) -> N
     assert sum(stat.num_writes for stat in stats) == 40
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("metadata", [True, False])
 def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata: bool) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": metadata})
@@ -295,6 +296,7 @@ def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata
     in_order(table)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"])
 def test_copies_follow_each_other_as_their_writes_did(uri: str, mode: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.write.record.merge.mode": mode, "hoodie.metadata.enable": False})
@@ -320,6 +322,7 @@ def test_partial_updates_beside_a_resize(uri: str) -> None:
     assert table.scan(["id", "ts", "note"]).to_arrow().sort_by("id") == before
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("moment", ["pending", "resized"])
 @pytest.mark.parametrize("metadata", [True, False])
 def test_incremental_and_changes(uri: str, moment: str, metadata: bool) -> None:

@@ -66,6 +66,7 @@ def test_tables_of_apache_hudi_are_upgraded(name: str, tmp_path: Path) -> None:
     assert table.validate().ok
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_down_and_up_again(table_type: str, tmp_path: Path) -> None:
     table = grown(tmp_path / "t", table_type)
@@ -178,6 +179,7 @@ def test_incremental_queries_of_version_6_go_by_request_times(tmp_path: Path) ->
             os.utime(file)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_the_history_becomes_an_archive_and_a_history_again(table_type: str, tmp_path: Path) -> None:
     few = {"hoodie.keep.min.commits": "4", "hoodie.keep.max.commits": "5", "hoodie.clean.commits.retained": "2"}

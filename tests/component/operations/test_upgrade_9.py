@@ -162,6 +162,7 @@ def test_a_delete_marker_that_writers_named_becomes_the_tables_own(tmp_path: Pat
     assert {FIELD: "Op", TEXT: "D"}.items() <= properties(table).items()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_there_and_back_with_a_metadata_table(kind: str, tmp_path: Path) -> None:
     more = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}

@@ -116,6 +116,7 @@ def test_buckets_know_no_keys(uri: str) -> None:
         table.insert(rows(1), options={"hoodie.datasource.insert.dup.policy": "drop"})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("said", [True, False])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_clustering_leaves_records_in_their_buckets(uri: str, table_type: str, said: bool) -> None:

@@ -103,6 +103,7 @@ def values(table: Table) -> dict[str, str]:
     return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_every_operation_and_service(kind: str, tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", record_key="id", partition_by="p", ordering="ts", table_type=kind, options=VERSION)
@@ -338,6 +339,7 @@ def test_records_that_move_are_filled_from_what_they_were(payload: str, kind: st
     assert _found(table) == MOVED[payload][1]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("payload", MOVED)
 def test_partial_updates_under_update_modes(payload: str, kind: str, tmp_path: Path) -> None:

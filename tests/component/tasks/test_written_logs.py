@@ -39,6 +39,7 @@ def said_and_held(storage: Storage, log: LogFile, stat: WriteStat, validity: Ins
     return [(stat.file_size_in_bytes, said), (log.size_bytes, held)]
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("name", CASES)
 def test_apache_hudi_writes_what_its_commits_say(name: str, tmp_path: Path) -> None:
     table = Table(open_golden(name, tmp_path).path)

@@ -19,6 +19,7 @@ from pyhudi import Table
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
+from tests.support.shares import EACH_SHARE, Share, of_share
 
 ANYWHERE = ("RECORD_INDEX", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 IN_PARTITION = ("SIMPLE", "BLOOM", "INMEMORY")
@@ -51,9 +52,17 @@ steps = st.lists(
 @pytest.mark.parametrize(
     "family", [ANYWHERE, IN_PARTITION, SECTIONS, BUCKETS], ids=["anywhere", "in partition", "sections", "buckets"]
 )
-@given(script=steps, cow=st.booleans(), moves=st.booleans(), use_metadata=st.booleans())
-@settings(max_examples=12, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
-def test_keys_stay_unique(family: tuple[str, ...], script: list[Step], cow: bool, moves: bool, use_metadata: bool) -> None:
+@EACH_SHARE
+def test_keys_stay_unique(family: tuple[str, ...], share: Share) -> None:
+    @settings(max_examples=4 if share is Share.SMOKE else 8, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(script=steps, cow=st.booleans(), moves=st.booleans(), use_metadata=st.booleans())
+    def check(script: list[Step], cow: bool, moves: bool, use_metadata: bool) -> None:
+        check_script(family, script, cow, moves, use_metadata)
+
+    of_share(check, share)()
+
+
+def check_script(family: tuple[str, ...], script: list[Step], cow: bool, moves: bool, use_metadata: bool) -> None:
     name = f"indexes-{next(_names)}"
     env = ReplayEnvironment(5)
     MemoryStorage(f"memory://{name}", env)

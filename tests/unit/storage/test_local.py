@@ -488,6 +488,7 @@ def storage_tag(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("step", ["flock", "rename", "scandir", "replace"])
 def test_a_process_suspended_while_it_replaces_loses_nothing(tmp_path: Path, step: str) -> None:
     script = (

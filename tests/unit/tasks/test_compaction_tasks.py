@@ -157,6 +157,7 @@ AFTER = {
         for rule in (EVENT, COMMIT)
     ],
 )
+@pytest.mark.sample(37)
 def test_a_log_compaction_changes_nothing_for_readers(logs: str, after: str, based: bool, rule: RecordMergeRule) -> None:
     """Neither at once, nor when more follows; whether the merged blocks are passed over or read as well."""
     base = [("a", 5, 1), ("b", 5, 2)] if based else None

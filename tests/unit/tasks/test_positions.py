@@ -31,6 +31,7 @@ def test_updates_and_deletes_say_where_their_rows_stand() -> None:
     assert len(group.read(["v"])) == 38
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("rule", [EventTimeRule("ts"), CommitTimeRule()])
 @pytest.mark.parametrize("seed", range(6))
 def test_merging_by_position_is_merging_by_key(rule: RecordMergeRule, seed: int) -> None:

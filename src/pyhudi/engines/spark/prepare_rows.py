@@ -1,6 +1,4 @@
-"""Convert the input rows to the incoming layout, with native expressions if Spark's casts equal Hudi's, else through
-Arrow.
-"""
+"""Convert the input rows to the incoming layout, with native expressions if Spark's casts equal Hudi's, else through Arrow."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Route rows to the tasks that write their file groups: number and distribute the groups, one shuffle, one
-`mapInArrow`.
-"""
+"""Route rows to the tasks that write their file groups: number and distribute the groups, one shuffle, one `mapInArrow`."""
 
 from __future__ import annotations
 

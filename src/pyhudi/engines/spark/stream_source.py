@@ -81,9 +81,7 @@ class _StreamReader(DataSourceStreamReader):
         expected_schema: pa.Schema,
         pack: Callable[[Sequence[Any]], Sequence[tuple[Any, ...]]],
     ) -> None:
-        """open_table: see `OpenTable`. expected_schema: the columns as Spark expects them. pack: groups tasks by Spark
-        task.
-        """
+        """open_table: see `OpenTable`. expected_schema: the columns as Spark expects them. pack: groups tasks by Spark task."""
         # No validation here: Spark hides the exceptions of a constructor behind its own error.
         self._open_table = open_table
         self._wanted = expected_schema

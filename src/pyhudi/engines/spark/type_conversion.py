@@ -27,7 +27,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector
+from pyhudi.format.hudi_types import HUDI_TYPE, is_vector, record_type, stated_hudi_type
 from pyhudi.records.vectors import list_layout, vectors_as_lists
 
 __all__ = [
@@ -121,9 +121,7 @@ def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def table_location(session: SparkSession, name: str) -> str:
-    """Location of a table of the session's catalog.  Raises InvalidRequest if the table does not exist or has no
-    location.
-    """
+    """Location of a table of the session's catalog. Raises InvalidRequest if the table does not exist or has no location."""
     if not session.catalog.tableExists(name):
         raise InvalidRequest(f"the session's catalog has no table {name!r}")
     unquoted = ".".join(part.strip("`") for part in name.split("."))
@@ -165,11 +163,22 @@ def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fix
     columns: those of the table. fixed: constant values of some columns; other missing columns are null. Raises Spark's
     AnalysisException if a type cannot be cast.
     """
-    stored_schema = to_spark_schema(columns)
+    stored_schema = to_spark_schema(pa.schema([_with_nullable_parts(field) for field in columns]))
     nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in stored_schema.fields if f.name not in fixed])
     rows = frame.toDF(*names).to(nullable)
     values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
     return rows.withColumns(values).select(*map(quoted_name, columns.names)) if values else rows
+
+
+def _with_nullable_parts(field: pa.Field) -> pa.Field:
+    """Return a record of Hudi 1.2 with nullable parts, as SQL makes them: the write checks its values."""
+    if record_type(field) is None:
+        return field
+    return field.with_type(pa.struct([part.with_nullable(True).with_type(_nullable_parts(part.type)) for part in field.type]))
+
+
+def _nullable_parts(type_: pa.DataType) -> pa.DataType:
+    return pa.struct([part.with_nullable(True) for part in type_]) if pa.types.is_struct(type_) else type_
 
 
 @contextmanager
@@ -223,8 +232,9 @@ def _arrow_type(kind: T.DataType, path: str) -> pa.DataType:
 def _spark_field(field: pa.Field, path: str) -> T.StructField:
     comment = (field.metadata or {}).get(b"comment")
     metadata = {"comment": comment.decode()} if comment else {}
-    if is_vector(field.type):
-        metadata[HUDI_TYPE.decode()] = hudi_type_name(field.type)
+    hudi_type = stated_hudi_type(field)
+    if hudi_type is not None:
+        metadata[HUDI_TYPE.decode()] = hudi_type
     return T.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata or None)
 
 

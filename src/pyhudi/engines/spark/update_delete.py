@@ -54,9 +54,7 @@ CLAUSE = "#clause"
 """Number of the clause that applies to the row."""
 
 TARGET = "#target"
-"""For a row of the table: whether its columns match the key and partition that it is stored under.  Null for other
-rows.
-"""
+"""For a row of the table: whether its columns match the key and partition that it is stored under. Null for other rows."""
 
 _OLD_PATH = "#old_path"
 _NEW_PATH = "#new_path"

@@ -78,9 +78,7 @@ class BootstrapTask:
 
 
 def run_inspect_source(task: InspectSourceTask) -> SourceInfo:
-    """Read a footer.  Raises CorruptData if the file does not have the format of its extension, TableState if it is
-    missing.
-    """
+    """Read a footer. Raises CorruptData if the file does not have the format of its extension, TableState if it is missing."""
     storage = open_storage(StorageSpec(parent_folder(task.source.uri), task.table.options))
     with open_base_file(storage, file_name(task.source.uri)) as file:
         schema = _with_moments(file) if isinstance(file, pq.ParquetFile) else file.schema_arrow

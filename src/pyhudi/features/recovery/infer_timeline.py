@@ -101,9 +101,7 @@ def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredColumns:
-    """schemas: with ids, by version, of a table with column ids; {} otherwise.  table_name: for schemas that no file
-    has.
-    """
+    """schemas: with ids, by version, of a table with column ids; {} otherwise. table_name: for schemas that no file has."""
 
     schemas: Mapping[int, VersionedSchema]
     table_name: str
@@ -194,7 +192,7 @@ def plan_instants(
 
 
 def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, ...]:
-    """Readers take a table's columns from a write that is no service: where all are, the last one says that it is none."""
+    """Mark the last instant as a write if all are table services: readers take the columns of a table from a write."""
     if not created or any(one.metadata.operation.sets_schema for one in created):
         return tuple(created)
     last = created[-1]

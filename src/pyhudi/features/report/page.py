@@ -286,9 +286,7 @@ class _Report:
 
 
 def _cached_result(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
-    """Cache the result of `load`; a HudiError is raised at each use, so that every section that needs the result shows
-    it.
-    """
+    """Cache the result of `load`; a HudiError is raised at each use, so that every section that needs the result shows it."""
     try:
         found = load()
     except HudiError as raised:

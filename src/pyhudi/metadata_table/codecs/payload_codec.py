@@ -81,9 +81,7 @@ def decode_payload(values: pa.BinaryArray, schema: str, payload: Payload) -> tup
 def decode_distinct(
     values: pa.BinaryArray, schema: str, payload: Payload
 ) -> tuple[pa.Int32Array, pa.Array, pa.Int32Array | None]:
-    """As `decode_payload`, but only the distinct values, and the index of each value among them (None if all are
-    distinct).
-    """
+    """As `decode_payload`, but only the distinct values, and the index of each value among them (None if all are distinct)."""
     layout = _layout(schema, payload)
     dictionary = values.dictionary_encode()
     distinct: pa.BinaryArray = dictionary.dictionary

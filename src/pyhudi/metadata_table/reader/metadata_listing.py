@@ -70,9 +70,7 @@ class MetadataListing:
         return self._partitions
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
-        """Return the files of each partition, with one lookup for all uncached ones. modified_ms is 0: it is not
-        recorded.
-        """
+        """Return the files of each partition, with one lookup for all uncached ones. modified_ms is 0: it is not recorded."""
         distinct = list(dict.fromkeys(partitions))
         if self._look_up(distinct):
             return {partition: _infos(partition, self._files[partition]) for partition in distinct}

@@ -205,9 +205,7 @@ class MetadataTable:
 
     @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
-        """The table's index definitions by name; empty if its properties refer to no document, or the document does not
-        exist.
-        """
+        """The table's index definitions by name; empty if its properties refer to no document, or the document does not exist."""
         return load_index_definitions(self._data)
 
     @cached_property

@@ -135,9 +135,7 @@ def check_logs(
 
 
 def check_plans(snapshot: Snapshot, is_present: frozenset[str]) -> IndexFindings:
-    """Check the inputs of pending compactions, replaced file groups excepted. ``is_present`` are the paths of all data
-    files.
-    """
+    """Check the inputs of pending compactions, replaced file groups excepted. ``is_present`` are the paths of all data files."""
     context, findings = snapshot.context, IndexFindings()
     pending = snapshot.timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:

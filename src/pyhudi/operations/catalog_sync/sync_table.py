@@ -295,10 +295,8 @@ class _Sync:
 
 
 def _merged(catalog_table: CatalogTable, target: CatalogTable) -> CatalogTable:
-    """Merge the requested entry into the existing one; parameters of others and the form of the location are retained.
-
-    Comments are retained if the table has none.
-    """
+    """Merge the requested entry into the existing one; parameters of others and the form of the location are retained."""
+    # Comments are retained if the table has none.
     parts = [
         key for key in catalog_table.parameters if key.startswith("spark.sql.sources.schema.") and key not in target.parameters
     ]

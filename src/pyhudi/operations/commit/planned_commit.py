@@ -104,9 +104,7 @@ def commit_metadata(
     *,
     compacted: bool = False,
 ) -> CommitMetadata:
-    """Build the commit metadata of a write: statistics by partition, the table's schema and the caller's extra
-    metadata.
-    """
+    """Build the commit metadata of a write: statistics by partition, the table's schema and the caller's extra metadata."""
     by_partition: dict[str, list[WriteStat]] = {}
     for status in statuses:
         by_partition.setdefault(status.stat.partition_path or "", []).append(status.stat)

@@ -189,9 +189,7 @@ class Transaction:
         return cls(context, settings, time, action, heartbeat, timeline, started=False, config=config)
 
     def planned_on(self, snapshot: Snapshot) -> None:
-        """Record the snapshot this transaction was planned on: its column-id mode and the commit metadata already
-        loaded.
-        """
+        """Record the snapshot this transaction was planned on: its column-id mode and the commit metadata already loaded."""
         self._commits.add(snapshot.commits)
         self._planned_on = snapshot.timeline
         self.without_ids = snapshot.timeline if snapshot.history is None else None

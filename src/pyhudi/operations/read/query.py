@@ -130,9 +130,7 @@ class SnapshotQuery:
         return query if condition is None else replace(query, plan=query._without_excluded())
 
     def _without_excluded(self) -> ReadPlan:
-        """Return the plan without slices that the predicate prunes. Files that were cleaned concurrently are not
-        detected here.
-        """
+        """The plan without slices that the predicate prunes. Files that were cleaned concurrently are not detected here."""
         slices, spec = self.plan.slices, self.spec
         if self.found_by is not None:
             with suppress(SnapshotOutdated):

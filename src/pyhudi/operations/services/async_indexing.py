@@ -256,9 +256,7 @@ class _Build:
             yield context
 
     def _begin(self, context: TableContext) -> _StartedPartitions:
-        """Record the partitions as inflight, with their file groups created, and load the snapshot that they are built
-        from.
-        """
+        """Record the partitions as inflight, with their file groups created, and load the snapshot that they are built from."""
         snapshot = load_snapshot(context, directory_listing)
         schema = table_columns(snapshot)
         columns: tuple[str, ...] = ()

@@ -457,10 +457,8 @@ def _delete_in_partition(storage: Storage, entry: tuple[str, tuple[str, ...]]) -
 
 
 def _delete_partitions(context: TableContext, timeline: Timeline, partitions: Iterable[str]) -> tuple[str, ...]:
-    """Delete the folders of partitions without data files. The caller holds the lock.
-
-    Under the lock no write can begin. A pending write may be about to add files, so in that case every folder stays.
-    """
+    """Delete the folders of partitions without data files. The caller holds the lock."""
+    # Under the lock no write can begin. A pending write may be about to add files, so in that case every folder stays.
     candidates = [partition for partition in partitions if partition]
     if not candidates or timeline.pending(*WRITE_ACTIONS, Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
         return ()

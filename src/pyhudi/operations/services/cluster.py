@@ -283,9 +283,7 @@ def run_clusterings(
 
 @dataclass(frozen=True, slots=True)
 class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
-    """The scheduled action that rewrites file groups in another order and size; ``planned`` are the groups of its new
-    plan.
-    """
+    """The scheduled action that rewrites file groups in another order and size; ``planned`` are the groups of its new plan."""
 
     options: ClusterSettings
     planned: list[ClusterGroup] = field(default_factory=list)

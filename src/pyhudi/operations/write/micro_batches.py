@@ -44,9 +44,7 @@ class StreamBatch:
     search: CommitSearch = field(default_factory=CommitSearch, compare=False, repr=False)
 
     def check(self, context: TableContext, timeline: Timeline) -> Mapping[str, str]:
-        """Return the entry for the commit of the batch. Raises AlreadyCommitted if the batch or a later one is
-        committed.
-        """
+        """Return the entry for the commit of the batch. Raises AlreadyCommitted if the batch or a later one is committed."""
         last = find_last_batch(context, timeline, self.identifier, self.search)
         if last is not None and last >= self.number:
             raise AlreadyCommitted(

@@ -186,9 +186,7 @@ def write_start(snapshot: Snapshot) -> WriteStart:
 
 _LEAST_TURN_MS = 60_000
 _ATTEMPTS_OF_A_TURN = 4
-"""Expected duration of an exclusive write, as a multiple of the longest attempt, which may be shorter than the next
-one.
-"""
+"""Expected duration of an exclusive write, as a multiple of the longest attempt, which may be shorter than the next one."""
 
 
 def retry_on_conflict(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.operations.write.index_lookup import check_lookup, depends_on_groups
 from pyhudi.operations.write.operation_traits import OperationTraits
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file
@@ -80,8 +81,16 @@ def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: 
 
 
 def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot: Snapshot) -> None:
-    """Raise Unsupported for a partial update of a table with schema on read."""
-    if snapshot.history is not None and schemas.partial:
+    """Raise Unsupported for a partial update of a table with schema on read, and for a column of a type of Hudi 1.2 in it."""
+    if snapshot.history is None:
+        return
+    named = next((field for field in schemas.data_schema if stated_hudi_type(field) is not None), None)
+    if named is not None:
+        raise Unsupported(
+            f"column {named.name!r} of type {stated_hudi_type(named)} in {context.storage.uri} is not supported: the table uses "
+            f"schema on read ({table_options.SCHEMA_ON_READ}), and Hudi 1.2.0 cannot read such a table"
+        )
+    if schemas.partial:
         raise Unsupported(
             f"a partial update of {context.storage.uri} is not supported: the table uses schema on read "
             f"({table_options.SCHEMA_ON_READ}). Upsert whole rows."

@@ -172,9 +172,7 @@ OPERATIONS_ON_INPUT_ROWS = (
     write_options.RECONCILE_SCHEMA,
     write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP,
 )
-"""Options that define how the input rows of an upsert are interpreted. They do not apply to rows computed from the
-table.
-"""
+"""Options that define how the input rows of an upsert are interpreted. They do not apply to rows computed from the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +299,7 @@ class WriteSettings:
 
 
 def with_schema_mode(options: Mapping[str, object] | None, mode: str | None) -> Mapping[str, object] | None:
-    """Return the options of a call with the schema mode of its argument. Raises InvalidRequest if an option contradicts
-    it.
-    """
+    """Return the options of a call with the schema mode of its argument. Raises InvalidRequest if an option contradicts it."""
     if mode is None:
         return options
     option = (options or {}).get(SCHEMA_MODE.key, mode)

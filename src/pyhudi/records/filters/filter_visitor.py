@@ -105,7 +105,5 @@ def join_in_pairs(parts: list[Part], join: Callable[[Part, Part], Part]) -> Part
 
 
 def equal_values(value: Any) -> tuple[Any, ...]:
-    """Return the values that compare equal but differ in representation: hash lookups and record keys distinguish -0.0
-    from 0.0.
-    """
+    """The values that compare equal but differ in representation: hash lookups and record keys distinguish -0.0 from 0.0."""
     return (0.0, -0.0) if isinstance(value, float) and value == 0.0 else (value,)

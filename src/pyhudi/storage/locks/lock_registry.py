@@ -157,10 +157,8 @@ def _check_servers(settings: LockSettings, provider: str) -> None:
 
 
 def _implicit_name(storage: Storage) -> str:
-    """Hudi's name of a lock that is derived from the table's base path.
-
-    Hudi hashes the path as its writers spell it, except for s3a; for local files this is the bare path.
-    """
+    """Hudi's name of a lock that is derived from the table's base path."""
+    # Hudi hashes the path as its writers spell it, except for s3a; for local files this is the bare path.
     location = parse_uri(storage.uri)
     return path_hash(location.file_path if location.scheme == "file" else location.uri.replace("s3a://", "s3://", 1))
 

@@ -56,9 +56,7 @@ class ObjectRanges:
 
 
 class ObjectOutput:
-    """The context manager of `open_output`: a multipart upload that is completed only if the block ends without an
-    error.
-    """
+    """The context manager of `open_output`: a multipart upload that is completed only if the block ends without an error."""
 
     def __init__(self, store: Any, key: str, uri: str) -> None:
         self._store = store

@@ -368,9 +368,7 @@ _probe_mutex = threading.Lock()
 
 
 def _refuses(error: Exception, mode: Any) -> bool | None:
-    """Return True if a response means that the PUT's condition is false, None if it does not decide, False for other
-    errors.
-    """
+    """Return True if a response means that the PUT's condition is false, None if it does not decide, False for other errors."""
     if isinstance(error, AlreadyExistsError | PreconditionError):
         if is_missing_bucket(error):
             return False

@@ -69,9 +69,7 @@ class Timeline:
         return cls(tuple(instant for _, instant in ordered), {} if archived_completions is None else archived_completions)
 
     def completed_writes(self) -> tuple[Instant, ...]:
-        """Completed commits, delta commits and replace commits (including compactions and clusterings), by request
-        time.
-        """
+        """Completed commits, delta commits and replace commits (including compactions and clusterings), by request time."""
         return tuple(i for i in self.instants if i.state is State.COMPLETED and i.action in WRITE_ACTIONS)
 
     def last_completed_write(self) -> Instant | None:
@@ -124,15 +122,11 @@ class Timeline:
         return self.archived_completions.get(request_time)
 
     def is_completed(self, request_time: str) -> bool:
-        """Return True when files of that instant are committed: it completed, or it is older than the whole active
-        timeline.
-        """
+        """Return True when files of that instant are committed: it completed, or it is older than the whole active timeline."""
         return request_time in self._completions or self.is_before_start(request_time)
 
     def is_before_start(self, request_time: str) -> bool:
-        """Return True when the time is before the first write instant of the active timeline (savepointed commits
-        ignored).
-        """
+        """Return True when the time is before the first write instant of the active timeline (savepointed commits ignored)."""
         return self._start is not None and request_time < self._start
 
     @property

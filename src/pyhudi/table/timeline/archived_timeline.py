@@ -88,9 +88,7 @@ class LoadedManifest:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStore:
-    """Read and append to the archived timeline of one table.  folder: relative to the table; '' for a layout that has
-    none.
-    """
+    """Read and append to the archived timeline of one table. folder: relative to the table; '' for a layout that has none."""
 
     storage: Storage
     folder: str

@@ -166,11 +166,9 @@ class TimelineStore:
 
 
 def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:
-    """Instants whose completion times are file times, with request times instead if the files were copied.
-
-    In a copy every file is younger than the last request. In an original, all but the last instants completed before
-    it. A single instant is not decisive, and needs no order.
-    """
+    """Instants whose completion times are file times, with request times instead if the files were copied."""
+    # In a copy every file is younger than the last request. In an original, all but the last instants completed before it. A
+    # single instant is not decisive, and needs no order.
     last = max((i.request_time for i in instants), default="")
     completed = [i.completion_time or "" for i in instants if i.is_completed]
     if len(completed) < 2 or min(completed) <= last:

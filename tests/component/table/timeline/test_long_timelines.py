@@ -58,6 +58,7 @@ def in_history(storage: FaultyStorage) -> list[str]:
     return [call.path for call in storage.calls if "/history/" in call.path]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_a_long_history_costs_nothing(table_type: str) -> None:
     table, environment = grown(f"long-{table_type}", 3, table_type)
