@@ -84,14 +84,15 @@ class ValidationFailed(InvalidRequest):
         self.after = after
         self.rows = rows
 
-    def of_commit(self, validator: str, commit: str) -> ValidationFailed:
+    def of_commit(self, validator: str, commit: str, *, is_published: bool = False) -> ValidationFailed:
         """Return this error as the rejection of a commit, with its results in the message."""
         parts = [f"validator {validator} rejects {commit}: {self.args[0]}"]
         if self.query:
             parts += [f"  before: {_shown(self.before)}", f"  after: {_shown(self.after)}"]
         if self.rows and self.rows != self.after:
             parts.append(f"  rows: {_shown(self.rows)}")
-        parts.append("The write was rolled back. Correct the rows, or change the validator.")
+        outcome = "It is published nevertheless." if is_published else "It was rolled back."
+        parts.append(f"{outcome} Correct the rows, or change the validator.")
         return ValidationFailed(
             "\n".join(parts), validator=validator, query=self.query, before=self.before, after=self.after, rows=self.rows
         )

@@ -221,6 +221,11 @@ REFUSALS = (
         ("hoodie.table.service.manager.enabled", "hoodie.metadata.table.service.manager.enabled"),
     ),
     Refusal(
+        "offsets of sources are not validated",
+        ("0.0", "0"),
+        ("hoodie.precommit.validators.streaming.offset.tolerance.percentage",),
+    ),
+    Refusal(
         "files that no task reported are deleted before the commit",
         ("false",),
         ("hoodie.fail.job.on.duplicate.data.file.detection",),

@@ -30,6 +30,12 @@ SINGLE_VALUE_QUERIES = Option(
     None,
     "queries that must return one value after the write, each as `query#value`, separated by semicolons",
 )
+FAILURE_POLICY = Option(
+    "hoodie.precommit.validators.failure.policy",
+    ("FAIL", "WARN_LOG"),
+    "FAIL",
+    "a rejected commit fails, or is published with a warning in the log (Hudi 1.2.0)",
+)
 VALIDATED_ROWS = Option(
     "pyhudi.precommit.validators.rows",
     ("changed_partitions", "table"),

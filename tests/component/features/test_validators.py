@@ -168,6 +168,12 @@ def test_what_is_wrong_is_refused_before_anything_is_written(options: dict[str, 
     assert table.timeline().instants == before
 
 
+def test_a_policy_of_hudi_1_2_publishes_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    table = new_table("memory://validated-policy/t")
+    table.upsert(ROWS, options={**LIMIT, f"{VALIDATORS}.failure.policy": "warn_log"})
+    assert table.count() == 6 and "rejects commit" in caplog.text and "published" in caplog.text
+
+
 def test_arguments_of_a_validator_are_checked() -> None:
     for arguments in (("", len), ("a,b", len), (" a", len), (1, len), ("a", 1)):
         with pytest.raises(hp.InvalidRequest):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.validator_options import EQUALITY_QUERIES, INEQUALITY_QUERIES, SINGLE_VALUE_QUERIES, VALIDATORS
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
+
+_LOG = logging.getLogger("pyhudi.features.validators")
 
 
 def check_settings(settings: ValidatorSettings) -> None:
@@ -69,7 +72,10 @@ def validate_commit(
             else:
                 _run_queries(*validator, engine, before, after)
         except ValidationFailed as failure:
-            raise failure.of_commit(name, what) from failure.__cause__
+            rejection = failure.of_commit(name, what, is_published=settings.warns)
+            if not settings.warns:
+                raise rejection from failure.__cause__
+            _LOG.warning("%s", rejection)
 
 
 def _resolve(settings: ValidatorSettings) -> Mapping[str, Validator | tuple[SqlValidator, tuple[SqlQuery, ...]]]:

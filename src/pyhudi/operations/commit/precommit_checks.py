@@ -30,6 +30,7 @@ class ValidatorSettings:
         inequality: Text of the queries of the inequality validator.
         single_value: Text of the queries of the single result validator.
         rows: Which rows validators read, see the option.
+        warns: A rejected commit is published with a warning.
     """
 
     names: Annotated[tuple[str, ...], VALIDATORS]
@@ -37,6 +38,7 @@ class ValidatorSettings:
     inequality: Annotated[str | None, validator_options.INEQUALITY_QUERIES]
     single_value: Annotated[str | None, validator_options.SINGLE_VALUE_QUERIES]
     rows: Annotated[str, VALIDATED_ROWS]
+    warns: Annotated[bool, validator_options.FAILURE_POLICY]
 
     @classmethod
     def of(cls, options: Options) -> ValidatorSettings | None:
@@ -46,7 +48,7 @@ class ValidatorSettings:
             InvalidRequest: Queries without a validator, a name that is unknown, or a malformed query.
             Unsupported: This installation has no validators.
         """
-        settings = read_settings(cls, options)
+        settings = read_settings(cls, options, warns=options.value_or_default(validator_options.FAILURE_POLICY) == "WARN_LOG")
         if not settings.names:
             unused = [str(option) for option in _QUERIES if options.text(option) is not None]
             if unused:
