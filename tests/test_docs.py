@@ -1,7 +1,7 @@
-"""The documents do not lie: worked bytes are what the codecs make, and every snippet of the README and the pages runs.
+"""The documents are true: worked bytes are what the codecs make, and every snippet of the README and the pages runs.
 
 The snippets of a page run in order, as a reader would run them: Python in one namespace, shell lines in one folder, `pyhudi` as
-the command line.  Where a shell line ends in `# exit code N`, that is what it must give.  `TABLE` stands for a table that the
+the command line.  Where a shell line ends in `# exit code N`, that is what it must give.  `TABLE` is a table that the
 page made.  Blocks that use `spark` run in tests/spark/test_pages.py.
 """
 
@@ -152,7 +152,7 @@ def test_the_quick_start_shows_the_output_of_its_write(tmp_path: Path, monkeypat
 
 
 def test_every_page_with_commands_is_among_those_that_run() -> None:
-    """A fence in another spelling would be passed over in silence."""
+    """A fence in another spelling would be skipped silently."""
     for page in PAGES:
         fences = set(re.findall(r"^```([^\n`]+)$", page.read_text("utf-8"), re.M))
         assert all(fence in ("python", "sh", "text") or fence.startswith("hex ") for fence in fences), (page, fences)
@@ -189,7 +189,7 @@ def test_every_decision_says_what_else_was_possible_and_what_follows() -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    """MkDocs says so too, and only when the site is built."""
+    """MkDocs reports this too, but only when the site is built."""
     named = set(re.findall(r"[\w/-]+\.md\b", (ROOT / "mkdocs.yml").read_text()))
     assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
 

@@ -20,9 +20,10 @@ Run = Callable[[str], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """statements: in order.  query, rows: what is there afterwards.  refused: a statement that no engine carries out.
+    """statements: in order.
 
-    differs: Apache Hudi does something else, which docs/sql.md tells.
+    query, rows: the rows afterwards. refused: a statement that no engine executes. differs: Apache Hudi does something else,
+    which docs/sql.md describes.
     """
 
     name: str

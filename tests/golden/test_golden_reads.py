@@ -31,12 +31,12 @@ PARTITIONED = {
 }
 
 
-# A metadata table that cannot be read is passed over with a warning, and the rows come out right all the same.
+# A metadata table that cannot be read is ignored with a warning, and the rows are right all the same.
 pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarning")
 
 
 def scan_of(table: Table, query: GoldenQuery) -> Scan:
-    """The same query, asked of PyHudi."""
+    """The same query, executed by PyHudi."""
     # Tables without meta columns show none to the readers of Apache Hudi.
     columns = ["*"] if table.config.populate_meta_fields else None
     kind = query.options.get(KIND, "snapshot")

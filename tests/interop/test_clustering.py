@@ -71,7 +71,7 @@ def test_we_carry_out_its_plan(hudi: ApacheHudi, table: hp.Table) -> None:
 
 
 def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Though nobody told the clustering that there are buckets."""
+    """Although no option names the buckets for the clustering."""
     path = str(tmp_path / "c")
     buckets: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
     hudi.write(rows(1), path, mode="overwrite", **WRITE, **buckets)

@@ -379,7 +379,7 @@ def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: s
         remove(world, "k1")
         world.table.log_compact()
         assert world.scanned() == world.rows
-    # Nothing new came, and the one block that stands for all is no work.
+    # Nothing was added, and the one block that replaces all is no work.
     again = world.table.log_compact()
     assert again.planned is None
     assert world.scanned() == world.rows

@@ -1,6 +1,6 @@
 """Non-blocking writers do not change each other's work.
 
-Streams of two to four writers arrive out of order, beside compactions, log compactions, cleans and archivals, with
+Streams of two to four writers arrive out of order, during compactions, log compactions, cleans and archivals, with
 reads at many calls. Then one writer crashes at each changing call.
 """
 
@@ -90,7 +90,7 @@ class Meeting:
         assert self.world.table.validate().ok
 
     def look(self) -> None:
-        """A read at this moment finds what has completed."""
+        """A read at this time finds what has completed."""
         timeline = self.world.table.timeline()
         landed = [batch for time, batch in self.batch_of.items() if timeline.is_completed(time)]
         assert self.world.scanned() == merged([FIRST, *landed])
@@ -127,7 +127,7 @@ class Meeting:
             try:
                 table.clean(dry_run=False) if verb == "clean" else getattr(table, verb)()
             except WriteConflict:
-                # A log compaction gives way to what is newer.
+                # A log compaction backs off for newer actions.
                 assert verb == "log_compact"
 
 
@@ -148,7 +148,7 @@ OTHERS: list[Batch] = [[("k0", 10), ("k1", 10), ("k3", 10)], [("k1", 20), ("k2",
 
 
 def write_beside_others(run: World, context: TableContext) -> object:
-    """The dying writer; in the midst of it another one writes, and a compaction is planned and carried out."""
+    """The dying writer; during its write another one writes, and a compaction is planned and executed."""
 
     def others() -> None:
         run.table.upsert(rows(OTHERS[0]))

@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 
 class Share(StrEnum):
-    """Which items a test takes.  SMOKE: the first, the middle one and the last.  OTHERS: what the tier has beside those."""
+    """Which items a test uses.
+
+    SMOKE: the first, the middle one and the last. OTHERS: the further ones of the tier.
+    """
 
     SMOKE = "smoke"
     OTHERS = "others"

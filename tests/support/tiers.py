@@ -2,7 +2,7 @@
 
 The environment variable PYHUDI_TIER selects the tier of a run:
 
-    smoke   `make test`: everything but combination runs; of spark/ and interop/ only what lies below their folder smoke/
+    smoke   `make test`: everything but combination runs; of spark/ and interop/ only what is below their folder smoke/
     rest    what smoke leaves out and full contains
     full    `make test-full`, and the default of a plain `pytest`: smoke and rest
     wide    `make test-wide`: full, every combination of parameters, and more seeds
@@ -27,7 +27,7 @@ MARKERS = {
     "interop": "interop",
     "servers": "servers",
 }
-# Modules directly below tests/ that `make check` runs beside tests/unit.
+# Modules directly below tests/ that `make check` runs in addition to tests/unit.
 CHECKS = frozenset({"test_layers.py", "test_module_imports.py"})
 # Tests in these folders need a JVM; they are in the smoke tier only below <folder>/smoke/.
 JVM_FOLDERS = frozenset({"spark", "interop", "servers"})

@@ -1,5 +1,4 @@
-"""Join bootstrapped base files with their source files: meta columns from the table, data columns from outside, row by
-row.
+"""Join bootstrapped base files with their source files: meta columns from the table, data columns from outside, row by row.
 
 The two files have independent row groups.  Memory: one row group of either.
 

@@ -119,8 +119,7 @@ def run_cluster(task: ClusterTask) -> tuple[WriteStatus, ...]:
 
 
 def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
-    """Write the rows of nodes to the file groups of the nodes that replace them, one file each; none for a node without
-    rows.
+    """Write the rows of nodes to the file groups of the nodes that replace them, one file each; none for a node without rows.
 
     Raises TableState for a row that belongs to no such node: its key was hashed by other fields.
     """

@@ -115,8 +115,7 @@ def _violation_filter(condition: str, schema: pa.Schema) -> tuple[list[str], Row
 
 
 def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
-    """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the
-    latter alone.
+    """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the latter alone.
 
     input_schema: the rows' columns as the caller had them.  For example, a float that became a double has another text than
     the float.

@@ -12,12 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.format.meta_columns import (
-    COMMIT_TIME,
-    PARTITION_PATH,
-    RECORD_KEY,
-    constant,
-)
+from pyhudi.format.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, constant
 from pyhudi.records.mergers import partial_merge
 from pyhudi.records.ordering import BoolMask
 from pyhudi.records.record_merge import Merged, RecordMergeRule, combine_to_array

@@ -221,8 +221,7 @@ class TagHits:
 
 
 def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
-    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's candidates; one result for each
-    set.
+    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's candidates; one result for each set.
 
     Every file is read once for all sets.
     """

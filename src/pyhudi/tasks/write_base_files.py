@@ -22,18 +22,8 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.instants import timestamp_from_instant
-from pyhudi.format.meta_columns import (
-    FILE_NAME,
-    RECORD_KEY,
-)
-from pyhudi.format.names import (
-    BaseFileName,
-    LogFileName,
-    MarkerType,
-    WriteToken,
-    format_file_id,
-    parse_base_file,
-)
+from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY
+from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, join_path
 from pyhudi.records.record_merge import RecordMergeRule, row_codes

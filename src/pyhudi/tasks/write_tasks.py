@@ -13,10 +13,7 @@ import pyarrow as pa
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.bootstrap_index import SourceFile
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.names import (
-    PARQUET_EXTENSION,
-    WriteToken,
-)
+from pyhudi.format.names import PARQUET_EXTENSION, WriteToken
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, ColumnOrigin

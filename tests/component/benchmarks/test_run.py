@@ -19,9 +19,9 @@ OK: dict[str, Any] = {"status": "ok"}
 
 
 class ScriptedWorker(Worker):
-    """Answers as told, without a process. replies: step method -> reply; others succeed with the right answer.
+    """Returns the given replies, without a process.
 
-    cleanings: how often the service has something to remove.
+    replies: step method -> reply; others succeed with the right answer. cleanings: how often the service has something to remove.
     """
 
     def __init__(self, name: str, replies: dict[str, Any] | None = None, cleanings: int = 1) -> None:
@@ -202,7 +202,7 @@ def test_a_worker_that_does_not_answer_is_ended(tmp_path: Path) -> None:
     worker = Worker(BY_NAME["pyarrow"], 1, "1g", tmp_path / "work", 600.0)
     worker.start()
     assert worker._process is not None
-    # It cannot answer, however long this process is kept from asking whether it has.
+    # It cannot reply, however long this process is kept from checking for its reply.
     worker._process.send_signal(signal.SIGSTOP)
     worker.timeout_s = 0.0
     with pytest.raises(WorkerLost, match="no answer"):

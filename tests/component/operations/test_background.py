@@ -152,7 +152,7 @@ def served(tmp_path: Path) -> Iterator[hp.Table]:
     yield table
 
 
-# Dies when it has carried a plan out but for the last step.
+# Dies after it has executed a plan except for the last step.
 DIES = """
 import os, runpy, signal
 from pyhudi.operations.commit.transaction import Transaction

@@ -1,4 +1,4 @@
-"""Partition statistics are carried from commit to commit: reads per commit, and cases that recompute them."""
+"""Partition statistics are kept from commit to commit: reads per commit, and cases that recompute them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rows(numbers: range, stamp: int, part: str = "p") -> pa.Table:
 
 
 def made(path: Path, kind: str, files: int) -> Table:
-    """One partition with so many files of ten rows; whoever writes last has all of it in view."""
+    """One partition with so many files of ten rows; the last writer has read all of them."""
     table = Table.create(path, record_key="id", partition_by="part", ordering="ts", table_type=kind, options=OPTIONS)
     for number in range(files):
         table.insert(rows(range(10 * number, 10 * number + 10), 0))
@@ -98,14 +98,14 @@ def test_after_another_kind_of_writer_nothing_is_carried_on(
 ) -> None:
     table = made(tmp_path, kind, 3)
     with monkeypatch.context() as patch:
-        # What PyHudi alone says is not there, as in what Apache Hudi writes.
+        # What only PyHudi records is missing, as in commits of Apache Hudi.
         patch.setattr(metadata_store, "SINCE_KEY", "of.another.writer")
         table.upsert(rows(range(21, 24), 1))
     asked.partitions = []
     for stamp in (2, 3, 4):
         table.upsert(rows(range(21, 24), stamp))
         assert_metadata_is_true(table)
-    # The first commit begins anew, the second is the first that was requested since; from then on ranges are carried on.
+    # The first commit starts again, the second is the first one requested since; from then on ranges are kept.
     assert asked.partitions == ["p", "p"]
 
 

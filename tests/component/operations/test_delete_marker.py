@@ -66,7 +66,7 @@ def test_reads_look_for_the_marker_in_logs_alone(tmp_path: Path, merging: str) -
     table.insert(rows(("z", 5, "D")))
     table.upsert(rows(("a", 7, "D"), ("c", 7, "I"), ("e", 7, "I"), flagged="c"))
     assert seen(table) == {"a": 7, "b": 5, "d": 5, "e": 7, "z": 5}
-    # `z` is marked too, but stands in a base file.
+    # `z` is marked too, but is stored in a base file.
     assert seen(table, **MARKED) == {"b": 5, "d": 5, "e": 7, "z": 5}
     assert table.scan(["ts"], filter="id = 'a'", options=MARKED).to_arrow().num_rows == 0
     assert table.scan(options=MARKED).count() == 4

@@ -92,7 +92,7 @@ def test_deletes(table_type: str) -> None:
 
 
 def test_footers_state_no_bounds_of_columns_that_hold_nan() -> None:
-    """Spark and Apache Hudi pass over row groups by these bounds, and take NaN for the largest value."""
+    """Spark and Apache Hudi prune row groups by these bounds, and treat NaN as the largest value."""
     table = made("cow", **{"hoodie.parquet.small.file.limit": 0})
     bounds = {}
     for partition in load_snapshot(table.context).slices(None).values():

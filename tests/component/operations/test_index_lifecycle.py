@@ -437,7 +437,7 @@ def test_definitions_in_a_store_of_another_kind(tmp_path: Path) -> None:
 
 
 def test_definitions_that_somebody_else_changes_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lock of this table keeps nobody from a file outside of it."""
+    """The lock of this table does not protect a file outside of it."""
     table = _elsewhere(tmp_path / "t", f"{tmp_path}/defs/index.json")
     file = tmp_path / "defs" / "index.json"
     before = json.loads(file.read_text())

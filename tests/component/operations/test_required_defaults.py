@@ -17,7 +17,7 @@ from tests.support.old_columns import EXPECTED, NEW, grown, old, rows_of
 
 @pytest.fixture(params=["cow", "mor"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    # The metadata table has statistics of the columns, by which filters pass over files.
+    # The metadata table has statistics of the columns, by which filters prune files.
     return grown(tmp_path, request.param)
 
 

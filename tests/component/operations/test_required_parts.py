@@ -178,7 +178,7 @@ def test_virtual_keys_and_parquet_blocks(option: dict[str, object]) -> None:
 
 
 def test_fields_that_come_in_marked_as_null_where_their_struct_is() -> None:
-    """As other programs than Arrow's own builders lay such columns out."""
+    """Columns in a layout of programs other than Arrow's own builders."""
     model = Model("cow")
     parts = pa.array([part(1)], PART).take(pa.array([None, 0]))
     assert parts.field(0).null_count == 1

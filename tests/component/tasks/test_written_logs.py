@@ -33,7 +33,7 @@ def logs_of(table: Table) -> Iterator[tuple[Storage, LogFile, WriteStat]]:
 
 
 def said_and_held(storage: Storage, log: LogFile, stat: WriteStat, validity: InstantValidity) -> list[tuple[int, LogContents]]:
-    """The size and the contents that the commit says, and those that are there."""
+    """Size and contents in the commit, and those of the files."""
     said = LogContents(stat.num_writes, stat.num_deletes, frozenset({log.name.instant_time}))
     held = count_log(LogCount(storage.spec(), log, validity))
     return [(stat.file_size_in_bytes, said), (log.size_bytes, held)]

@@ -291,7 +291,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
             return
         known = list(self.model.columns)
         self.add_column(name, pa.int64())
-        # New columns come last, wherever they stand in the data.
+        # New columns come last, regardless of their position in the data.
         frame = self.frame(rows).select([name, *known])
         self.upsert_frame(rows, frame)
 
@@ -333,7 +333,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
         self.table.rollback(instant)
         self.model = before
         if self.clean:
-            # The versions before that may be gone.
+            # The versions before that may be deleted.
             self.undo.clear()
 
     @rule()

@@ -122,7 +122,7 @@ class MergeOnRead(RuleBasedStateMachine):
     @precondition(lambda self: self.rows and not self.table.timeline().pending(Action.COMPACTION))
     @rule(data=st.data())
     def come_back_beside_a_compaction(self, data: st.DataObject) -> None:
-        """The record stands in a log alone afterwards."""
+        """The record is in a log alone afterwards."""
         key = data.draw(st.sampled_from(sorted(self.rows)))
         self.delete({key})
         self.table.schedule_compaction()

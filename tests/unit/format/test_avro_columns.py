@@ -37,7 +37,7 @@ def with_zone(value: datetime.datetime) -> datetime.datetime:
 def decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
     most = 10**precision - 1
     context = decimal.Context(prec=60)
-    # fastavro gives the numbers -128, -32768, ... a byte more than they need, which nobody else writes.
+    # fastavro writes the numbers -128, -32768, ... with one byte more than they need, unlike other writers.
     padded = {-(1 << bits) for bits in range(7, 136, 8)}
     return (
         st.integers(-most, most)

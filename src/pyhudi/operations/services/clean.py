@@ -315,9 +315,7 @@ def _drop_unreadable(context: TableContext, settings: CommitSettings, pending: I
 
 @contextmanager
 def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
-    """Stop the heartbeat of a clean when the block ends; after an error the heartbeat file remains, and the clean
-    counts as dead.
-    """
+    """Stop the heartbeat of a clean when the block ends; after an error its file remains, and the clean counts as dead."""
     try:
         yield
     except BaseException:

@@ -426,8 +426,7 @@ def drop_clustering(context: TableContext, settings: CommitSettings, instant: st
 def drop_orphaned_clustering(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
     """Drop a pending clustering that no process will run.
 
-    That is one whose process died after starting it, or one that can never run. A plan that was not started waits
-    without limit.
+    That is one whose process died after starting it, or one that can never run. A plan that was not started waits without limit.
 
     Returns:
         False if a process may still run it; the plan then stays.
