@@ -58,6 +58,7 @@ LAYERS = {
     "pyhudi.features.recovery.restore_table_properties": 8,
     "pyhudi.features.report": 8,
     "pyhudi.features.commit_callbacks": 6,
+    "pyhudi.features.metrics": 6,
     "pyhudi.features.validators": 8,
     "pyhudi.features.blob_reader": 3,
     "pyhudi.features.vector_search": 8,

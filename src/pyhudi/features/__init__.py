@@ -20,6 +20,7 @@ CAPABILITIES = (
     "commit_callbacks",
     "consistent_hashing",
     "hbase_index",
+    "metrics",
     "procedures",
     "recovery",
     "report",

@@ -121,11 +121,20 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "compaction keeps commit times, so it adds nothing to an incremental query": ("hoodie.datasource.read.incr.skip_compact",),
     "clustering keeps commit times, so it adds nothing to an incremental query": ("hoodie.datasource.read.incr.skip_cluster",),
     "columns are resolved by id wherever the table has a schema history": (table_options.SCHEMA_ON_READ,),
-    "results contain their own metrics, and docs/monitoring.md shows how to export them; Hudi's reporters do not run": (
-        "hoodie.metrics.*",
-        "hoodie.metadata.metrics.enable",
-        "hoodie.metricscompaction.log.blocks.on",
+    "metrics are sent when an operation ends": (
+        "hoodie.metrics.pushgateway.report.period.seconds",
+        "hoodie.metrics.datadog.report.period.seconds",
     ),
+    "the Datadog API key is checked by the requests that send metrics": ("hoodie.metrics.datadog.api.key.skip.validation",),
+    "used only by reporters that are refused": (
+        "hoodie.metrics.graphite.*",
+        "hoodie.metrics.jmx.*",
+        "hoodie.metrics.m3.*",
+        "hoodie.metrics.cloudwatch.*",
+    ),
+    "operations of PyHudi have no executor metrics": ("hoodie.metrics.executor.enable",),
+    "operations of the metadata table are part of the operations of the table": ("hoodie.metadata.metrics.enable",),
+    "metrics of a compaction contain its log files": ("hoodie.metricscompaction.log.blocks.on",),
     "used only by HiveServer2, which is refused": (
         "hoodie.datasource.hive_sync.username",
         "hoodie.datasource.hive_sync.password",

@@ -36,6 +36,7 @@ from pyhudi.options import (
     file_options,
     index_options,
     lock_options,
+    metrics_options,
     read_options,
     service_options,
     sync_options,
@@ -59,6 +60,7 @@ MODULES = {
     "catalog sync": sync_options,
     "callback": callback_options,
     "validator": validator_options,
+    "metrics": metrics_options,
     **({"bootstrap": bootstrap_options} if "bootstrap" in features.CAPABILITIES else {}),
 }
 """The declarations of options by subject."""
