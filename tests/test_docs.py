@@ -28,6 +28,7 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
 from pyhudi.format.names import parse_base_file
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
 from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values, format_secondary_keys
+from pyhudi.records.filters.filter_functions import FUNCTIONS
 from scripts import compatibility_page, dependencies_page, options_page
 from tests.support import public_api, sources
 from tests.support.doc_pages import PAGES, ROOT, run_page, snippets
@@ -176,6 +177,11 @@ def test_the_page_of_dependencies_matches_pyproject() -> None:
 def test_the_compatibility_page_counts_the_rows_of_the_specification() -> None:
     assert compatibility_page.PAGE.read_text("utf-8") == compatibility_page.render(), "run `python -m scripts.compatibility_page`"
     assert compatibility_page.BEGIN in compatibility_page.render()
+
+
+def test_the_page_of_filters_names_every_function() -> None:
+    page = (ROOT / "docs" / "filters.md").read_text("utf-8")
+    assert [name for name in FUNCTIONS if name.isidentifier() and f"`{name}" not in page] == []
 
 
 def test_every_decision_says_what_else_was_possible_and_what_follows() -> None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyhudi.features.bootstrap.bootstrap_table import bootstrap
     from pyhudi.features.commit_callbacks.commit_message import CommitMessage
     from pyhudi.features.commit_callbacks.receivers import register_commit_callback
+    from pyhudi.features.ingestion.ingest_job import Ingest
     from pyhudi.features.recovery.restore_table_properties import restore_properties
     from pyhudi.features.validators.validator import Validator, register_validator
     from pyhudi.operations.commit.events import OperationEvent, add_listener
@@ -62,6 +63,7 @@ __all__ = [
     "CorruptData",
     "EngineFailed",
     "HudiError",
+    "Ingest",
     "InstantNotFound",
     "Internal",
     "InvalidRequest",
@@ -102,6 +104,7 @@ __all__ = [
 
 _CAPABILITIES = {
     "CommitMessage": "commit_callbacks",
+    "Ingest": "ingestion",
     "Validator": "validators",
     "bootstrap": "bootstrap",
     "register_commit_callback": "commit_callbacks",

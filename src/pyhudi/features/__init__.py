@@ -20,6 +20,7 @@ CAPABILITIES = (
     "commit_callbacks",
     "consistent_hashing",
     "hbase_index",
+    "ingestion",
     "metrics",
     "procedures",
     "recovery",

@@ -129,7 +129,7 @@ def check_source_unchanged(table: StorageSpec, source: SourceFile) -> None:
 
 
 def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The tables of `rows`, each joined with as many of the rows of `heads`, in the order of the schema."""
+    """Join each table of `rows` with as many rows of `heads`, in the order of the schema."""
     # Both have columns, and the same total number of rows, which the caller has checked.
     held: list[pa.Table] = []
     count = 0

@@ -135,7 +135,16 @@ class CreateTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Statistics of one file that a writing task reports.  indexed: for the metadata table, None without one."""
+    """Statistics of one file that a writing task reports.
+
+    Attributes:
+        stat: Statistics for the commit metadata.
+        indexed: Statistics for the metadata table, None without one.
+        is_copied: The file consists of copied row groups.
+        decoded_reason: Why a clustering decoded rows instead of copying row groups.
+    """
 
     stat: WriteStat
     indexed: IndexedFile | None = None
+    is_copied: bool = False
+    decoded_reason: str = ""

@@ -267,7 +267,7 @@ def test_a_pending_plan_is_dropped_on_request() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"hoodie.clustering.plan.strategy.class": "SparkStreamCopyClusteringPlanStrategy"},
+        {"hoodie.clustering.plan.strategy.class": "CommitBasedClusteringPlanStrategy"},
         {"hoodie.clustering.execution.strategy.class": "JavaSortAndSizeExecutionStrategy"},
     ],
 )
