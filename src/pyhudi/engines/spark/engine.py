@@ -40,6 +40,7 @@ from pyhudi.engines.spark.type_conversion import (
     SparkSession,
     to_arrow_schema,
 )
+from pyhudi.engines.spark.variant_frames import with_variants
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.records.keys.key_spec import KeySpec
@@ -175,5 +176,5 @@ def rows_for_driver(rows: FrameIncoming, request: PrepareRequest) -> pa.Table | 
 
 def _frame_of(data: Any) -> DataFrame:
     if isinstance(data, DataFrame):
-        return data
+        return with_variants(data)
     raise InvalidRequest(f"the Spark engine requires a Spark DataFrame, found {type(data).__module__}.{type(data).__name__}")
