@@ -23,6 +23,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from pyhudi.api.duckdb_scan import quote_identifier, text_literal
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import without_extension
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
@@ -158,6 +159,9 @@ class Database:
         """Register rows under a name."""
         if isinstance(rows, RowSource):
             self._rows.append(rows)
+        else:
+            # DuckDB would make its own type of variants, and change their bytes.
+            rows = without_extension(rows)
         with self._translated_errors():
             self._connection.register(name, rows)
 

@@ -189,6 +189,10 @@ def test_sql_creates_writes_and_queries_variants(tmp_path: Path) -> None:
         {"id": 4, "j": "[1]", "b": None, "n": None},
     ]
     assert hp.sql(f"SELECT id FROM {name} WHERE variant_get(v, '$.a.b', 'bigint') > 1").to_pylist() == [{"id": 2}]
+    rows = hp.Table(f"{tmp_path}/t").scan().to_arrow()
+    assert hp.sql(
+        "SELECT count(*) AS n FROM rows WHERE variant_get(v, '$.a.b', 'int') > 0", tables={"rows": rows}
+    ).to_pylist() == [{"n": 2}]
     hp.sql(f"DELETE FROM {name} WHERE variant_get(v, '$[0]', 'int') = 1")
     hp.sql(f"INSERT INTO {name} SELECT id + 10, v FROM {name} WHERE id = 1")
     assert hp.sql(f"SELECT id, to_json(named_struct('x', id)) AS s FROM {name} ORDER BY id").to_pylist()[-1] == {

@@ -5,7 +5,7 @@
     timestamp                                                                timestamp[us, UTC]
     timestamp_ntz                                                            timestamp[us]
     char(n), varchar(n)                                                      string
-    variant                                                                  the struct of a VARIANT
+    variant                                                                  the struct of a VARIANT; only columns
     map                                                                      entries named key and value, as in Hudi's
     files
 
@@ -79,7 +79,6 @@ _TO_ARROW: dict[type[T.DataType], pa.DataType] = {
     T.TimestampType: pa.timestamp("us", "UTC"),
     T.TimestampNTZType: pa.timestamp("us"),
     T.NullType: pa.null(),
-    T.VariantType: VARIANT_TYPE,
 }
 
 
@@ -202,8 +201,10 @@ def without_rows(session: SparkSession) -> DataFrame:
 
 
 def _arrow_field(field: T.StructField, path: str) -> pa.Field:
+    if isinstance(field.dataType, T.VariantType) and path == field.name:
+        return pa.field(field.name, VARIANT_TYPE, field.nullable, {HUDI_TYPE: "VARIANT"})
     arrow = _named_field(field.name, field.dataType, path, nullable=field.nullable)
-    hudi_type = "VARIANT" if isinstance(field.dataType, T.VariantType) else field.metadata.get(HUDI_TYPE.decode())
+    hudi_type = field.metadata.get(HUDI_TYPE.decode())
     return arrow if hudi_type is None else arrow.with_metadata({HUDI_TYPE: str(hudi_type)})
 
 
@@ -236,13 +237,14 @@ def _spark_field(field: pa.Field, path: str) -> T.StructField:
     hudi_type = stated_hudi_type(field)
     if hudi_type is not None:
         metadata[HUDI_TYPE.decode()] = hudi_type
-    return T.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata or None)
+    # Workers exchange only whole columns in Spark's layout of variants; within other columns they are structs.
+    is_variant = field.type == VARIANT_TYPE and path == field.name
+    kind = T.VariantType() if is_variant else _spark_type(field.type, path)
+    return T.StructField(field.name, kind, field.nullable, metadata or None)
 
 
 def _spark_type(kind: pa.DataType, path: str) -> T.DataType:
     types = pa.types
-    if kind == VARIANT_TYPE:
-        return T.VariantType()
     if types.is_decimal128(kind):
         return T.DecimalType(kind.precision, kind.scale)
     if types.is_list(kind) or is_vector(kind):
