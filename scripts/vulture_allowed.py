@@ -131,8 +131,6 @@ _.UNBOUNDED
 
 # Single steps and plain forms with which tests compare the fast ones.
 _.murmur2
-_.merge_file_lists
-_.merge_column_stats
 _.compact_metadata_table
 _.runs
 

@@ -1,7 +1,7 @@
 """Imports point down: the architecture as a test.
 
-Reads every import of the package from its syntax tree, those inside functions and under TYPE_CHECKING too, and says which of them
-points to a higher layer, leaves a layer that is meant to be pure, brings Spark where Spark may not be, or closes a cycle.
+Reads every import of the package from its syntax tree, those inside functions and under TYPE_CHECKING too, and reports which of
+them points to a higher layer, leaves a layer that is meant to be pure, brings Spark where Spark may not be, or closes a cycle.
 Paths of a table are spelled and taken apart in one module.
 """
 
@@ -158,7 +158,7 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def imports_of(name: str, source: str, known: frozenset[str], is_package: bool) -> Iterator[Import]:
-    """Every import statement of a module, wherever it stands.
+    """Every import statement of a module, also those inside functions.
 
     `from package import name` counts as the module `package.name` where there is such a module, else as `package`.
     """
@@ -439,7 +439,7 @@ def compared_versions(tree: ast.AST) -> list[str]:
 
 
 def test_what_a_version_has_is_a_question() -> None:
-    """A later version is a row of one module: nobody else compares versions with numbers."""
+    """A later version is a row of one module: no other module compares versions with numbers."""
     for path in sorted(SOURCES.rglob("*.py")):
         module = ".".join(path.relative_to(SOURCES).with_suffix("").parts)
         if not module.startswith((VERSIONS, STEPS)):

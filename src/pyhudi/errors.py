@@ -138,11 +138,9 @@ class IndexStarted(WriteConflict):
 
 
 class SnapshotOutdated(WriteConflict):
-    """The loaded state of the table is outdated: files or instants that it refers to were cleaned, rolled back or
-    archived since.
+    """The loaded state of the table is outdated: files or instants that it refers to were cleaned, rolled back or archived since.
 
-    Nothing was written, and no row was returned. Load the table again; PyHudi's own operations do so automatically a
-    few times.
+    Nothing was written, and no row was returned. Load the table again; PyHudi's own operations do so automatically a few times.
     """
 
 

@@ -292,7 +292,7 @@ def test_every_verb_stands_here() -> None:
     assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
     assert _public(Alter) == {*ALTER_CHANGES, "constraints"}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
-    # What is told to a catalog is no change of the table.
+    # A catalog sync is no change of the table.
     shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync", "copy_to_"))}
     shown |= {"commits_compare", "export_instants", "partition_bucket_index_manager"}
     assert set(procedures.NAMES) - shown == set(PROCEDURE_CHANGES)
@@ -443,7 +443,7 @@ def test_a_change_of_columns_that_died_before_its_commit_closes_nothing(tmp_path
 
 
 def test_a_table_stays_closed_where_its_history_of_columns_is_lost(tmp_path: Path) -> None:
-    """Apache Hudi deletes the history before it writes the next one; the newest commit still says that there are ids."""
+    """Apache Hudi deletes the history before it writes the next one; the newest commit still records that there are ids."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     for file in (path / ".hoodie" / ".schema").iterdir():
         file.unlink()

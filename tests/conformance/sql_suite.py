@@ -20,9 +20,10 @@ Run = Callable[[str], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """statements: in order.  query, rows: what is there afterwards.  refused: a statement that no engine carries out.
+    """statements: in order.
 
-    differs: Apache Hudi does something else, which docs/sql.md tells.
+    query, rows: the rows afterwards. refused: a statement that no engine executes. differs: Apache Hudi does something else,
+    which docs/sql.md describes.
     """
 
     name: str
@@ -336,3 +337,8 @@ def check_metadata_rows(run: Run, root: str) -> None:
     run("CREATE INDEX n ON m (name)")
     found = run("SELECT type, count(*) AS c FROM hudi_metadata('m') GROUP BY type ORDER BY type").to_pylist()
     assert [(row["type"], row["c"]) for row in found] == [(1, 1), (2, 2), (3, 14), (5, 2), (6, 14), (7, 2)]
+    run("CREATE INDEX upper ON m USING column_stats(name) OPTIONS (expr = 'upper')")
+    of_index = (
+        "SELECT type, count(*) AS c FROM hudi_metadata('m') WHERE partition = 'expr_index_upper' GROUP BY type ORDER BY type"
+    )
+    assert [(row["type"], row["c"]) for row in run(of_index).to_pylist()] == [(3, 2), (6, 2)]

@@ -21,6 +21,8 @@ WRITE: dict[str, Any] = OPTIONS | {
     "hoodie.datasource.write.precombine.field": "ts",
 }
 
+COPY: dict[str, Any] = {"pyhudi.clustering.copy": "always"}
+
 
 def rows(batch: int, ts: int = 0) -> pa.Table:
     count = 12
@@ -71,7 +73,7 @@ def test_we_carry_out_its_plan(hudi: ApacheHudi, table: hp.Table) -> None:
 
 
 def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Though nobody told the clustering that there are buckets."""
+    """Although no option names the buckets for the clustering."""
     path = str(tmp_path / "c")
     buckets: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
     hudi.write(rows(1), path, mode="overwrite", **WRITE, **buckets)
@@ -81,3 +83,33 @@ def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: ApacheH
     hudi.write(rows(1, ts=5), path, mode="append", **WRITE, **buckets)
     assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
     assert table.scan().count() == table.scan(filter="ts = 5").count() == 12
+
+
+@pytest.mark.parametrize("release", ["hudi", "newer_hudi", "newest_hudi"])
+def test_it_reads_and_writes_on_after_row_groups_were_copied(
+    request: pytest.FixtureRequest, tmp_path: Path, release: str
+) -> None:
+    """Row groups of both writers, and then with the key filter, the key range and the statistics of the copied file."""
+    hudi: ApacheHudi = request.getfixturevalue(release)
+    path = str(tmp_path / "c")
+    version: dict[str, Any] = {"hoodie.write.table.version": "8", "hoodie.write.auto.upgrade": "false"}
+    options: dict[str, Any] = {**WRITE, "hoodie.metadata.enable": "true", **version}
+    indexed: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": "true", "hoodie.metadata.record.index.enable": "true"}
+    bulk: dict[str, Any] = {"hoodie.datasource.write.operation": "bulk_insert"}
+    for batch in range(2):
+        mode = "append" if batch else "overwrite"
+        hudi.write(rows(batch), path, mode=mode, **options, **indexed, **bulk)
+    table = hp.Table(path)
+    table.bulk_insert(rows(2), options={"hoodie.parquet.compression.codec": "gzip"})
+    before = table.scan(["*"]).to_arrow()
+    result = table.cluster(options=COPY)
+    assert (result.file_groups_copied, result.decoded_reasons) == (2, ())
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
+    for index in ("BLOOM", "RECORD_INDEX"):
+        by_index: dict[str, Any] = {"hoodie.index.type": index, "hoodie.bloom.index.use.metadata": "false"}
+        hudi.write(rows(1, ts=5 if index == "BLOOM" else 6), path, mode="append", **options, **indexed, **by_index)
+        assert hudi.read(path).num_rows == 36
+        assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
+    assert_same_rows(hudi.read_each(path, ["x = 3"])[0], table.scan(["*"], filter="x = 3").to_arrow())
+    assert table.validate(keys=True).ok

@@ -2,8 +2,7 @@
 
 Engines push columns and filters down to a dataset, through `scanner` (DuckDB, Polars) or through `get_fragments` and
 the scanners of the fragments (DataFusion). The translatable part of a filter prunes file slices before any file is
-opened: by partitions, and by statistics and indexes of the metadata table. The remaining slices are read by one of two
-readers:
+opened: by partitions, and by statistics and indexes of the metadata table. The remaining slices are read by one of two readers:
 
     Arrow's Parquet reader    slices without log files, of a scan without a filter, if the file has the columns of the
                               table;
@@ -164,8 +163,7 @@ class HudiDataset(ds.FileSystemDataset):
         return self.scanner([], filter, **options).count_rows()
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Any]:
-        """Return a pyarrow fragment for each Parquet file that Arrow reads, and a `SliceFragment` for each other file
-        slice.
+        """Return a pyarrow fragment for each Parquet file that Arrow reads, and a `SliceFragment` for each other file slice.
 
         Slices without matching rows are pruned; a fragment returns all its rows.
 

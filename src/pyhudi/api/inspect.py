@@ -87,9 +87,7 @@ COMMITS_SCHEMA = pa.schema(
         pa.field("metadata", pa.map_(pa.string(), pa.string()), nullable=False),
     ]
 )
-"""Newest request time first. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which changes
-no
-row.
+"""Newest request time first. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which changes no row.
 rows_written: including copied rows; bytes_written: of data files. metadata: entries of the commit besides the schema.
 """
 
@@ -232,8 +230,7 @@ class Inspection:
 
     @_of_present_state
     def commits(self, limit: int | None = None) -> pa.Table:
-        """Return the completed writes of the active timeline, newest first (COMMITS_SCHEMA). One timeline file is read per
-        write.
+        """Return the completed writes of the active timeline, newest first (COMMITS_SCHEMA). One timeline file is read per write.
 
         Args:
             limit: Return only the latest writes, at most this many; None for all.
@@ -350,8 +347,7 @@ class Inspection:
     def column_stats(self) -> pa.Table:
         """Return column statistics (COLUMN_STATS_SCHEMA).
 
-        They cover all files in the index of the metadata table; without an index, the current base files by their
-        footers.
+        They cover all files in the index of the metadata table; without an index, the current base files by their footers.
         """
         snapshot = load_snapshot(self._context)
         if snapshot.schema is None:

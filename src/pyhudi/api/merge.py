@@ -76,8 +76,7 @@ class Merge:
         return self.with_clause(Clause(ClauseAction.UPDATE, set, where))
 
     def when_matched_update_all(self, where: Filter | Column | None = None) -> Merge:
-        """Update the matching table row with all columns of the source. Columns that the source lacks keep their
-        values.
+        """Update the matching table row with all columns of the source. Columns that the source lacks keep their values.
 
         Record key and partition fields of the source that `on` does not name must equal those of the table row; on
         Spark, another partition moves the record.
@@ -158,8 +157,7 @@ class Merge:
 
         Raises:
             InvalidRequest: Several source rows change one table row, or insert one key; a column does not exist; a key
-                or
-                partition field is assigned, or a column cannot hold its value.
+                or partition field is assigned, or a column cannot hold its value.
             WriteConflict: Conflicts with other writers exhausted the retries.
             Unsupported: An expression contains a query or a function that DuckDB lacks; a merge with inserts matches by
                 names of other columns than the record key.

@@ -22,12 +22,7 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings, with_names
 from pyhudi.operations.catalog_sync.sync_table import SyncResult, run_sync
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.results import (
-    ArchiveResult,
-    CleanResult,
-    CompactionResult,
-    WriteResult,
-)
+from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.background_services import BackgroundServices, Printed, run_loop
 from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
@@ -351,8 +346,7 @@ class TableServices(OpenedTable):
 
         Args:
             services: Any of clean, metadata, archive, compact, log_compact, cluster, ttl. None runs all of them;
-                clusterings and log
-                compactions are then scheduled, and partitions expired, only if the options enable that.
+                clusterings and log compactions are then scheduled, and partitions expired, only if the options enable that.
             plan: False schedules no new compactions and clusterings.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.

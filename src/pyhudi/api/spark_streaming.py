@@ -43,8 +43,7 @@ _SERVICES = ("compact", "cluster")
 class StreamSink:
     """A function for `foreachBatch`: `df.writeStream.foreachBatch(StreamSink(path, options)).start()`.
 
-    Creates the table from the options if it does not exist. It can be pickled; the background thread starts with the
-    first batch.
+    Creates the table from the options if it does not exist. It can be pickled; the background thread starts with the first batch.
     """
 
     def __init__(

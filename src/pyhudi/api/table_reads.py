@@ -62,14 +62,12 @@ class TableReads(OpenedTable):
             columns: Columns to read, or the name of one; all data columns by default. Meta columns (`_hoodie_...`) can be
                 named; "*" selects both.
             filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an
-                expression of
-                pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
+                expression of pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
             as_of: An instant, the result of a write, a datetime, a date, ISO text, or `tag:NAME` of a savepoint. A time
                 without a zone is in the table's time zone (`hoodie.table.timeline.timezone`).
             limit: Maximum number of rows, in any order; None for all.
             keys: Rows with some of the table's columns: a semi join. Only rows that equal one of them in all these
-                columns are
-                returned. Their values are looked up in the indexes to prune files.
+                columns are returned. Their values are looked up in the indexes to prune files.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -235,10 +233,9 @@ class TableReads(OpenedTable):
 
         Args:
             keys: Values of the record key field (`[1, 2]`), tuples of values if the key has several fields, record keys
-                as strings,
-                or rows with the record key fields. With the partition fields too, a key is only looked up in its
-                partition.
-                A Spark DataFrame of keys is collected; `pyhudi.spark.read(..., keys=)` joins with one of any size.
+                as strings, or rows with the record key fields. With the partition fields too, a key is only looked up
+                in its partition. A Spark DataFrame of keys is collected; `pyhudi.spark.read(..., keys=)` joins with one
+                of any size.
             columns: As in `scan`.
             options: `hoodie.*` options of this call.
         """
@@ -262,8 +259,7 @@ class TableReads(OpenedTable):
 
         Args:
             data: Rows with the record key fields. With the partition fields too, a key is only looked up in its
-                partition. A
-                Spark DataFrame is filtered on Spark, without a defined order.
+                partition. A Spark DataFrame is filtered on Spark, without a defined order.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -309,8 +305,7 @@ class TableReads(OpenedTable):
             columns: As in `scan`.
             filter: As in `scan`.
             after: Exclusive start, in place of `start`, for tables of every version: the checkpoint up to which all
-                commits have
-                been read. A consumer that continues from its last checkpoint reads no commit twice.
+                commits have been read. A consumer that continues from its last checkpoint reads no commit twice.
             options: `hoodie.*` options of this call.
 
         Raises:

@@ -221,9 +221,7 @@ def log_batches(
     validity: InstantValidity,
     ids: ColumnIds | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a log file's valid data blocks in the given columns; delete blocks have none. `ids` are the
-    column ids.
-    """
+    """Yield the rows of a log file's valid data blocks in the given columns; delete blocks have none. ids: the column ids."""
     log_name = parse_log_file(file_name(path))
     assert log_name is not None, "the path belongs to a log file"
     blocks, _, _ = find_blocks(storage, [LogFile(path, log_name, size_bytes)], validity, skip_compacted=False)

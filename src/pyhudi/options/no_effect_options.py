@@ -198,9 +198,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "hoodie.metadata.log.compaction.blocks.threshold",
     ),
     "used only with hoodie.rollback.instant.backup.enabled, which is refused": ("hoodie.rollback.instant.backup.dir",),
-    "used only with hoodie.write.rolling.metadata.keys, which is refused": (
-        "hoodie.write.rolling.metadata.timeline.lookback.commits",
-    ),
     "used only with hoodie.write.merge.handle.class, which is refused": ("hoodie.write.merge.handle.fallback",),
     "base files are Parquet or ORC": ("hoodie.lance.*",),
     "record sizes are estimated from recent commits": ("_hoodie.record.size.estimator.max.commits",),
@@ -209,7 +206,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "hoodie.avro.schema.externalTransformation",
     ),
     "files of repeated tasks are never published": ("hoodie.block.writes.on.speculative.execution",),
-    "a clustering rewrites rows": ("hoodie.clustering.plan.strategy.binary.copy.schema.evolution.enable",),
     "curves are built from ranks of the values": (
         "hoodie.layout.optimize.build.curve.sample.size",
         "hoodie.layout.optimize.curve.build.method",

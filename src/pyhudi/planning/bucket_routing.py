@@ -232,8 +232,7 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
 def shared_file_id(partition: str, bucket: int, replaced: Collection[tuple[str, str]]) -> str:
     """Return the file id that every writer gives to the new file group of a bucket, so that all append to one group.
 
-    replaced: the groups (partition, file id) that a completed instant replaced; data written to such a group is never
-    read.
+    replaced: the groups (partition, file id) that a completed instant replaced; data written to such a group is never read.
     """
     names = (format_shared_file_id(bucket, index) for index in itertools.count())
     return next(file_id for file_id in names if (partition, file_id) not in replaced)

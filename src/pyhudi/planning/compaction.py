@@ -1,5 +1,4 @@
-"""Compaction planning for merge-on-read tables: when compactions and log compactions are due, and which slices they
-cover.
+"""Compaction planning for merge-on-read tables: when compactions and log compactions are due, and which slices they cover.
 
     1. due?         by delta commits or time since the last compaction (`hoodie.compact.inline.trigger.strategy`)
     2. partitions   those that the strategies select; the others are recorded in the plan for the next one
@@ -220,8 +219,7 @@ def log_compaction_due(timeline: Timeline, settings: CompactionRules, last_log_c
     """Return whether enough delta commits completed since the last compaction or log compaction that a slice may have
     enough blocks.
 
-    last_log_compaction: request time of the last completed one, '' without any; on the timeline it appears as a delta
-    commit.
+    last_log_compaction: request time of the last completed one, '' without any; on the timeline it appears as a delta commit.
     """
     compaction = last_compaction(timeline)
     since = max(last_log_compaction, compaction.request_time if compaction else "")
@@ -263,8 +261,7 @@ def select_partitions(partitions: Iterable[str], settings: CompactionRules, time
 def compactable_slices(
     groups: Iterable[FileGroup], state: SlicingState, time: str, excluded: frozenset[FileGroupId]
 ) -> tuple[tuple[FileSlice, ...], bool]:
-    """Return the slices with log files to merge, in the order of the groups; and whether an excluded group has some as
-    well.
+    """Return the slices with log files to merge, in the order of the groups; and whether an excluded group has some as well.
 
     time: of the planned instant; only logs that completed before are included. excluded: (partition, file id) of the
     groups under another pending service.

@@ -169,8 +169,7 @@ def _unit_ranges(
 
 
 def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_meta_columns: bool) -> pa.StringArray | None:
-    """Return the only record keys that matching rows can have; None when the filter does not determine them, or names
-    too many.
+    """Return the only record keys that matching rows can have; None when the filter does not determine them, or names too many.
 
     Literals count for `_hoodie_record_key` itself, and for the record key fields when each of them has some and is
     text, a whole number or a boolean.
@@ -251,8 +250,7 @@ def _stored_texts(values: Sequence[Any] | None, kind: pa.DataType, layout: int) 
 def groups_with_candidates(
     names: pa.Table, excluded: npt.NDArray[np.bool_], *, exclude_slices_with_logs: bool
 ) -> dict[str, list[str]]:
-    """Map each partition to the file groups with a file that is not excluded, or, with exclude_slices_with_logs, a log
-    file.
+    """Map each partition to the file groups with a file that is not excluded, or, with exclude_slices_with_logs, a log file.
 
     names: partition, name and file_id, as returned by `MetadataListing.names`; excluded: a flag for each.
     """

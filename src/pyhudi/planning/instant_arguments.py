@@ -104,8 +104,7 @@ def check_not_request_time(
 
     A commit completes after it was requested, so the range would not begin or end where the caller means.
 
-    arguments: the ends as the caller passed them; only instants in digits are checked, not datetimes or text with
-    hours.
+    arguments: the ends as the caller passed them; only instants in digits are checked, not datetimes or text with hours.
     """
     if not isinstance(range_, CompletionRange):
         return

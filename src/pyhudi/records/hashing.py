@@ -93,8 +93,7 @@ def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_f
 
 
 def name_hash(text: str) -> str:
-    """Return the 12 characters that encode a column or partition name in keys of the metadata table; `""` counts as
-    `.`.
+    """Return the 12 characters that encode a column or partition name in keys of the metadata table; `""` counts as `.`.
 
     Source: docs/formats/metadata-table.md.
     """

@@ -98,8 +98,7 @@ def supported_payloads() -> tuple[str, ...]:
 FIRST_VALUE_PAYLOAD = MODEL_PACKAGE + "FirstValueAvroPayload"
 MARKER_PAYLOADS = (FIRST_VALUE_PAYLOAD,)
 """Payload classes, besides the default one, whose writes apply delete markers. Hudi's EventTimeAvroPayload applies them
-to
-new keys only: it stores marked updates of a copy-on-write table and fails on those of a merge-on-read table.
+to new keys only: it stores marked updates of a copy-on-write table and fails on those of a merge-on-read table.
 """
 
 _NON_DEFAULTS = MODEL_PACKAGE + "OverwriteNonDefaultsWithLatestAvroPayload"

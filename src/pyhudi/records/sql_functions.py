@@ -401,21 +401,34 @@ def _is_instant(type_: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(type_) and type_.tz is not None)
 
 
-def _date_field(
-    function: Callable[[pa.Array], pa.Array], within: str | None, *, is_indexable: bool = False, aliases: tuple[str, ...] = ()
+def _time_function(
+    evaluate: Callable[[IndexExpression, pa.Array], pa.Array],
+    render: Renderer,
+    *options: FunctionOption,
+    aliases: tuple[str, ...] = (),
+    is_monotonic: bool | Callable[[IndexExpression], bool] = True,
+    depends_on_zone: Callable[[pa.DataType], bool] = _is_instant,
 ) -> ColumnFunction:
     return ColumnFunction(
-        evaluate=_field_of(function),
-        render=render_date_function,
+        evaluate=evaluate,
+        render=render,
+        options=options,
         aliases=aliases,
-        monotonic_within=within,
-        is_indexable=is_indexable,
-        depends_on_zone=_is_instant,
+        is_monotonic=is_monotonic,
+        depends_on_zone=depends_on_zone,
     )
 
 
-def _time_field(function: Callable[[pa.Array], pa.Array], within: str, *, is_indexable: bool = False) -> ColumnFunction:
-    return replace(_date_field(function, within, is_indexable=is_indexable), render=render_time_field)
+def _field(
+    function: Callable[[pa.Array], pa.Array],
+    within: str | None,
+    *,
+    is_indexable: bool = False,
+    render: Renderer = render_date_function,
+    aliases: tuple[str, ...] = (),
+) -> ColumnFunction:
+    field = _time_function(_field_of(function), render, aliases=aliases, is_monotonic=False)
+    return replace(field, monotonic_within=within, is_indexable=is_indexable)
 
 
 def _text_function(
@@ -434,64 +447,36 @@ _DAYS = FunctionOption("days", is_required=True, is_number=True)
 
 COLUMN_FUNCTIONS: Mapping[str, ColumnFunction] = {
     IDENTITY: ColumnFunction(evaluate=_identity),
-    "year": replace(_date_field(pc.year, None, is_indexable=True), is_monotonic=True),
-    "month": _date_field(pc.month, "year", is_indexable=True),
-    "day": _date_field(pc.day, "month", is_indexable=True, aliases=("dayofmonth",)),
-    "hour": _time_field(pc.hour, "day", is_indexable=True),
-    "minute": _time_field(pc.minute, "hour"),
-    "second": _time_field(pc.second, "minute"),
-    "quarter": _date_field(pc.quarter, "year"),
-    "dayofweek": _date_field(lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7), None),
-    "weekday": _date_field(pc.day_of_week, None),
-    "dayofyear": _date_field(pc.day_of_year, "year"),
-    "weekofyear": _date_field(pc.iso_week, None),
-    "date_format": ColumnFunction(
-        evaluate=_date_format,
-        options=(replace(_FORMAT, is_required=True),),
-        render=render_date_format,
-        is_monotonic=_has_sorted_pattern,
-        depends_on_zone=_is_instant,
+    "year": replace(_field(pc.year, None, is_indexable=True), is_monotonic=True),
+    "month": _field(pc.month, "year", is_indexable=True),
+    "day": _field(pc.day, "month", is_indexable=True, aliases=("dayofmonth",)),
+    "hour": _field(pc.hour, "day", is_indexable=True, render=render_time_field),
+    "minute": _field(pc.minute, "hour", render=render_time_field),
+    "second": _field(pc.second, "minute", render=render_time_field),
+    "quarter": _field(pc.quarter, "year"),
+    "dayofweek": _field(lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7), None),
+    "weekday": _field(pc.day_of_week, None),
+    "dayofyear": _field(pc.day_of_year, "year"),
+    "weekofyear": _field(pc.iso_week, None),
+    "date_format": _time_function(
+        _date_format, render_date_format, replace(_FORMAT, is_required=True), is_monotonic=_has_sorted_pattern
     ),
-    "from_unixtime": ColumnFunction(
-        evaluate=_from_unixtime,
-        options=(_FORMAT_OF_SECONDS,),
-        render=render_from_unixtime,
+    "from_unixtime": _time_function(
+        _from_unixtime,
+        render_from_unixtime,
+        _FORMAT_OF_SECONDS,
         is_monotonic=_has_sorted_pattern,
         depends_on_zone=lambda _: True,
     ),
-    "unix_timestamp": ColumnFunction(
-        evaluate=_unix_timestamp,
-        options=(_FORMAT_OF_SECONDS,),
-        render=render_unix_timestamp,
-        is_monotonic=True,
-        depends_on_zone=lambda type_: not _is_instant(type_),
+    "unix_timestamp": _time_function(
+        _unix_timestamp, render_unix_timestamp, _FORMAT_OF_SECONDS, depends_on_zone=lambda type_: not _is_instant(type_)
     ),
-    "to_date": ColumnFunction(
-        evaluate=_to_date,
-        options=(_FORMAT,),
-        render=render_to_date,
-        aliases=("date",),
-        is_monotonic=True,
-        depends_on_zone=_is_instant,
+    "to_date": _time_function(_to_date, render_to_date, _FORMAT, aliases=("date",)),
+    "to_timestamp": _time_function(
+        _to_timestamp, render_to_timestamp, _FORMAT, depends_on_zone=lambda type_: not pa.types.is_timestamp(type_)
     ),
-    "to_timestamp": ColumnFunction(
-        evaluate=_to_timestamp,
-        options=(_FORMAT,),
-        render=render_to_timestamp,
-        is_monotonic=True,
-        depends_on_zone=lambda type_: not pa.types.is_timestamp(type_),
-    ),
-    "date_add": ColumnFunction(
-        evaluate=_date_shift(1),
-        options=(_DAYS,),
-        render=render_date_function,
-        aliases=("dateadd",),
-        is_monotonic=True,
-        depends_on_zone=_is_instant,
-    ),
-    "date_sub": ColumnFunction(
-        evaluate=_date_shift(-1), options=(_DAYS,), render=render_date_function, is_monotonic=True, depends_on_zone=_is_instant
-    ),
+    "date_add": _time_function(_date_shift(1), render_date_function, _DAYS, aliases=("dateadd",)),
+    "date_sub": _time_function(_date_shift(-1), render_date_function, _DAYS),
     "upper": _text_function(_upper, aliases=("ucase",)),
     "lower": _text_function(_lower, aliases=("lcase",)),
     "length": _text_function(_length, aliases=("char_length", "character_length")),

@@ -42,8 +42,7 @@ class PartialUpdateFill:
 
     Attributes:
         mode: Partial update mode. IGNORE_DEFAULTS compares by reference in Java, so besides null only booleans and
-            whole numbers from -128 to 127 ever equal their default. A column with a default that is not null keeps its
-            nulls.
+            whole numbers from -128 to 127 ever equal their default. A column with a default that is not null keeps its nulls.
         defaults: Column defaults that are not null.
         unavailable: Placeholder of FILL_UNAVAILABLE; None: nothing is filled.
     """

@@ -241,9 +241,7 @@ class _StatementMerge:
         return _marked(rows.select([*columns.names, *stored_names]), deletes=clause.outcome is ClauseAction.DELETE)
 
     def _values(self, clause: Clause, columns: pa.Schema) -> tuple[list[str], str]:
-        """Value of each table column, and the condition that a source row has the key and partition of the row that it
-        changes.
-        """
+        """Value of each table column, and the condition that a source row has the key and partition of the changed row."""
         inserts = clause.outcome is ClauseAction.INSERT
         if clause.outcome is ClauseAction.DELETE:
             return [f"{self.target}.{quote_identifier(name)}" for name in columns.names], "TRUE"

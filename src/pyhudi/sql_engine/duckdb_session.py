@@ -46,13 +46,7 @@ from pyhudi.sql_engine.column_functions import add_column_functions
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
-from pyhudi.sql_engine.session_state import (
-    DEFAULT_DATABASE,
-    StatementOptions,
-    View,
-    check_setting,
-    qualified,
-)
+from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored

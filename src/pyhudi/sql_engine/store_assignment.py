@@ -1,5 +1,4 @@
-"""Store assignment: cast values of a statement to the types of table columns, as in Spark (ANSI store assignment
-policy).
+"""Store assignment: cast values of a statement to the types of table columns, as in Spark (ANSI store assignment policy).
 
 numbers          to numbers: fractions are truncated for integers and rounded for decimals; overflow is an error
 dates and times  to one another

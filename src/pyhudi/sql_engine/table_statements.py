@@ -211,8 +211,7 @@ def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tup
 
     Raises:
         InvalidRequest: A column does not exist, is assigned twice or not at all, or PARTITION names a column that is
-            not a
-            partition column.
+            not a partition column.
     """
     fixed = {one.column for one in static_partition_values(table, statement.partition)}
     for part in statement.partition:
@@ -333,9 +332,7 @@ def alter(table: Table, statement: Alteration) -> None:
 
 
 def set_properties(table: Table, statement: SetProperties) -> None:
-    """Set or remove properties. Raises InvalidRequest for properties that define the table, and for missing ones to be
-    removed.
-    """
+    """Set or remove properties. Raises InvalidRequest for properties that define the table, and for missing ones to remove."""
     known = dict(table.config.properties)
     missing = [key for key, value in statement.properties if value is None and key not in known]
     if missing and not statement.if_exists:

@@ -97,9 +97,7 @@ class Storage(Protocol):
         ...
 
     def spec(self) -> StorageSpec:
-        """The value from which `open_storage` opens this storage on a worker. A memory:// storage opens only within the
-        process.
-        """
+        """The value from which `open_storage` opens this storage on a worker. A memory:// storage opens only in the process."""
         ...
 
     def child(self, path: str) -> Storage:
@@ -251,8 +249,7 @@ def put_if_absent_confirmed(
         storage: Storage to write to.
         path: Path of the document.
         data: Unique to the caller (it contains an id or random bytes).  Only then does reading it back prove that the
-            call
-            succeeded.
+            call succeeded.
         environment: Provides the sleep.
         attempts: Maximum number of attempts, at least 1.
         pause_ms: Pause in milliseconds before the second attempt; it doubles with each attempt.

@@ -1,5 +1,4 @@
-"""Table features that PyHudi rejects: tables that it would misread are not read, and tables that it would damage are
-not written.
+"""Table features that PyHudi rejects: tables that it would misread are not read, and tables that it would damage are not written.
 
 Operations that read no rows (properties, the timeline) stay available.  Source: docs/formats/timeline.md, "Other files
 of a table".

@@ -1,8 +1,7 @@
 """List the partitions of a table and their files.
 
 `FileListing` is the interface. `DirectoryListing` implements it by listing directories,
-`metadata.listing.MetadataListing`
-by reading the metadata table.
+`metadata.listing.MetadataListing` by reading the metadata table.
 
 A table's tree is its folder with everything below, except `.hoodie` and nested tables: a folder with a
 `.hoodie` of its own is another table, including all files below it.  Partitions exist at any depth, also nested in one

@@ -1,5 +1,4 @@
-"""Plans of pending table services in requested files of the timeline: the file groups they cover, and the files they
-read.
+"""Plans of pending table services in requested files of the timeline: the file groups they cover, and the files they read.
 
 Source: docs/formats/timeline.md, "Paths in documents".
 """

@@ -254,8 +254,7 @@ def load_snapshot(
     Raises:
         Unsupported: PyHudi cannot read the table (`table.feature_support`).
         SnapshotOutdated: Instants of `timeline` were rolled back or dropped since; without `timeline`, when that
-            happens
-            repeatedly.
+            happens repeatedly.
     """
     if timeline is not None:
         return _load_snapshot(context, listing, as_of, timeline)
@@ -386,8 +385,7 @@ def load_path_fields(config: TableConfig, schema: TableSchema | None) -> pa.Sche
 def load_schema_as_of(
     store: TimelineStore, timeline: Timeline, config: TableConfig, time: str, *, by_ids: bool = False
 ) -> TableSchema | None:
-    """Load the schema of the newest write requested at or before a time, active or archived; before all of them, the
-    current one.
+    """Load the schema of the newest write requested at or before a time, active or archived; before all of them, the current one.
 
     by_ids: as in `load_schema`.
     """

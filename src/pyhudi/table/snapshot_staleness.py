@@ -13,8 +13,7 @@ missing silently. So the timeline is checked again after every listing:
                   contains every write before that instant; for time travel, as long as the query's time is at or after
                   it
 
-A clean that the snapshot contains was planned on an older state, so it retains the newest slice of every file group
-here.
+A clean that the snapshot contains was planned on an older state, so it retains the newest slice of every file group here.
 
 Source: docs/formats/writing.md, "Cleaning".
 """

@@ -111,8 +111,7 @@ class TableConfig:
     def omitted_columns(self) -> tuple[str, ...]:
         """The partition columns that writers omit from files.
 
-        Hudi omits them in copy-on-write tables only: files of a merge-on-read table hold them regardless of the
-        property.
+        Hudi omits them in copy-on-write tables only: files of a merge-on-read table hold them regardless of the property.
         """
         return self.path_columns if self.is_cow else ()
 

@@ -195,7 +195,7 @@ def double_write_token(instant_time: str, token: WriteToken) -> WriteToken:
 
 
 def _with_slice(stat: WriteStat, slice_: FileSlice) -> WriteStat:
-    """The statistics with the slice that ends with the log, from which readers of changes take the rows before it."""
+    """Add the slice that ends with the log to the statistics: readers of changes read the former rows from it."""
     return replace(
         stat,
         prev_commit=slice_.base_instant,
@@ -238,7 +238,7 @@ def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
 def _key_changes(
     storage: Storage, spec: WriterSpec, task: AppendTask, logs: tuple[LogFile, ...], rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> KeyChanges:
-    """Which keys the log files add to their group, and which they remove: looked up without the logs and with them."""
+    """Find the keys that the log files add to their group, and those that they remove, by lookups with and without the logs."""
     changes = KeyChanges(spec.key_shards)
     slice_ = task.slice
     only_updates = (
@@ -256,7 +256,7 @@ def _key_changes(
 
 
 def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
-    """Those of some keys that have a record in a slice."""
+    """Return the keys that have a record in a slice."""
     found = []
     if slice_.base is None and not slice_.logs:
         return keys.slice(0, 0)
@@ -370,7 +370,7 @@ def _in_row_order(
 def _of_partial_update(
     spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: RecordMergeRule
 ) -> tuple[WriterSpec, pa.Table]:
-    """The rows of a partial update whose keys the slice has: as they are, or completed where they must be written whole."""
+    """Return the rows of a partial update whose keys the slice has, completed if they must be written whole."""
     slice_ = task.slice
     keys = incoming.column(RECORD_KEY).combine_chunks()
     assert spec.partial is not None
@@ -448,7 +448,7 @@ def _without_outdated_deletes(spec: WriterSpec, task: AppendTask, deletes: pa.Ta
 
 
 def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.Table:
-    """Rows whose deletes say so in `_hoodie_is_deleted`, not by a caller's marker, which other readers do not know."""
+    """Mark deletes in `_hoodie_is_deleted`, since other readers do not know a caller's marker."""
     if rule.custom_delete_marker is None:
         return rows
     position = rows.schema.get_field_index(IS_DELETED)
@@ -458,7 +458,7 @@ def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.
 
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: RecordMergeRule) -> pa.RecordBatch:
-    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out."""
+    """Return deletes by key with the current ordering value of the record; keys without a record are omitted."""
     # Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of,
     # and that row would outlive the delete: there the delete has the largest value of them all.
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
@@ -476,7 +476,7 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Rec
 def _ordering_now(
     spec: WriterSpec, reader: ReadSpec, slice_: FileSlice, keys: pa.Array, ordering: Ordering
 ) -> tuple[pa.Array, pa.Array]:
-    """Which of the keys the slice has rows of, and the ordering value of each of those."""
+    """Return which keys have rows in the slice, and their ordering values."""
     found_keys: list[pa.Array] = []
     found_values: list[pa.Array] = []
     for rows in run_read(reader, slice_):

@@ -293,9 +293,7 @@ class BaseFileWriter:
             bloom = self._filter.finish()
             text = bloom.to_text()
             self._bloom = str(bloom.filter_type), text
-            entries[BLOOM_KEY] = text
-            if bloom.filter_type != "SIMPLE":
-                entries[BLOOM_TYPE_KEY] = bloom.filter_type
+            entries |= bloom_entries(bloom.filter_type, text)
             if self._least is not None and self._greatest is not None:
                 entries[MIN_KEY] = text_in_java_order(self._least)
                 entries[MAX_KEY] = text_in_java_order(self._greatest)
@@ -308,6 +306,11 @@ class BaseFileWriter:
         nan = self._floats.columns
         ranges = base_file_ranges(self._storage, self._path, footer, self._schema, wanted.columns, nan_columns=nan)
         return IndexedFile(ranges, self._bloom if wanted.bloom_filters else None)
+
+
+def bloom_entries(kind: str, text: str) -> dict[str, str]:
+    """Return the footer entries of a key filter."""
+    return {BLOOM_KEY: text, **({} if kind == "SIMPLE" else {BLOOM_TYPE_KEY: kind})}
 
 
 def _arrow_codec(name: str) -> str:

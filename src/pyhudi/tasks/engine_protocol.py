@@ -48,8 +48,7 @@ class PrepareRequest:
         by_partition: The rows will be written partition by partition, so an engine may sort them on arrival.
         lookup_columns: The keys will be looked up in the table, so an engine may extract them while it counts the rows.
         partition_columns: Partition columns of the rows that files omit: keys and paths are built from them, then they
-            are
-            dropped.
+            are dropped.
         constraints: Names and conditions that each row has to satisfy.
         marks_deletes: The rows have DELETE_COLUMN, which marks rows that only delete their key.
         driver_batch_bytes: Maximum size of rows that a distributed engine may collect on the driver; 0 for none.

@@ -115,8 +115,7 @@ def _violation_filter(condition: str, schema: pa.Schema) -> tuple[list[str], Row
 
 
 def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
-    """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the
-    latter alone.
+    """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the latter alone.
 
     input_schema: the rows' columns as the caller had them.  For example, a float that became a double has another text than
     the float.
@@ -371,7 +370,7 @@ def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:
 
 
 def _with_columns(request: TagRequest, rows: pa.Table, created: pa.Table) -> pa.Table:
-    """The rows with the columns that a rule made of them, and the partition path that they have then."""
+    """Replace the columns that a rule computed, and the partition path."""
     paths = partition_paths(request.spec.keys, as_batch(created)).cast(pa.string())
     for name in created.column_names:
         rows = _replaced(rows, name, combine_to_array(created.column(name)))
@@ -379,7 +378,7 @@ def _with_columns(request: TagRequest, rows: pa.Table, created: pa.Table) -> pa.
 
 
 def _with_rows(rows: pa.Table, at: Ints, other_rows: pa.Table) -> pa.Table:
-    """The rows with those at some places replaced, in order."""
+    """Replace the rows at some positions."""
     if not len(at):
         return rows
     order = np.arange(rows.num_rows, dtype=np.int64)

@@ -1,5 +1,4 @@
-"""Write the log files that one task appends to a file group: blocks in order, a next version of the file at the size
-limit.
+"""Write the log files that one task appends to a file group: blocks in order, a next version of the file at the size limit.
 
 Each file has its own statistics and column ranges.
 

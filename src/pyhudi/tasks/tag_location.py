@@ -221,8 +221,7 @@ class TagHits:
 
 
 def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
-    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's candidates; one result for each
-    set.
+    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's candidates; one result for each set.
 
     Every file is read once for all sets.
     """
@@ -429,7 +428,7 @@ def _by_filters(storage: Storage, task: TagTask, lookup: LookupByKeyFilters, key
 def _filters_of_metadata(
     lookup: LookupByKeyFilters, requested: Sequence[FileGroupCandidate], candidates: Sequence[_FileCandidates]
 ) -> Iterator[tuple[int, FileGroupCandidate, BloomFilter | None]]:
-    """Places with the filter that the metadata table has for each; those whose range excludes all keys are left out."""
+    """Return places with their filters in the metadata table; those whose range excludes all keys are omitted."""
     if lookup.filters is None:
         yield from ((number, place, None) for number, place in enumerate(requested))
         return

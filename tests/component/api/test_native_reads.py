@@ -1,6 +1,6 @@
-"""Reads by the Parquet reader of an engine give the rows and types of reads by PyHudi's reader.
+"""Reads by the Parquet reader of an engine return the rows and types of reads by PyHudi's reader.
 
-Each question is asked twice: as it is, and with every file slice left to PyHudi's reader.
+Each query runs twice: unchanged, and with every file slice left to PyHudi's reader.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def watched(*, native: bool) -> Iterator[Divisions]:
 
 
 def assert_same_answer(ask: Callable[[], Any]) -> Divisions:
-    """Ask natively and through PyHudi's reader: equal columns, types and rows, or equal errors."""
+    """Query natively and through PyHudi's reader: equal columns, types and rows, or equal errors."""
     with watched(native=False):
         expected = _answer(ask)
     with watched(native=True) as divisions:
@@ -316,7 +316,7 @@ def test_only_plain_slices_are_read_by_engines(tables: dict[str, Table]) -> None
         assert any(scan.has_hidden_rows for scan in divided[kind].scans) and divided[kind].merged, kind
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_polars_frames(tables: dict[str, Table], kind: str) -> None:
     table = tables[kind]
@@ -341,7 +341,7 @@ PREDICATES = (
 )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_polars_pushdown(tables: dict[str, Table], kind: str) -> None:
     """Predicates, projections and limits reach the engine's own scan."""
@@ -386,7 +386,7 @@ SELECTS = (
 )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_sql(tables: dict[str, Table], kind: str) -> None:
     table = tables[kind]
@@ -529,7 +529,7 @@ def test_engines_do_not_read_other_stores() -> None:
 
 
 def test_names_that_differ_in_case_are_left_to_our_reader(tables: dict[str, Table]) -> None:
-    """DuckDB does not tell them apart; such a file has another writer."""
+    """DuckDB does not distinguish them; such a file has another writer."""
     assert divide_query(tables["typed"].scan().query, lambda path, schema: "T" in schema.names).plain == ()
     assert duckdb_scan._can_read("/a/b.parquet", pa.schema([("t", pa.int64()), ("u", pa.int64())]))
     assert not duckdb_scan._can_read("/a/b.parquet", pa.schema([("t", pa.int64()), ("T", pa.int64())]))

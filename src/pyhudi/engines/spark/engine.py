@@ -35,11 +35,7 @@ from pyhudi.engines.spark.incoming import FrameIncoming
 from pyhudi.engines.spark.jobs import run_tasks, set_worker_python, translated_errors
 from pyhudi.engines.spark.native_keys import path_column
 from pyhudi.engines.spark.routing import check_reachable
-from pyhudi.engines.spark.type_conversion import (
-    DataFrame,
-    SparkSession,
-    to_arrow_schema,
-)
+from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession, to_arrow_schema
 from pyhudi.engines.spark.variant_frames import with_variants
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import PARTITION_PATH
@@ -52,9 +48,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 _WORK_LESS_THAN_A_JOB = 64 << 20
-"""Bytes that tasks of table services read and write on the driver; larger work is a job, whose workers may have to
-start
-first.
+"""Bytes that tasks of table services read and write on the driver; larger work is a job, whose workers may have to start first.
 """
 
 

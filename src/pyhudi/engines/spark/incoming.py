@@ -65,8 +65,7 @@ _MOST_ROWS_A_TASK = 1_000_000
 
 _MOST_ROWS_TAKEN_AT_ONCE = 4096
 _USUAL_WIDTH = 64
-"""Estimated bytes of a row's variable-width columns, half of what is allowed when few rows are collected before being
-measured.
+"""Estimated bytes of a row's variable-width columns, half of what is allowed when few rows are collected before being measured.
 """
 
 _FITS = "`#fits`"

@@ -9,8 +9,7 @@
     map                                                                      entries named key and value, as in Hudi's
     files
 
-Other Spark types (intervals, user-defined types) are not supported in a Hudi table, and refused by column
-name.
+Other Spark types (intervals, user-defined types) are not supported in a Hudi table, and refused by column name.
 """
 
 from __future__ import annotations

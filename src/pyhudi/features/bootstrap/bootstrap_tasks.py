@@ -93,8 +93,8 @@ def run_check_sources(task: InspectSourceTask) -> None:
 def run_skeleton(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> WriteStatus:
     """Write the base file of meta columns that belongs to a source file.
 
-    columns: of all source files and folders; files of the table may lack some of them.
-    Raises InvalidRequest for rows that are invalid in their partition, and as `joined.open_source`.
+    columns: of all source files and folders; files of the table may lack some of them. Raises InvalidRequest for rows
+    that are invalid in their partition, and as `joined.open_source`.
     """
     storage = open_storage(spec.storage)
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)

@@ -48,7 +48,20 @@ def stats_file_sizes(call: ProcedureCall) -> Rows:
 
     partition_path: a glob of partitions; all by default.
     """
-    return _size_rows(call)
+    context = call.table.context
+    listing = DirectoryListing(context.storage)
+    pattern = call.text("partition_path")
+    chosen = path_glob(pattern) if pattern else None
+    partitions = [partition for partition in listing.partitions() if chosen is None or chosen.fullmatch(partition)]
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for files in listing.files(partitions).values():
+        for info in files:
+            named = parse_base_file(info.name) or parse_log_file(info.name)
+            if named is not None:
+                sizes[named.instant_time].append(info.size_bytes)
+    for instant_time in sorted(sizes):
+        yield _distribution(instant_time, sizes[instant_time])
+    yield _distribution("ALL", [size for group in sizes.values() for size in group])
 
 
 @procedure("partition string =, limit int = 100", "file_path string")
@@ -87,7 +100,14 @@ def show_logfile_records(call: ProcedureCall) -> Rows:
     """Records of log files as JSON, in file order, without deletes."""
     if call.flag("merge"):
         raise Unsupported("merge=true of show_logfile_records is not built; Table.scan reads the merged rows")
-    return _records(call)
+    storage = call.table.context.storage
+    for log in _log_files(call):
+        for block in read_headers(storage, log):
+            if isinstance(block, CorruptBlock) or block.kind not in _DATA:
+                continue
+            for batch in decode_content(block.kind, block.required(HeaderKey.SCHEMA), _content(storage, log, block)):
+                for record in batch.to_pylist():
+                    yield (json.dumps(record, ensure_ascii=False, default=_plain),)
 
 
 @procedure(
@@ -96,7 +116,16 @@ def show_logfile_records(call: ProcedureCall) -> Rows:
 )
 def show_logfile_metadata(call: ProcedureCall) -> Rows:
     """Blocks of log files with their headers."""
-    return _blocks(call)
+    storage = call.table.context.storage
+    for log in _log_files(call):
+        for block in read_headers(storage, log):
+            if isinstance(block, CorruptBlock):
+                yield None, 0, _BLOCK_TYPES[BlockType.CORRUPT], "{}", "{}"
+                continue
+            headers = {key.name: text for key in HeaderKey if (text := block.header(key)) is not None}
+            header_text = json.dumps(headers, separators=(",", ":"))
+            count = _count(storage, log, block)
+            yield block.header(HeaderKey.INSTANT_TIME), count, _BLOCK_TYPES[block.kind], header_text, "{}"
 
 
 def _metadata(call: ProcedureCall) -> MetadataTable:
@@ -119,23 +148,6 @@ def _listed(call: ProcedureCall) -> dict[str, dict[str, int]]:
 def _sizes(files: Sequence[FileInfo]) -> dict[str, int]:
     named = (info for info in files if parse_base_file(info.name) or parse_log_file(info.name))
     return {info.name: info.size_bytes for info in named}
-
-
-def _size_rows(call: ProcedureCall) -> Rows:
-    context = call.table.context
-    listing = DirectoryListing(context.storage)
-    pattern = call.text("partition_path")
-    chosen = path_glob(pattern) if pattern else None
-    partitions = [partition for partition in listing.partitions() if chosen is None or chosen.fullmatch(partition)]
-    sizes: dict[str, list[int]] = defaultdict(list)
-    for files in listing.files(partitions).values():
-        for info in files:
-            named = parse_base_file(info.name) or parse_log_file(info.name)
-            if named is not None:
-                sizes[named.instant_time].append(info.size_bytes)
-    for instant_time in sorted(sizes):
-        yield _distribution(instant_time, sizes[instant_time])
-    yield _distribution("ALL", [size for group in sizes.values() for size in group])
 
 
 def _distribution(label: str, sizes: Sequence[int]) -> tuple[str | float, ...]:
@@ -178,30 +190,6 @@ def _log_files(call: ProcedureCall) -> list[LogFile]:
     if not found:
         raise TableState(f"no log file of {storage.uri} fits {call.text('log_file_path_pattern')!r}")
     return sorted(found, key=lambda log: log.path)
-
-
-def _records(call: ProcedureCall) -> Rows:
-    storage = call.table.context.storage
-    for log in _log_files(call):
-        for block in read_headers(storage, log):
-            if isinstance(block, CorruptBlock) or block.kind not in _DATA:
-                continue
-            for batch in decode_content(block.kind, block.required(HeaderKey.SCHEMA), _content(storage, log, block)):
-                for record in batch.to_pylist():
-                    yield (json.dumps(record, ensure_ascii=False, default=_plain),)
-
-
-def _blocks(call: ProcedureCall) -> Rows:
-    storage = call.table.context.storage
-    for log in _log_files(call):
-        for block in read_headers(storage, log):
-            if isinstance(block, CorruptBlock):
-                yield None, 0, _BLOCK_TYPES[BlockType.CORRUPT], "{}", "{}"
-                continue
-            headers = {key.name: text for key in HeaderKey if (text := block.header(key)) is not None}
-            header_text = json.dumps(headers, separators=(",", ":"))
-            count = _count(storage, log, block)
-            yield block.header(HeaderKey.INSTANT_TIME), count, _BLOCK_TYPES[block.kind], header_text, "{}"
 
 
 def _count(storage: Storage, log: LogFile, block: LogBlock) -> int:

@@ -202,14 +202,14 @@ def rollback_to_instant(call: ProcedureCall) -> Rows:
 
 @procedure("to_version string required", "result boolean")
 def upgrade_table(call: ProcedureCall) -> Rows:
-    """Upgrade the table version."""
+    """Upgrade the table version to EIGHT or NINE."""
     call.table.upgrade(_version(call), spark=call.spark)
     yield (True,)
 
 
 @procedure("to_version string required", "result boolean")
 def downgrade_table(call: ProcedureCall) -> Rows:
-    """Downgrade the table version."""
+    """Downgrade the table version to EIGHT or SIX."""
     call.table.downgrade(_version(call), spark=call.spark)
     yield (True,)
 

@@ -46,8 +46,7 @@ MAX_INSTANTS = 500
 
 
 def render_report(table: Table, *, validation: ValidationResult | None = None) -> str:
-    """Render the page as text, to be stored as UTF-8. Errors of a damaged table are shown on the page instead of
-    raised.
+    """Render the page as text, to be stored as UTF-8. Errors of a damaged table are shown on the page instead of raised.
 
     Reads the timeline, the latest commits, the directory listings and the locks; no data file is opened.
 

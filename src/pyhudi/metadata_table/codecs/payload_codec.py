@@ -119,8 +119,7 @@ def payload_type(payload: Payload, schema: str = RECORD_SCHEMA) -> pa.DataType:
 
 
 def payload_field(payloads: pa.StructArray, name: str, kind: pa.DataType, default: object = None) -> pa.Array:
-    """Return one field of decoded payloads. `default` replaces nulls, and fills all rows if the writer's schema lacks
-    the field.
+    """Return one field of decoded payloads. `default` replaces nulls, and fills all rows if the writer's schema lacks the field.
 
     Raises:
         Unsupported: The stored type differs from `kind`, or the field is missing and has no default.

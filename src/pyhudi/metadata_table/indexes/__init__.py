@@ -153,8 +153,7 @@ def check_computable(indexes: Iterable[Index], schema: pa.Schema) -> None:
 
 
 def readable(metadata: MetadataTable) -> Iterator[tuple[type[Index], str]]:
-    """Yield the indexes that readers may use with their types, in the order of INDEX_TYPES, within a type in definition
-    order.
+    """Yield the indexes that readers may use with their types, in the order of INDEX_TYPES, within a type in definition order.
 
     Unknown indexes are skipped.
     """

@@ -1,5 +1,4 @@
-"""Inputs of index updates: start, preparation and publication of a commit, a clean, and the snapshot an index is built
-from.
+"""Inputs of index updates: start, preparation and publication of a commit, a clean, and the snapshot an index is built from.
 
 Shared data is loaded when the first index needs it, and once for all indexes.
 """

@@ -111,8 +111,7 @@ def newest_cells(group: GroupCells) -> Iterator[Cells]:
 
 
 def merge_files(group: GroupCells, known: pa.RecordBatch | None = None) -> pa.RecordBatch:
-    """Return the files that exist: FILES_SCHEMA, sorted by partition and name. In the partition list the rows are
-    partitions.
+    """Return the files that exist: FILES_SCHEMA, sorted by partition and name. In the partition list the rows are partitions.
 
     known: The result for the layers before those of the group.
     """

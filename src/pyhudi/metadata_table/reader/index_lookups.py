@@ -74,8 +74,7 @@ def find_partitions(metadata: MetadataTable) -> tuple[str, ...]:
 
 
 def find_files(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
-    """Return the files of some partitions: FILES_SCHEMA, sorted by partition and name; the root's partition is named
-    ''.
+    """Return the files of some partitions: FILES_SCHEMA, sorted by partition and name; the root's partition is named ''.
 
     One lookup serves all partitions.
     """
@@ -185,8 +184,7 @@ def find_partition_ranges(
 
 
 def partition_ranges(stats: pa.Table, column: str, kind: pa.DataType, *, counts_nulls: bool = True) -> dict[str, ColumnRange]:
-    """Return the range of a column in each partition, by partition path. Partitions whose bounds have another type are
-    omitted.
+    """Return the range of a column in each partition, by partition path. Partitions whose bounds have another type are omitted.
 
     Args:
         stats: STATS_SCHEMA, of partitions.

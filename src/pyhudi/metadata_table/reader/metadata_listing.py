@@ -94,8 +94,7 @@ class MetadataListing:
         return frozenset(self._rows_of(distinct).column("file_id").unique().to_pylist())
 
     def names(self, partitions: Iterable[str]) -> pa.Table | None:
-        """Return partition, name, file_id (strings) of all files of the partitions; None once the listing uses
-        directories.
+        """Return partition, name, file_id (strings) of all files of the partitions; None once the listing uses directories.
 
         file_id is the first part of a data file name; empty for names of another form.
         """

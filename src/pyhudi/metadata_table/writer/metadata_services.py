@@ -50,6 +50,7 @@ from pyhudi.tasks.engine_protocol import Engine
 
 _MERGES_AT_ONCE = 8
 _MIN_RETAINED = 20
+_UNLIMITED = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +278,17 @@ def _merge_rule(store: MetadataStore, kind: type[Index], partition: str) -> Cell
 
 def _clean_settings(table: CleanSettings) -> CleanSettings:
     retained = max(_MIN_RETAINED, -(-table.cleaning.commits_retained * 12 // 10))
-    cleaning = replace(table.cleaning, policy=CleaningPolicy.KEEP_LATEST_COMMITS, commits_retained=retained, trigger_commits=1)
+    cleaning = replace(
+        table.cleaning,
+        policy=CleaningPolicy.KEEP_LATEST_COMMITS,
+        commits_retained=retained,
+        trigger_commits=1,
+        # These are about partitions and commits of the table.
+        selected_partitions=(),
+        partition_pattern=None,
+        max_commits=_UNLIMITED,
+        empty_interval_hours=-1,
+    )
     # A pending delta commit of the metadata table has no heartbeat of its own, and its writer may be alive.
     return CleanSettings(cleaning, replace(table.commit, failed_writes="NEVER"))
 

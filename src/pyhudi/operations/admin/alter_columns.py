@@ -1,5 +1,4 @@
-"""Schema evolution by column id (schema on read): a commit without rows that changes columns, as Hudi's ALTER TABLE
-creates it.
+"""Schema evolution by column id (schema on read): a commit without rows that changes columns, as Hudi's ALTER TABLE creates it.
 
     plan        the columns after the change, with ids (`records.schema_on_read.column_changes`); a table without a
                 column history is assigned ids first

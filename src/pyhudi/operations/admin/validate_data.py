@@ -1,5 +1,4 @@
-"""Checks of `validate` that read data: log files against their commits, pending plans, duplicate keys, buckets and
-indexes.
+"""Checks of `validate` that read data: log files against their commits, pending plans, duplicate keys, buckets and indexes.
 
     logs     every block of the current log files is read; a file has as many records and deletes as its commit records
     plans    the files that pending compactions read exist

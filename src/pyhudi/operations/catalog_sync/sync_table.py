@@ -120,8 +120,7 @@ def run_sync(context: TableContext, settings: SyncSettings) -> SyncResult:
 
 
 def with_sync(context: TableContext, settings: SyncSettings | None, result: WriteResult) -> WriteResult:
-    """Run the sync that the options of a write request, and return its result. No sync follows a write that committed
-    nothing.
+    """Run the sync that the options of a write request, and return its result. No sync follows a write that committed nothing.
 
     Raises:
         ServiceFailed: The sync failed, and its errors are not ignored. The commit is valid.

@@ -110,8 +110,7 @@ def run_compaction(
     schedule: bool = True,
     should_continue: Callable[[], bool] = lambda: True,
 ) -> CompactionResult:
-    """Run the compaction planned at ``instant``; without one, run all pending compactions, then schedule and run a new
-    one.
+    """Run the compaction planned at ``instant``; without one, run all pending compactions, then schedule and run a new one.
 
     Args:
         context: The table.

@@ -54,8 +54,7 @@ def write_by_key(
     *,
     all_stored: bool = False,
 ) -> Written:
-    """Write rows to the file groups that store their keys, or to which their buckets belong; the other rows are
-    inserts.
+    """Write rows to the file groups that store their keys, or to which their buckets belong; the other rows are inserts.
 
     Args:
         attempt: The attempt.

@@ -1,5 +1,4 @@
-"""Exactly-once micro-batches of a stream: the batch number is stored in the metadata of the commit that contains the
-batch.
+"""Exactly-once micro-batches of a stream: the batch number is stored in the metadata of the commit that contains the batch.
 
     `_hudi_streaming_sink_checkpoint` = {"<identifier>": "<batch number>"}
 

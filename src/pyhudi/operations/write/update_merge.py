@@ -105,8 +105,7 @@ def run_merge_statement(
     clauses: Sequence[Clause],
     settings: WriteSettings,
 ) -> WriteResult:
-    """Merge source rows into the table. For each matched pair or unmatched row, the first clause whose condition is
-    true applies.
+    """Merge source rows into the table. For each matched pair or unmatched row, the first clause whose condition is true applies.
 
     Raises:
         InvalidRequest: Clauses are invalid for the table, two source rows match one row of the table, or two insert one

@@ -32,8 +32,7 @@ from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
 
 def encode_profile(profile: WorkloadProfile, operation: Operation, token: bytes) -> bytes:
-    """Encode the workload profile for the inflight file: planned inserts of each partition, then each file group with
-    updates.
+    """Encode the workload profile for the inflight file: planned inserts of each partition, then each file group with updates.
 
     Args:
         profile: The profile.

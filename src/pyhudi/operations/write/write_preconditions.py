@@ -1,5 +1,4 @@
-"""Check the options of a write against the table before the write takes an instant, so that a refused write leaves no
-trace.
+"""Check the options of a write against the table before the write takes an instant, so that a refused write leaves no trace.
 
 Only the first attempt runs these checks. Changes by concurrent writers are checked when a later attempt is planned,
 under its instant. The file slices that were loaded for the checks are reused if the state has not changed.
@@ -71,9 +70,7 @@ def check_preconditions(
 
 
 def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: Snapshot) -> None:
-    """Check that no partition of a table with slash-separated dates has dashes, and store the property that later writers
-    need.
-    """
+    """Check that no partition of a table with slash-separated dates has dashes, and store the property for later writers."""
     check_one_spelling(context.storage.uri, snapshot.listing.partitions())
     if not context.config.property(SLASH_DATES.stored_as):
         with context.locked(settings.commit.lock_wait_ms) as locked:

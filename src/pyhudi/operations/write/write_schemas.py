@@ -223,9 +223,7 @@ def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
 
 
 def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zones: ZonelessTimestamps) -> None:
-    """Check the key types of rows to delete: 1.0 and 1 are different key strings, and a delete of one does not match
-    the other.
-    """
+    """Check the key types of rows to delete: 1.0 and 1 are different key strings, and a delete of one does not find the other."""
     if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
         return
     for name in (*keys.record_fields, *partition_columns(keys)):

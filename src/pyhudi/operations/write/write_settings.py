@@ -275,8 +275,7 @@ class WriteSettings:
             check_operation(operation, self.index.index_type, replaces=operation.replaces, partial=self.partial)
 
     def overwriting(self) -> WriteSettings:
-        """Return the settings that replace all rows and columns of the table in one commit; duplicates are combined as
-        before.
+        """Return the settings that replace all rows and columns of the table in one commit; duplicates are combined as before.
 
         Raises:
             InvalidRequest: The write is a partial update, which needs existing records.

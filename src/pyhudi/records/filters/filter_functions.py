@@ -35,14 +35,7 @@ from pyhudi.records.casts import try_cast
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters.filter_ast import ColumnRef, FunctionCall, Literal, Operand
 from pyhudi.records.spark_functions import render_absolute, render_arithmetic, render_cast, render_comparison, render_variant
-from pyhudi.records.sql_functions import (
-    COLUMN_FUNCTIONS,
-    IDENTITY,
-    ColumnFunction,
-    FunctionOption,
-    IndexExpression,
-    SqlFunction,
-)
+from pyhudi.records.sql_functions import COLUMN_FUNCTIONS, IDENTITY, ColumnFunction, FunctionOption, IndexExpression, SqlFunction
 from pyhudi.records.type_normalization import fits_record
 from pyhudi.records.variants.variant_path import parse_path, target_type, variant_get
 

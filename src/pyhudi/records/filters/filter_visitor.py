@@ -32,8 +32,7 @@ def calls(expr: Expr) -> tuple[FunctionCall, ...]:
 
 
 def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
-    """Return the only values of the column for which the filter can be true, without duplicates; None if it may have
-    any.
+    """Return the only values of the column for which the filter can be true, without duplicates; None if it may have any.
 
     Values are in stored form for a bound filter, unchanged otherwise. An empty list means that no row can match.
     """
@@ -74,8 +73,7 @@ def leaf_conditions(expr: Expr) -> Iterable[Expr]:
 def push_negations(expr: Expr, *, negated: bool = False) -> Expr:
     """Push NOT down to the leaves, and keep it only on leaves that have no negated form.
 
-    Above these leaves only AND and OR remain, under which unknown may be treated as false without changing what is
-    true.
+    Above these leaves only AND and OR remain, under which unknown may be treated as false without changing what is true.
     """
     if isinstance(expr, Not):
         return push_negations(expr.part, negated=not negated)

@@ -6,8 +6,7 @@
                                   are in one unit
     others                        unknown
 
-Times are evaluated in UTC, where clocks are never set back. Bounds wider than the values give results wider than
-theirs.
+Times are evaluated in UTC, where clocks are never set back. Bounds wider than the values give results wider than theirs.
 """
 
 from __future__ import annotations

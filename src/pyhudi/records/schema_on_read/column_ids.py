@@ -97,8 +97,7 @@ class ColumnIds:
         return self.moved(instant_time).intersection(names) | frozenset(names) - _names(self.requested)
 
     def moved(self, instant_time: str | None = None) -> frozenset[str]:
-        """Return the requested top-level columns that files of an instant store under another name or type, at any
-        depth.
+        """Return the requested top-level columns that files of an instant store under another name or type, at any depth.
 
         Includes columns that the files lack while another column has their name. None: files of any instant.
         """

@@ -113,8 +113,7 @@ LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]
 def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
     """Create the lock of the table whose root is `storage`.  Accesses no file and no server.
 
-    It excludes other threads of this process first, then other processes by the provider or by a lease in the table's
-    storage.
+    It excludes other threads of this process first, then other processes by the provider or by a lease in the table's storage.
 
     Raises:
         Unsupported: The provider is not registered.

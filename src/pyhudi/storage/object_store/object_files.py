@@ -7,10 +7,7 @@ from typing import Any
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import (
-    BaseError,
-    NotFoundError,
-)
+from obstore.exceptions import BaseError, NotFoundError
 
 from pyhudi.errors import StorageUnavailable
 from pyhudi.storage.object_store.object_errors import store_error

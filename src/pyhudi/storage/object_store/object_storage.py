@@ -44,13 +44,7 @@ from typing import Any
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    NotFoundError,
-    PreconditionError,
-    UnknownConfigurationKeyError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError, UnknownConfigurationKeyError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupported

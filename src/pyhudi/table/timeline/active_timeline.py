@@ -28,8 +28,7 @@ SLICING_ACTIONS = WRITE_ACTIONS | SERVICE_ACTIONS
 class Timeline:
     """The active instants of a table, ordered by (request time, comparable action).
 
-    archived_completions: completion times of instants that left the active timeline; read from the archived timeline on
-    demand.
+    archived_completions: completion times of instants that left the active timeline; read from the archived timeline on demand.
     """
 
     instants: tuple[Instant, ...]
@@ -90,8 +89,7 @@ class Timeline:
         return self.pending(*WRITE_ACTIONS)
 
     def first_unsettled(self) -> str | None:
-        """Return the lower bound of what the oldest pending write or service may not have read; None when none is
-        pending.
+        """Return the lower bound of what the oldest pending write or service may not have read; None when none is pending.
 
         Everything requested before that time had completed when each pending instant was requested. Concurrent writers
         may conflict with later instants, and may still read files that those replaced.

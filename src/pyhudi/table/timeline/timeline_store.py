@@ -56,9 +56,7 @@ class TimelineStore:
         return self.build_timeline(self.load_files())
 
     def build_timeline(self, files: Iterable[Instant], earlier: Timeline | None = None) -> Timeline:
-        """Build the timeline of instant files that were just loaded. earlier: a previous one, whose archived instants
-        are reused.
-        """
+        """Build the timeline of instant files that were just loaded. earlier: its archived instants are reused."""
         known = None if earlier is None else earlier.archived_completions
         return Timeline.of(files, ArchivedCompletions(self.history, known) if self.history.folder else {})
 

@@ -1,4 +1,4 @@
-"""Smoke tests with Apache Hudi 1.2.0: plans that the other writer executes, and table properties."""
+"""Apache Hudi 1.2.0: plans that the other writer executes, and table properties."""
 
 from __future__ import annotations
 
