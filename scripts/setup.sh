@@ -9,7 +9,7 @@
 #   scripts/setup.sh integration dlt   .venv-dlt, with integrations/dlt and the newest release of its tool
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
 #   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1`, `hudi 1.2.0` for others
-#   scripts/setup.sh servers  HDFS for tests, DynamoDB Local and HBase from Maven Central (.servers, .hbase-jars), Azurite and s3rver from npm (.servers)
+#   scripts/setup.sh servers  HDFS for tests, DynamoDB Local, Kafka and HBase from Maven Central (.servers, .hbase-jars), Azurite and s3rver from npm (.servers)
 #   scripts/setup.sh versitygw   .servers/bin/versitygw, an S3 server that Go builds from source: minutes
 #
 # Each step does nothing when its result is there. Downloads go through the ordinary clients (pip, uv, apt-get, mvn or Spark's Ivy), so their
@@ -161,6 +161,7 @@ HDFS_ARTIFACTS="org.apache.hadoop:hadoop-client-minicluster:3.3.6 org.mockito:mo
   ch.qos.reload4j:reload4j:1.2.25 javax.xml.bind:jaxb-api:2.3.1"
 HBASE_ARTIFACTS="org.apache.hbase:hbase-thrift:2.6.1 org.apache.hbase:hbase-zookeeper:2.6.1"
 DYNAMODB_ARTIFACTS=com.amazonaws:DynamoDBLocal:2.6.0
+KAFKA_ARTIFACTS=org.apache.kafka:kafka_2.13:4.1.1
 NODE_SERVERS="azurite@3.35.0 s3rver@3.7.1"
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
@@ -198,6 +199,7 @@ setup_servers() {
   # shellcheck disable=SC2086
   fetch_jars .hbase-jars $HBASE_ARTIFACTS || echo "setup: HBase could not be fetched with Maven, so the tests of index HBASE are skipped." >&2
   fetch_jars .servers/dynamodb $DYNAMODB_ARTIFACTS || echo "setup: DynamoDB Local could not be fetched with Maven, so the tests on it are skipped." >&2
+  fetch_jars .servers/kafka $KAFKA_ARTIFACTS || echo "setup: Kafka could not be fetched with Maven, so the tests on it are skipped." >&2
   fetch_node_servers || echo "setup: Azurite and s3rver could not be fetched with npm, so the tests on them are skipped." >&2
 }
 

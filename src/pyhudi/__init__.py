@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WriteConflict,
     )
     from pyhudi.features.bootstrap.bootstrap_table import bootstrap
+    from pyhudi.features.ingestion.ingest_job import Ingest
     from pyhudi.features.recovery.restore_table_properties import restore_properties
     from pyhudi.operations.commit.events import OperationEvent, add_listener
     from pyhudi.operations.commit.results import WriteResult
@@ -58,6 +59,7 @@ __all__ = [
     "CorruptData",
     "EngineFailed",
     "HudiError",
+    "Ingest",
     "InstantNotFound",
     "Internal",
     "InvalidRequest",
@@ -95,8 +97,8 @@ __all__ = [
     "write",
 ]
 
-_CAPABILITIES = {"bootstrap": "bootstrap", "restore_properties": "recovery"}
-"""Functions provided by optional features, see `pyhudi.features`."""
+_CAPABILITIES = {"Ingest": "ingestion", "bootstrap": "bootstrap", "restore_properties": "recovery"}
+"""Functions and classes provided by optional features, see `pyhudi.features`."""
 
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api.table"),

@@ -227,6 +227,7 @@ PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
 COMMAND_CHANGES: dict[str, tuple[str, ...]] = {
     "create": ("TABLE", "--record-key", "id"),
     "load": ("TABLE", "ROWS"),
+    "ingest": ("--config", "JOB"),
     "delete": ("TABLE", "--where", "_hoodie_record_key = 'a'", "--yes"),
     "compact": ("TABLE",),
     "cluster": ("TABLE",),
@@ -308,7 +309,10 @@ def _run_command(name: str, arguments: tuple[str, ...], path: Path, instant: str
     rows = tmp_path / "rows.parquet"
     pq.write_table(ROWS, rows)
     words = {"TABLE": str(path), "LAST": instant, "REPORT": str(tmp_path / "report.html")}
-    words |= {"NAMED": f"t={path}", "ROWS": str(rows), "EXPORT": str(tmp_path / "export.parquet")}
+    job = tmp_path / "job.toml"
+    source = f'{{ kind = "files", path = "{tmp_path}", order = "name", pattern = "{rows.name}" }}'
+    job.write_text(f'[[table]]\npath = "{path}"\nsource = {source}\n')
+    words |= {"JOB": str(job), "NAMED": f"t={path}", "ROWS": str(rows), "EXPORT": str(tmp_path / "export.parquet")}
     result = CliRunner().invoke(app, [*name.split(), *(words.get(word, word) for word in arguments)])
     return result.exception if isinstance(result.exception, HudiError) else None
 

@@ -24,10 +24,9 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.micro_batches import StreamBatch
 from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
-from pyhudi.operations.write.write_once import with_once
+from pyhudi.operations.write.write_once import CommitMark, with_once
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options.declaration import Options
@@ -387,15 +386,15 @@ class TableWrites(OpenedTable):
         )
 
     def write_batch(
-        self, data: Any, operation: WriteOperation, batch: StreamBatch, *, options: Mapping[str, object] | None = None
+        self, data: Any, operation: WriteOperation, batch: CommitMark, *, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Write a micro-batch of a stream exactly once: it is skipped if it, or a later batch of the same stream, is committed.
+        """Write a batch of a stream or an ingestion job exactly once: it is skipped if it, or a later batch, is committed.
 
         Args:
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             operation: Write operation.
-            batch: Identifier of the stream and number of the batch.
+            batch: Mark of the batch in the commits of the table.
             options: `hoodie.*` options of this call.
 
         Returns:

@@ -19,6 +19,7 @@ CAPABILITIES = (
     "bootstrap",
     "consistent_hashing",
     "hbase_index",
+    "ingestion",
     "procedures",
     "recovery",
     "report",

@@ -306,11 +306,6 @@ REFUSALS = (
     Refusal("set hoodie.datasource.write.operation", ("false",), ("hoodie.sql.bulk.insert.enable",)),
     Refusal("set hoodie.datasource.write.operation", ("upsert",), ("hoodie.sql.insert.mode",)),
     Refusal("the timestamp of a replicated table is not registered", ("",), ("hoodie.meta_sync.global.replicate.timestamp",)),
-    Refusal(
-        "compactions of the metadata table are due by the number of commits",
-        ("NUM_COMMITS",),
-        ("hoodie.metadata.compact.trigger.strategy",),
-    ),
     Refusal("all folders with files are partitions", ("",), ("hoodie.metadata.dir.filter.regex",)),
     Refusal("only the default is supported", ("1000",), ("hoodie.metadata.max.deltacommits.when_pending",)),
     Refusal("only the default is supported", ("2147483648",), ("hoodie.metadata.max.logfile.size",)),

@@ -40,6 +40,7 @@ CALLS = {
     "bootstrap": 'hp.bootstrap("/nowhere", "memory://lacking/made")',
     "hbase_index": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.index.type": "HBASE", '
     '"hoodie.index.hbase.table": "keys", "pyhudi.index.hbase.thrift.uris": "thrift://127.0.0.1:1"})',
+    "ingestion": "hp.Ingest({})",
     "procedures": "hp.sql(\"CALL show_commits(table => 'memory://lacking/trips')\")",
     "recovery": 'hp.restore_properties("memory://lacking/trips")',
     "report": "table.plot",
@@ -112,7 +113,7 @@ def test_exported_names_are_defined_by_their_modules() -> None:
             assert exported in defined, f"{name}: {module}.py defines no {exported}"
         with pytest.raises(AttributeError, match="no attribute"):
             getattr(point, "other" + "_name")
-    assert exporting == ["blob_reader", "bootstrap", "hbase_index", "recovery", "report", "vector_search"]
+    assert exporting == ["blob_reader", "bootstrap", "hbase_index", "ingestion", "recovery", "report", "vector_search"]
 
 
 @pytest.mark.full

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed
-from pyhudi.operations.write.write_once import AlreadyCommitted, CommitSearch
+from pyhudi.operations.write.write_once import AlreadyCommitted, CommitMark, CommitSearch
 from pyhudi.options import write_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.environment import Environment
@@ -29,7 +29,7 @@ SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class StreamBatch:
+class StreamBatch(CommitMark):
     """One micro-batch.
 
     Attributes:
