@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyhudi.api.polars import scan_polars
     from pyhudi.api.table import Scan, Table
+    from pyhudi.api.variants import variant_from_json, variant_get, variant_to_json
     from pyhudi.api.write_function import write
     from pyhudi.errors import (
         CommitUnknown,
@@ -90,6 +91,9 @@ __all__ = [
     "scan_polars",
     "set_reporter",
     "sql",
+    "variant_from_json",
+    "variant_get",
+    "variant_to_json",
     "write",
 ]
 
@@ -101,6 +105,7 @@ _HOMES = {
     "WriteResult": "pyhudi.operations.commit.results",
     "scan_polars": "pyhudi.api.polars",
     "write": "pyhudi.api.write_function",
+    **dict.fromkeys(("variant_from_json", "variant_get", "variant_to_json"), "pyhudi.api.variants"),
     "set_reporter": "pyhudi.tasks.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.commit.events"),
     **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.sql_engine"),

@@ -23,6 +23,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from pyhudi.api.duckdb_scan import quote_identifier, text_literal
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import without_extension
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
@@ -45,6 +46,14 @@ _MACROS = tuple(
     for name, otherwise in ((_WHOLE, "error('no whole number: ' || x)"), (_WHOLE_OR_NULL, "NULL"))
 )
 """Macros wrapped around the operand of a cast to an integer."""
+
+PARSE_JSON, VARIANT_JSON, _TO_JSON = "parse_json", "pyhudi_variant_json", "pyhudi_to_json"
+TO_JSON_MACRO = f"""
+    CREATE TEMP MACRO {_TO_JSON}
+        (x STRUCT(metadata BLOB, "value" BLOB)) AS {VARIANT_JSON}(x),
+        (x) AS CAST(to_json(x) AS VARCHAR)
+    """
+"""Spark's to_json: of variants, and of other values."""
 
 _OTHER_VALUES = frozenset({"hash", "xxhash64", "crc32", "rand", "randn", "random", "uuid", "monotonically_increasing_id"})
 """Functions that DuckDB has by the same name with other values, or whose values differ at every call."""
@@ -150,6 +159,9 @@ class Database:
         """Register rows under a name."""
         if isinstance(rows, RowSource):
             self._rows.append(rows)
+        else:
+            # DuckDB would make its own type of variants, and change their bytes.
+            rows = without_extension(rows)
         with self._translated_errors():
             self._connection.register(name, rows)
 
@@ -162,6 +174,12 @@ class Database:
         types = [duckdb.sqltype(argument)], duckdb.sqltype(result)
         connection: Any = self._connection
         connection.create_function(name, compute, *types, type="arrow", null_handling="special", side_effects=True)
+
+    def add_macro(self, name: str, statement: str) -> None:
+        """Create a macro."""
+        if name not in self._functions:
+            self._functions.add(name)
+            self._connection.execute(statement)
 
     def add_files(self, name: str, sql: str, paths: Sequence[str], rows: RowSource) -> None:
         """Define a name as a query of base files. rows: the same rows, which replace it if DuckDB cannot read the files."""
@@ -271,6 +289,9 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
     """Rewrite a node for which DuckDB would return another value than Spark."""
     if isinstance(node, exp.Cast):
         return _cutting(node)
+    if isinstance(node, (exp.ParseJSON, exp.JSONFormat)):
+        # Spark's functions, which `column_functions` and `_MACROS` define; DuckDB's differ.
+        return exp.Anonymous(this=PARSE_JSON if isinstance(node, exp.ParseJSON) else _TO_JSON, expressions=[node.this])
     if isinstance(node, (exp.Like, exp.ILike)) and not isinstance(node.parent, exp.Escape):
         return _with_escape(node)
     if isinstance(node, exp.Literal) and not node.is_string:
