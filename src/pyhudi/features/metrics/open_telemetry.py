@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from pyhudi import __version__
 from pyhudi.errors import Unsupported
 from pyhudi.features.metrics.reporters import Sample
 from pyhudi.operations.commit.events import OperationEvent
@@ -24,7 +23,7 @@ class OpenTelemetry:
             raise Unsupported('reporter OPENTELEMETRY requires opentelemetry-api: pip install "pyhudi[opentelemetry]"')
         from opentelemetry import metrics, trace
 
-        self._meter, self._tracer = metrics.get_meter("pyhudi", __version__), trace.get_tracer("pyhudi", __version__)
+        self._meter, self._tracer = metrics.get_meter("pyhudi"), trace.get_tracer("pyhudi")
         self._status = trace.Status(trace.StatusCode.ERROR)
         self._set_parent = trace.set_span_in_context
         self._instruments: dict[str, Any] = {}
