@@ -150,3 +150,8 @@ _.force
 
 # Still to be looked at: this part may only shrink.
 _.commit_metadata_prefix
+
+# Called by the standard library: http.server and urllib.
+_.do_GET
+_.log_message
+_.redirect_request

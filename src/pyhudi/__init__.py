@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyhudi.api.polars import scan_polars
     from pyhudi.api.table import Scan, Table
+    from pyhudi.api.variants import variant_from_json, variant_get, variant_to_json
     from pyhudi.api.write_function import write
     from pyhudi.errors import (
         CommitUnknown,
@@ -35,11 +36,15 @@ if TYPE_CHECKING:
         TableNotFound,
         TableState,
         Unsupported,
+        ValidationFailed,
         WriteConflict,
     )
     from pyhudi.features.bootstrap.bootstrap_table import bootstrap
+    from pyhudi.features.commit_callbacks.commit_message import CommitMessage
+    from pyhudi.features.commit_callbacks.receivers import register_commit_callback
     from pyhudi.features.ingestion.ingest_job import Ingest
     from pyhudi.features.recovery.restore_table_properties import restore_properties
+    from pyhudi.features.validators.validator import Validator, register_validator
     from pyhudi.operations.commit.events import OperationEvent, add_listener
     from pyhudi.operations.commit.results import WriteResult
     from pyhudi.options.plugins import load_plugin
@@ -54,6 +59,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Catalog",
+    "CommitMessage",
     "CommitUnknown",
     "CorruptData",
     "EngineFailed",
@@ -74,6 +80,8 @@ __all__ = [
     "TableNotFound",
     "TableState",
     "Unsupported",
+    "ValidationFailed",
+    "Validator",
     "WriteConflict",
     "WriteResult",
     "add_listener",
@@ -82,18 +90,31 @@ __all__ = [
     "record_by_record",
     "register",
     "register_clustering_strategy",
+    "register_commit_callback",
     "register_compaction_strategy",
     "register_merger",
     "register_payload",
     "register_time_generator",
+    "register_validator",
     "restore_properties",
     "scan_polars",
     "set_reporter",
     "sql",
+    "variant_from_json",
+    "variant_get",
+    "variant_to_json",
     "write",
 ]
 
-_CAPABILITIES = {"Ingest": "ingestion", "bootstrap": "bootstrap", "restore_properties": "recovery"}
+_CAPABILITIES = {
+    "CommitMessage": "commit_callbacks",
+    "Ingest": "ingestion",
+    "Validator": "validators",
+    "bootstrap": "bootstrap",
+    "register_commit_callback": "commit_callbacks",
+    "register_validator": "validators",
+    "restore_properties": "recovery",
+}
 """Functions and classes provided by optional features, see `pyhudi.features`."""
 
 _HOMES = {
@@ -101,6 +122,7 @@ _HOMES = {
     "WriteResult": "pyhudi.operations.commit.results",
     "scan_polars": "pyhudi.api.polars",
     "write": "pyhudi.api.write_function",
+    **dict.fromkeys(("variant_from_json", "variant_get", "variant_to_json"), "pyhudi.api.variants"),
     "set_reporter": "pyhudi.tasks.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.commit.events"),
     **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.sql_engine"),

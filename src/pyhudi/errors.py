@@ -3,6 +3,7 @@
     HudiError
       InvalidRequest       the call or an option is wrong: fix the call
         Unsupported        the request is valid in Hudi, but PyHudi does not implement it: it is refused, never ignored
+        ValidationFailed   a pre-commit validator rejected the write, which was rolled back
       TableState           the current state of the table forbids the operation
         TableNotFound      no table at the URI
         TableExists        a table already exists at the URI
@@ -53,6 +54,48 @@ class InvalidRequest(HudiError):
 
 class Unsupported(InvalidRequest):
     """A valid request that PyHudi does not implement. Nothing was written."""
+
+
+class ValidationFailed(InvalidRequest):
+    """A pre-commit validator rejected a write or a clustering, which was rolled back.
+
+    Attributes:
+        validator: Name of the validator.
+        query: Its query, "" for a validator in Python.
+        before: First rows of the query's result before the write.
+        after: First rows of its result after the write.
+        rows: The first offending rows: those in only one of both results, or those that the validator returned.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        validator: str = "",
+        query: str = "",
+        before: tuple[dict[str, Any], ...] = (),
+        after: tuple[dict[str, Any], ...] = (),
+        rows: tuple[dict[str, Any], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.validator = validator
+        self.query = query
+        self.before = before
+        self.after = after
+        self.rows = rows
+
+    def of_commit(self, validator: str, commit: str, *, is_published: bool = False) -> ValidationFailed:
+        """Return this error as the rejection of a commit, with its results in the message."""
+        parts = [f"validator {validator} rejects {commit}: {self.args[0]}"]
+        if self.query:
+            parts += [f"  before: {_shown(self.before)}", f"  after: {_shown(self.after)}"]
+        if self.rows and self.rows != self.after:
+            parts.append(f"  rows: {_shown(self.rows)}")
+        outcome = "It is published nevertheless." if is_published else "It was rolled back."
+        parts.append(f"{outcome} Correct the rows, or change the validator.")
+        return ValidationFailed(
+            "\n".join(parts), validator=validator, query=self.query, before=self.before, after=self.after, rows=self.rows
+        )
 
 
 class TableState(HudiError):
@@ -182,6 +225,14 @@ class EngineFailed(HudiError):
 
 class Internal(HudiError):
     """An invariant of PyHudi is broken. Please report it with the message."""
+
+
+_MAX_SHOWN_ROW = 300
+
+
+def _shown(rows: tuple[dict[str, Any], ...]) -> str:
+    texts = [", ".join(f"{name}={value!r}" for name, value in row.items()) for row in rows]
+    return "; ".join(text if len(text) <= _MAX_SHOWN_ROW else f"{text[:_MAX_SHOWN_ROW]}..." for text in texts) or "no rows"
 
 
 def _rebuild(kind: type[HudiError], args: tuple[Any, ...], state: dict[str, Any]) -> HudiError:

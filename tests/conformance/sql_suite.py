@@ -36,6 +36,25 @@ class Case:
 
 CASES = (
     Case(
+        "variants and vectors of Hudi 1.2",
+        (
+            "CREATE TABLE typed (id INT, v VARIANT, emb VECTOR(2), n INT) USING hudi LOCATION '{root}/typed' "
+            "TBLPROPERTIES (primaryKey = 'id', type = 'mor')",
+            "INSERT INTO typed VALUES (1, parse_json('[1, 2.5]'), ARRAY(CAST(1 AS FLOAT), CAST(2 AS FLOAT)), 0), "
+            "(2, NULL, NULL, 0), (3, parse_json('null'), NULL, 0)",
+            "UPDATE typed SET v = parse_json('true') WHERE id = 2",
+            "UPDATE typed SET n = 7 WHERE try_variant_get(v, '$[0]', 'int') = 1",
+            "DELETE FROM typed WHERE to_json(v) = 'null'",
+        ),
+        "SELECT id, to_json(v) AS j, variant_get(v, '$[1]', 'double') AS d, emb, n FROM typed",
+        (
+            {"id": 1, "j": "[1,2.5]", "d": 2.5, "emb": [1.0, 2.0], "n": 7},
+            {"id": 2, "j": "true", "d": None, "emb": None, "n": 0},
+        ),
+        refused="INSERT INTO typed VALUES (4, NULL, ARRAY(CAST(1 AS FLOAT)), 0)",
+        differs=True,
+    ),
+    Case(
         "values become those of their columns, partition columns come last",
         (
             "CREATE TABLE casts (id BIGINT, city STRING, fare DECIMAL(6, 2), days INT) USING hudi PARTITIONED BY (city) "

@@ -10,7 +10,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.format.instants import Action
-from tests.interop.oracle import ApacheHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
@@ -22,6 +22,12 @@ WRITE: dict[str, Any] = OPTIONS | {
 }
 
 COPY: dict[str, Any] = {"pyhudi.clustering.copy": "always"}
+BINARY_COPY: dict[str, Any] = {
+    "hoodie.clustering.inline": "true",
+    "hoodie.clustering.inline.max.commits": "1",
+    "hoodie.clustering.execution.strategy.class": "org.apache.hudi.client.clustering.run.strategy."
+    "SparkBinaryCopyClusteringExecutionStrategy",
+}
 
 
 def rows(batch: int, ts: int = 0) -> pa.Table:
@@ -113,3 +119,50 @@ def test_it_reads_and_writes_on_after_row_groups_were_copied(
         assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
     assert_same_rows(hudi.read_each(path, ["x = 3"])[0], table.scan(["*"], filter="x = 3").to_arrow())
     assert table.validate(keys=True).ok
+
+
+def test_row_groups_are_copied_by_plans_of_either_writer(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Hudi combines only key filters of one size, and of type DYNAMIC_V0."""
+    path = str(tmp_path / "c")
+    same_size: dict[str, Any] = {**OPTIONS, "hoodie.index.bloom.num_entries": "64"}
+    insert: dict[str, Any] = {**WRITE, **same_size, "hoodie.datasource.write.operation": "bulk_insert"}
+    texts = ",".join(f"{key}={value}" for key, value in same_size.items())
+    for batch in range(2):
+        newest_hudi.write(rows(batch), path, mode="append" if batch else "overwrite", **insert)
+    table = hp.Table(path)
+    planned = table.schedule_clustering(options={**same_size, **COPY})
+    before = table.scan(["*"]).to_arrow()
+    newest_hudi.call("run_clustering", path=path, op="execute", instants=planned.instant, options=texts)
+    assert table.timeline().pending(Action.CLUSTERING) == ()
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    newest_hudi.write(rows(2), path, mode="append", **insert)
+    strategy = BINARY_COPY["hoodie.clustering.execution.strategy.class"]
+    options = f"hoodie.clustering.execution.strategy.class={strategy}"
+    newest_hudi.call("run_clustering", path=path, op="schedule", options=options)
+    (pending,) = table.timeline().pending(Action.CLUSTERING)
+    before = table.scan(["*"]).to_arrow()
+    assert table.cluster(pending.request_time, options=same_size).file_groups_copied == 2
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
+    newest_hudi.write(rows(3), path, mode="append", **insert, **BINARY_COPY)
+    before = table.scan(["*"]).to_arrow()
+    assert (before.num_rows, len(table.scan().explain().slices)) == (48, 2)
+    assert_same_rows(newest_hudi.read(path), before)
+    assert table.cluster(options={**same_size, **COPY}).decoded_reasons == ()
+    assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
+
+
+def test_hudi_copies_no_row_groups_of_files_whose_key_filters_have_other_sizes(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Its attempt stays pending and leaves files without markers. PyHudi executes the plan."""
+    path = str(tmp_path / "c")
+    insert: dict[str, Any] = {**WRITE, "hoodie.datasource.write.operation": "bulk_insert"}
+    newest_hudi.write(rows(0), path, mode="overwrite", **insert)
+    table = hp.Table(path)
+    table.bulk_insert(rows(1), options={"hoodie.parquet.compression.codec": "gzip"})
+    with pytest.raises(HudiFailure, match="filters cannot be or-ed"):
+        newest_hudi.write(rows(2), path, mode="append", **insert, **BINARY_COPY)
+    (pending,) = table.timeline().pending(Action.CLUSTERING)
+    before = table.scan(["*"]).to_arrow()
+    assert table.cluster(pending.request_time, options=OPTIONS).file_groups_copied == 2
+    assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))

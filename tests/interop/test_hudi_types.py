@@ -10,7 +10,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import Table
-from tests.interop.oracle import ApacheHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 
 Rows = dict[int, tuple[Any, ...]]
 
@@ -191,3 +191,74 @@ def test_blobs_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, maker
     scanned = table.scan(["id", "pic"]).to_arrow()
     read = table.read_blobs(scanned["pic"], options={"pyhudi.blob.roots": str(tmp_path)})
     assert dict(zip(scanned["id"].to_pylist(), read.to_pylist(), strict=True)) == content
+
+
+WRITE_VARIANTS = """
+from pyspark.sql import types as T
+
+parts = T.StructType([T.StructField(name, T.BinaryType(), False) for name in ("metadata", "value")])
+schema = T.StructType(
+    [
+        T.StructField("id", T.IntegerType()),
+        T.StructField("v", parts, True, {"hudi_type": "VARIANT"}),
+        T.StructField("ts", T.LongType()),
+    ]
+)
+made = [(i, v and tuple(bytearray.fromhex(part) for part in v), ts) for i, v, ts in rows]
+spark.createDataFrame(made, schema).write.format("hudi").options(**options).mode("append").save(path)
+"""
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_variants_in_turn(newest_hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+    """Release 1.2.0 writes variants on Spark 3.5 and cannot read them there; release 1.1.1 reads them as structs."""
+    path = tmp_path / "t"
+    options: dict[str, Any] = {
+        **OPTIONS,
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.table.type": kind,
+    }
+    texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+
+    def theirs(rows: Rows, operation: str = "upsert") -> None:
+        made = [(i, v and [v[part].hex() for part in ("metadata", "value")], ts) for i, v, ts in rows.values()]
+        more = {**texts, "hoodie.datasource.write.operation": operation}
+        newest_hudi.run(WRITE_VARIANTS, path=str(path), rows=made, options=more)
+
+    def made(documents: dict[int, str | None], ts: int) -> Rows:
+        values = hp.variant_from_json(list(documents.values())).to_pylist()
+        return {i: (i, value, ts) for i, value in zip(documents, values, strict=True)}
+
+    def check_rows() -> None:
+        found = newer_hudi.read(path, columns=["id", "v", "ts"])
+        for read in (Table(path).scan(["id", "v", "ts"]).to_arrow(), found):
+            assert {row["id"]: tuple(row.values()) for row in read.to_pylist()} == rows
+        report = Table(path).validate()
+        assert report.ok, str(report)
+
+    rows = made({0: '{"a":[1,2.5]}', 1: "null", 2: None, 3: '"x"'}, 1)
+    theirs(rows, "insert")
+    with pytest.raises(HudiFailure, match=r"VARIANT type is only supported in Spark 4.0\+"):
+        newest_hudi.read(path)
+    check_rows()
+    table = Table(path)
+    ours = made({1: '{"b":{"c":true}}', 2: "[]", 4: None}, 2)
+    table.upsert(vectors(ours, table.schema()), options=OPTIONS)
+    rows |= ours
+    check_rows()
+    later = made({4: "7", 5: "1e10"}, 3)
+    theirs(later)
+    rows |= later
+    theirs({0: (*rows[0][:2], 9)}, "delete")
+    del rows[0]
+    check_rows()
+    if kind == "MERGE_ON_READ":
+        assert table.compact().runs
+    assert table.cluster(order_by="ts").instant is not None
+    theirs(made({3: "3"}, 4))
+    rows |= made({3: "3"}, 4)
+    check_rows()
+    assert table.scan(filter="variant_get(v, '$.b.c', 'boolean')= true").count() == 1
+    assert table.schema().field("v").metadata == {b"hudi_type": b"VARIANT"}

@@ -27,6 +27,15 @@ def test_a_pass_of_services(spark: SparkSession, tmp_path: Path) -> None:
     assert_same_rows(table.scan(["id", "ts"]).to_arrow(), before)
 
 
+def test_row_groups_are_copied_on_the_cluster(spark: SparkSession, tmp_path: Path) -> None:
+    table = grown(tmp_path / "t", "cow")
+    before = table.scan(["*"]).to_arrow()
+    result = table.cluster(spark=spark, options={"pyhudi.clustering.copy": "always"})
+    assert result.file_groups_copied == result.file_groups_written > 0
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    assert table.validate().ok
+
+
 def test_indexes_are_built_on_the_cluster(spark: SparkSession, tmp_path: Path) -> None:
     table = grown(tmp_path / "t", "mor")
     table.compact()

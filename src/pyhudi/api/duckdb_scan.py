@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import VARIANT_TYPE
 from pyhudi.operations.read.native_scan import divide_query
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import NativeColumn, NativeScan
@@ -142,7 +143,9 @@ def text_literal(text: str) -> str:
 
 def _can_read(path: str, schema: pa.Schema) -> bool:
     names = {name.casefold() for name in schema.names}
-    return _GLOB_CHARACTERS.isdisjoint(path) and len(names) == len(schema.names) and _ROW_NUMBER not in names
+    # DuckDB reads a group that a file declares as Variant as its own type.
+    plain = all(field.type != VARIANT_TYPE for field in schema)
+    return plain and _GLOB_CHARACTERS.isdisjoint(path) and len(names) == len(schema.names) and _ROW_NUMBER not in names
 
 
 def _selects(scan: NativeScan, names: Iterable[str], where: str, named: Callable[[pa.Table], str]) -> Iterator[str]:

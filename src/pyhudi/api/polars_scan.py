@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported_polars
 from pyhudi.errors import Unsupported
+from pyhudi.format.hudi_types import without_extension
 from pyhudi.operations.read.native_scan import divide_query
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import NativeScan
@@ -179,7 +180,7 @@ def suppress_polars_errors() -> Iterator[None]:
 
 def to_frame(rows: pa.Table) -> polars.DataFrame:
     """Convert rows to a DataFrame."""
-    frame: polars.DataFrame = imported_polars().from_arrow(rows)
+    frame: polars.DataFrame = imported_polars().from_arrow(without_extension(rows))
     return frame
 
 

@@ -17,6 +17,7 @@ from pyhudi.api.polars_scan import from_frame, is_worth_loading, native_rows, su
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.hudi_types import with_extension
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.partition_pruning import ReadPlan
@@ -119,7 +120,7 @@ class Scan(ForeignNames):
         if text == "views":
             return self._with_views()
         if self._limit is not None:
-            return pa.Table.from_batches(self.to_batches(), self.schema)
+            return with_extension(pa.Table.from_batches(self.to_batches(), self.schema))
         tasks: Sequence[Any] = self._query.tasks
         tables = []
         if all(not pa.types.is_nested(type_) for type_ in self.schema.types) and is_worth_loading(tasks):
@@ -133,7 +134,7 @@ class Scan(ForeignNames):
         tables += [table for part in parts for table in part]
         if not self.schema.names:
             return rows_without_columns(sum(table.num_rows for table in tables))
-        return pa.concat_tables([self.schema.empty_table(), *tables])
+        return with_extension(pa.concat_tables([self.schema.empty_table(), *tables]))
 
     def _with_views(self) -> pa.Table:
         schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in self.schema])

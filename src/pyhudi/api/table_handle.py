@@ -14,6 +14,7 @@ from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.metrics_settings import with_metrics
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.services.background_services import BackgroundServices
 from pyhudi.operations.write.write_once import skip_if_committed
@@ -93,7 +94,7 @@ class TableHandle:
 
     def load_context(self, parsed: Options) -> TableContext:
         """Reload the table configuration, with the lock provider that the options name."""
-        context, name = self.context.reloaded(), self.context.config.name
+        context, name = with_metrics(self.context.reloaded(), parsed), self.context.config.name
         lock_settings = LockSettings.of(parsed, name)
         if lock_settings == LockSettings.of(self.options, name):
             return context

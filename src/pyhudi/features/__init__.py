@@ -17,12 +17,15 @@ from pyhudi.errors import Unsupported
 CAPABILITIES = (
     "blob_reader",
     "bootstrap",
+    "commit_callbacks",
     "consistent_hashing",
     "hbase_index",
     "ingestion",
+    "metrics",
     "procedures",
     "recovery",
     "report",
+    "validators",
     "vector_search",
 )
 

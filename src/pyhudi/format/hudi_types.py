@@ -5,6 +5,10 @@
       Parquet            FIXED_LEN_BYTE_ARRAY without annotation: the elements in order, little-endian
       Arrow              fixed_size_list of elements that are not nullable; the bytes are the same, so nothing is copied
 
+    VARIANT              any value, in the binary encoding of Parquet
+      Avro               record variant, logical type variant
+      Arrow, Parquet     struct<metadata, value>; Arrow's extension arrow.parquet.variant in results and in rows to write
+
     BLOB                 bytes in the row (INLINE), or a range of a file outside of the table (OUT_OF_LINE)
       Avro               record blob, logical type blob, whose type is an enum
       Arrow, Parquet     struct<type, data, reference<external_path, offset, length, managed>>
@@ -19,7 +23,7 @@ from __future__ import annotations
 
 import copyreg
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -57,6 +61,15 @@ BLOB_TYPE: Final = pa.struct(
 )
 """Arrow type of a BLOB. Without `offset` and `length` it is the whole file; Hudi ignores `managed`."""
 
+VARIANT_TYPE: Final = pa.struct(
+    [pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
+)
+"""Arrow type of a VARIANT."""
+
+VARIANT_EXTENSION: Final = "arrow.parquet.variant"
+_EXTENSION_NAME: Final = b"ARROW:extension:name"
+_EXTENSION: Final = {_EXTENSION_NAME: VARIANT_EXTENSION.encode(), b"ARROW:extension:metadata": b""}
+
 _BLOB_AVRO: Final[Mapping[str, Any]] = {
     "type": "record",
     "name": "blob",
@@ -88,10 +101,24 @@ _BLOB_AVRO: Final[Mapping[str, Any]] = {
     ],
     "logicalType": "blob",
 }
-RECORD_NAMES: Final = frozenset({"BLOB"})
+_VARIANT_AVRO: Final[Mapping[str, Any]] = {
+    "type": "record",
+    "name": "variant",
+    "namespace": "",
+    "fields": [
+        {"name": "metadata", "type": "bytes", "doc": "Variant metadata component"},
+        {"name": "value", "type": "bytes", "doc": "Variant value component"},
+    ],
+    "logicalType": "variant",
+}
+
+RECORD_NAMES: Final = frozenset({"BLOB", "VARIANT"})
 """Types whose Arrow type alone does not tell them from a struct: only the field's metadata names them."""
 
-_RECORDS: Final[Mapping[str, tuple[pa.DataType, Mapping[str, Any]]]] = {"BLOB": (BLOB_TYPE, _BLOB_AVRO)}
+_RECORDS: Final[Mapping[str, tuple[pa.DataType, Mapping[str, Any]]]] = {
+    "BLOB": (BLOB_TYPE, _BLOB_AVRO),
+    "VARIANT": (VARIANT_TYPE, _VARIANT_AVRO),
+}
 _ELEMENTS: Final[Mapping[str, pa.DataType]] = {"FLOAT": pa.float32(), "DOUBLE": pa.float64(), "INT8": pa.int8()}
 _BACKING: Final = "FIXED_BYTES"
 _VECTOR: Final = re.compile(r"VECTOR\s*\(\s*(-?\d+)\s*(?:,\s*(\w+)\s*)?(?:,\s*(\w+)\s*)?\)", re.IGNORECASE)
@@ -126,6 +153,37 @@ def stated_hudi_type(field: pa.Field) -> str | None:
         return hudi_type_name(field.type)
     name = (field.metadata or {}).get(HUDI_TYPE)
     return None if name is None else name.decode(errors="replace").strip().upper()
+
+
+def given_hudi_type(field: pa.Field) -> bytes | None:
+    """Return the name of the type of Hudi 1.2 that a caller's field names, also by an extension type of Arrow."""
+    metadata = field.metadata or {}
+    is_variant = metadata.get(_EXTENSION_NAME) == VARIANT_EXTENSION.encode() or (
+        isinstance(field.type, pa.BaseExtensionType) and field.type.extension_name == VARIANT_EXTENSION
+    )
+    return metadata.get(HUDI_TYPE) or (b"VARIANT" if is_variant else None)
+
+
+def with_extension(rows: pa.Table) -> pa.Table:
+    """Return rows whose VARIANT columns have Arrow's extension name, by which other libraries know the type."""
+    return _with_metadata(rows, lambda field: _EXTENSION if stated_hudi_type(field) == "VARIANT" else None)
+
+
+def without_extension(rows: pa.Table) -> pa.Table:
+    """Undo `with_extension`."""
+    return _with_metadata(rows, lambda field: dict.fromkeys(_EXTENSION) if _EXTENSION_NAME in (field.metadata or {}) else None)
+
+
+def _with_metadata(rows: pa.Table, change: Callable[[pa.Field], Mapping[bytes, bytes | None] | None]) -> pa.Table:
+    """Return rows with changed metadata of fields: entries to set, None to remove one."""
+    changes = [change(field) for field in rows.schema]
+    if not any(changes):
+        return rows
+    fields = []
+    for field, changed in zip(rows.schema, changes, strict=True):
+        metadata = {**(field.metadata or {}), **(changed or {})}
+        fields.append(field.with_metadata({key: text for key, text in metadata.items() if text is not None}))
+    return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields, rows.schema.metadata))
 
 
 def record_from_avro(node: Mapping[str, Any]) -> str | None:

@@ -32,8 +32,8 @@ from pyhudi.format.byte_cursor import checked_text
 REDACTED = "****"
 
 _SECRET = re.compile(
-    r"secret|password|passwd|token|credential|(access|account|private|encryption|customer|sas)[._-]?key"
-    r"|connection[._-]?string|(^|[._-])(pass|pwd|sas)($|[._-])",
+    r"secret|password|passwd|token|credential|(access|account|private|encryption|customer|sas|api)[._-]?key"
+    r"|connection[._-]?string|custom[._-]headers|callback\.http\.url|(^|[._-])(pass|pwd|sas)($|[._-])",
     re.IGNORECASE,
 )
 _BLANKS = " \t\f"

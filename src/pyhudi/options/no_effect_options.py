@@ -121,11 +121,20 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "compaction keeps commit times, so it adds nothing to an incremental query": ("hoodie.datasource.read.incr.skip_compact",),
     "clustering keeps commit times, so it adds nothing to an incremental query": ("hoodie.datasource.read.incr.skip_cluster",),
     "columns are resolved by id wherever the table has a schema history": (table_options.SCHEMA_ON_READ,),
-    "results contain their own metrics, and docs/monitoring.md shows how to export them; Hudi's reporters do not run": (
-        "hoodie.metrics.*",
-        "hoodie.metadata.metrics.enable",
-        "hoodie.metricscompaction.log.blocks.on",
+    "metrics are sent when an operation ends": (
+        "hoodie.metrics.pushgateway.report.period.seconds",
+        "hoodie.metrics.datadog.report.period.seconds",
     ),
+    "the Datadog API key is checked by the requests that send metrics": ("hoodie.metrics.datadog.api.key.skip.validation",),
+    "used only by reporters that are refused": (
+        "hoodie.metrics.graphite.*",
+        "hoodie.metrics.jmx.*",
+        "hoodie.metrics.m3.*",
+        "hoodie.metrics.cloudwatch.*",
+    ),
+    "operations of PyHudi have no executor metrics": ("hoodie.metrics.executor.enable",),
+    "operations of the metadata table are part of the operations of the table": ("hoodie.metadata.metrics.enable",),
+    "metrics of a compaction contain its log files": ("hoodie.metricscompaction.log.blocks.on",),
     "used only by HiveServer2, which is refused": (
         "hoodie.datasource.hive_sync.username",
         "hoodie.datasource.hive_sync.password",
@@ -178,14 +187,12 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "retries are options of the storage (storage_options)": ("hoodie.filesystem.operation.retry.*",),
     "each storage declares whether it creates files atomically": ("hoodie.fs.atomic_creation.support",),
     "the option belongs to Hudi Streamer": ("hoodie.streamer.*", "hoodie.deltastreamer.*", "hoodie.sensitive.config.keys"),
-    "used only with hoodie.write.commit.callback.on, which is refused": ("hoodie.write.commit.callback.*",),
     "used only with hoodie.errortable.enable, which is refused": ("hoodie.errortable.*",),
     "used only with hoodie.metaserver.enabled, which is refused": ("hoodie.metaserver.*",),
     "used only with hoodie.table.service.manager.enabled, which is refused": (
         "hoodie.table.service.manager.*",
         "hoodie.metadata.table.service.manager.actions",
     ),
-    "used only with hoodie.precommit.validators, which is refused": ("hoodie.precommit.validators.*",),
     "used only by a sync tool that hoodie.meta.sync.client.tool.class would select, which is refused": (
         "hoodie.meta.sync.datahub.*",
         "hoodie.gcp.bigquery.sync.*",
@@ -193,7 +200,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     ),
     "used only with a user-defined partitioner, which is refused": ("hoodie.bulkinsert.sort.suffix.record_key",),
     "used only with hoodie.clustering.enable.expirations, which is refused": ("hoodie.clustering.expiration.threshold.mins",),
-    "used only with hoodie.metadata.compact.trigger.strategy, which is refused": ("hoodie.metadata.compact.max.delta.seconds",),
     "used only with hoodie.metadata.log.compaction.enable, which is refused": (
         "hoodie.metadata.log.compaction.blocks.threshold",
     ),

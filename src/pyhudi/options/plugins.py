@@ -48,6 +48,11 @@ class Registry(Generic[T]):
                 _load_installed()
             return self._known.get(name)
 
+    def names(self) -> tuple[str, ...]:
+        """Return the registered names, sorted."""
+        with _mutex:
+            return tuple(sorted(self._known))
+
 
 def load_plugin(module: str) -> None:
     """Import a module that registers rules.

@@ -87,7 +87,6 @@ REFUSALS = (
         ("false",),
         ("hoodie.allow.operation.metadata.field",),
     ),
-    Refusal("pre-commit validators are not supported", ("",), ("hoodie.precommit.validators",)),
     Refusal(
         "user-defined partitioner classes are Java classes; sort the data instead",
         ("",),
@@ -180,6 +179,9 @@ REFUSALS = (
             "hoodie.record.size.estimator.class",
             "hoodie.writestatus.class",
             "hoodie.client.init.callback.classes",
+            "hoodie.metrics.reporter.class",
+            "hoodie.metrics.configs.properties",
+            "hoodie.metrics.datadog.api.key.supplier",
             "hoodie.prewrite.validators",
             "hoodie.partition.ttl.strategy.class",
             "hoodie.storage.layout.partitioner.class",
@@ -221,7 +223,11 @@ REFUSALS = (
         ("false",),
         ("hoodie.table.service.manager.enabled", "hoodie.metadata.table.service.manager.enabled"),
     ),
-    Refusal("callbacks are not supported; use the result of the write", ("false",), ("hoodie.write.commit.callback.on",)),
+    Refusal(
+        "offsets of sources are not validated",
+        ("0.0", "0"),
+        ("hoodie.precommit.validators.streaming.offset.tolerance.percentage",),
+    ),
     Refusal(
         "files that no task reported are deleted before the commit",
         ("false",),
@@ -306,11 +312,6 @@ REFUSALS = (
     Refusal("set hoodie.datasource.write.operation", ("false",), ("hoodie.sql.bulk.insert.enable",)),
     Refusal("set hoodie.datasource.write.operation", ("upsert",), ("hoodie.sql.insert.mode",)),
     Refusal("the timestamp of a replicated table is not registered", ("",), ("hoodie.meta_sync.global.replicate.timestamp",)),
-    Refusal(
-        "compactions of the metadata table are due by the number of commits",
-        ("NUM_COMMITS",),
-        ("hoodie.metadata.compact.trigger.strategy",),
-    ),
     Refusal("all folders with files are partitions", ("",), ("hoodie.metadata.dir.filter.regex",)),
     Refusal("only the default is supported", ("1000",), ("hoodie.metadata.max.deltacommits.when_pending",)),
     Refusal("only the default is supported", ("2147483648",), ("hoodie.metadata.max.logfile.size",)),

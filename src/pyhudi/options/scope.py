@@ -28,6 +28,7 @@ from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.admin.table_settings import TableSettings
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.metrics_settings import MetricsSettings
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.services.archive import ArchiveSettings
@@ -156,7 +157,7 @@ def _verb(
     """operation: the name in `Option.verbs` for this one; its own name if omitted."""
     options = {*single, *(option for part in settings for option in settings_options(part))}
     if family is not OperationFamily.READ:
-        options |= settings_options(LockSettings)
+        options |= settings_options(LockSettings) | settings_options(MetricsSettings)
     effective = {option for option in options if not option.verbs or (operation or name) in option.verbs}
     return TableOperation(name, family, frozenset(effective - TABLE_OPTIONS), implied or {})
 

@@ -32,13 +32,16 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.properties import redact_secret
 from pyhudi.options import (
     bootstrap_options,
+    callback_options,
     file_options,
     index_options,
     lock_options,
+    metrics_options,
     read_options,
     service_options,
     sync_options,
     table_options,
+    validator_options,
     write_options,
 )
 from pyhudi.options.declaration import Option, Options
@@ -55,6 +58,9 @@ MODULES = {
     "index": index_options,
     "lock": lock_options,
     "catalog sync": sync_options,
+    "callback": callback_options,
+    "validator": validator_options,
+    "metrics": metrics_options,
     **({"bootstrap": bootstrap_options} if "bootstrap" in features.CAPABILITIES else {}),
 }
 """The declarations of options by subject."""

@@ -65,6 +65,11 @@ def render_cast(function: str, texts: Sequence[str], types: Types, result: pa.Da
     return f"try_cast({texts[0]} AS {target.upper()})"
 
 
+def render_variant(function: str, texts: Sequence[str], types: Types, result: pa.DataType) -> str:
+    """Render variant_get, with null for a part that is no value of the type."""
+    return f"try_{function}({', '.join(texts)})"
+
+
 def render_date_function(function: str, texts: Sequence[str], types: Types, result: pa.DataType) -> str:
     """Render a function of dates."""
     return render_call(function, [_days(texts[0], types[0]), *texts[1:]], types, result)

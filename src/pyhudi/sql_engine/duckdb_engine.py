@@ -16,7 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -27,6 +28,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from pyhudi.api.duckdb_scan import text_literal
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import without_extension
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
@@ -53,6 +55,14 @@ _MACROS = tuple(
     for name, otherwise in ((_WHOLE, "error('no whole number: ' || x)"), (_WHOLE_OR_NULL, "NULL"))
 )
 """Macros wrapped around the operand of a cast to an integer."""
+
+PARSE_JSON, VARIANT_JSON, _TO_JSON = "parse_json", "pyhudi_variant_json", "pyhudi_to_json"
+TO_JSON_MACRO = f"""
+    CREATE TEMP MACRO {_TO_JSON}
+        (x STRUCT(metadata BLOB, "value" BLOB)) AS {VARIANT_JSON}(x),
+        (x) AS CAST(to_json(x) AS VARCHAR)
+    """
+"""Spark's to_json: of variants, and of other values."""
 
 _OTHER_VALUES = frozenset({"hash", "xxhash64", "crc32", "rand", "randn", "random", "uuid", "monotonically_increasing_id"})
 """Functions that DuckDB has by the same name with other values, or whose values differ at every call."""
@@ -127,40 +137,60 @@ class RowFunction:
             raise
 
 
+class _Access(NamedTuple):
+    """Configuration of a database.
+
+    Attributes:
+        folders: The folders whose files its queries can read.
+        ignores_statistics: Minima and maxima are computed from rows.
+    """
+
+    folders: frozenset[str]
+    ignores_statistics: bool = False
+
+
 class _SharedDatabases:
-    """In-memory databases of this process, by the folders whose files they can read; the most recently used ones."""
+    """In-memory databases of this process, by their configuration; the most recently used ones."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._by_folders: OrderedDict[frozenset[str], Any] = OrderedDict()
+        self._by_access: OrderedDict[_Access, Any] = OrderedDict()
         if hasattr(os, "register_at_fork"):
             # The threads of a database do not exist in a fork, and its end would crash there.
             os.register_at_fork(
                 before=self._close_before_fork, after_in_parent=self._lock.release, after_in_child=self._lock.release
             )
 
-    def connect(self, folders: frozenset[str]) -> Any:
+    def connect(self, access: _Access) -> Any:
         """Return a new connection. Its tables, views and registered rows are its own."""
         with self._lock:
-            database = self._by_folders.pop(folders, None)
-            self._by_folders[folders] = database = _open_database(folders) if database is None else database
-            while len(self._by_folders) > _MAX_DATABASES:
+            database = self._by_access.pop(access, None)
+            self._by_access[access] = database = _open_database(access) if database is None else database
+            while len(self._by_access) > _MAX_DATABASES:
                 # Connections that are still open keep it.
-                self._by_folders.popitem(last=False)
+                self._by_access.popitem(last=False)
             return database.cursor()
 
     def _close_before_fork(self) -> None:
         self._lock.acquire()
-        self._by_folders.clear()
+        self._by_access.clear()
 
 
-def _open_database(folders: frozenset[str], functions: Mapping[str, tuple[RowFunction, str, str]] | None = None) -> Any:
+def _open_database(
+    access: _Access,
+    functions: Mapping[str, tuple[RowFunction, str, str]] = MappingProxyType({}),
+    macros: Mapping[str, str] = MappingProxyType({}),
+) -> Any:
     database: Any = duckdb.connect()
-    for name, (compute, argument, result) in (functions or {}).items():
+    for name, (compute, argument, result) in functions.items():
         types = [duckdb.sqltype(argument)], duckdb.sqltype(result)
         database.create_function(name, compute, *types, type="arrow", null_handling="special", side_effects=True)
-    allowed = ", ".join(map(text_literal, sorted(folders)))
-    for statement in (*_MACROS, *([f"SET allowed_directories = [{allowed}]"] if allowed else []), *_SETTINGS):
+    settings = [*_MACROS, *macros.values()]
+    if access.folders:
+        settings.append(f"SET allowed_directories = [{', '.join(map(text_literal, sorted(access.folders)))}]")
+    if access.ignores_statistics:
+        settings.append("SET disabled_optimizers = 'statistics_propagation'")
+    for statement in (*settings, *_SETTINGS):
         database.execute(statement)
     return database
 
@@ -178,6 +208,8 @@ class Database:
         self._connected: Any = None
         self._rows: list[RowSource | RowFunction] = []
         self._functions: dict[str, tuple[RowFunction, str, str]] = {}
+        self._macros: dict[str, str] = {}
+        self._ignores_statistics = False
         self._named = 0
         self.known_columns: set[str] = set()
         self._folders: set[str] = set()
@@ -198,6 +230,9 @@ class Database:
         """Register rows under a name."""
         if isinstance(rows, RowSource):
             self._rows.append(rows)
+        else:
+            # DuckDB would make its own type of variants, and change their bytes.
+            rows = without_extension(rows)
         if self._connected is None:
             self._registered[name] = rows
         else:
@@ -211,6 +246,10 @@ class Database:
         if name not in self._functions:
             self._functions[name] = (compute, argument, result)
             self._rows.append(compute)
+
+    def add_macro(self, name: str, statement: str) -> None:
+        """Define a macro by its statement."""
+        self._macros[name] = statement
 
     def add_files(self, name: str, sql: str, folder: str, rows: RowSource) -> None:
         """Define a name as a query of base files. Only `table` reads it.
@@ -226,12 +265,17 @@ class Database:
         self._folders.add(folder)
         self._by_files[name] = (sql, rows)
 
+    def ignore_statistics_in_results(self) -> None:
+        """Compute minima and maxima from rows: DuckDB takes them from statistics, and returns NaN under `can_have_nan`."""
+        self._ignores_statistics = True
+
     def _connection(self) -> Any:
         """The connection, which accesses only the folders of base files."""
         if self._connected is None:
-            folders = frozenset(self._folders)
+            access = _Access(frozenset(self._folders), self._ignores_statistics)
             # A function is visible in the whole database, and has the options of its statement.
-            self._connected = _open_database(folders, self._functions) if self._functions else _DATABASES.connect(folders)
+            is_own = self._functions or self._macros
+            self._connected = _open_database(access, self._functions, self._macros) if is_own else _DATABASES.connect(access)
             with self._translated_errors():
                 for name, rows in self._registered.items():
                     self._connected.register(name, rows)
@@ -329,6 +373,9 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
     """Rewrite a node for which DuckDB would return another value than Spark."""
     if isinstance(node, exp.Cast):
         return _cutting(node)
+    if isinstance(node, (exp.ParseJSON, exp.JSONFormat)):
+        # Spark's functions, which `column_functions` and `_MACROS` define; DuckDB's differ.
+        return exp.Anonymous(this=PARSE_JSON if isinstance(node, exp.ParseJSON) else _TO_JSON, expressions=[node.this])
     if isinstance(node, (exp.Like, exp.ILike)) and not isinstance(node.parent, exp.Escape):
         return _with_escape(node)
     if isinstance(node, exp.Literal) and not node.is_string:

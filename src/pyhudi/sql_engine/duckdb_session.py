@@ -20,13 +20,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
-from pyhudi.api.duckdb_scan import duckdb_type, native_rows, quote_identifier
+from pyhudi.api.duckdb_scan import native_rows, quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest, TableExists
-from pyhudi.format.hudi_types import BLOB_TYPE
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.admin.stored_settings import with_stored_options
@@ -43,9 +42,10 @@ from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
+from pyhudi.sql_engine.column_functions import add_column_functions
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
-from pyhudi.sql_engine.duckdb_engine import Database, RowFunction, RowSource, read_spark, to_duck
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
@@ -187,19 +187,6 @@ def opened(
         database.close()
 
 
-def _add_functions(session: EmbeddedStatementSession, database: Database, tree: exp.Expr) -> None:
-    """Define the functions of columns that a query calls and DuckDB lacks."""
-
-    def read_blob(blobs: pa.ChunkedArray) -> pa.ChunkedArray:
-        reader = features.load("blob_reader", "read_blob").BlobReader
-        roots = parse_options(session.options).text(BLOB_ROOTS)
-        content: pa.ChunkedArray = reader(roots, session.storage_options).read(blobs)
-        return content
-
-    if any(call.name.lower() == "read_blob" for call in tree.find_all(exp.Anonymous)):
-        database.add_function("read_blob", RowFunction(read_blob), duckdb_type(BLOB_TYPE), "BLOB")
-
-
 def _prepared(
     session: EmbeddedStatementSession,
     database: Database,
@@ -219,7 +206,7 @@ def _prepared(
         return names.setdefault(reference.start, database.new_name())
 
     tree = read_spark(splice_query(query, stand_in), expression=expression)
-    _add_functions(session, database, tree)
+    add_column_functions(tree, database, parse_options(session.options).text(BLOB_ROOTS), session.storage_options)
     for reference in query.references:
         name = names[reference.start]
         rows = _rows_of(session, database, reference, tree, name)
@@ -227,7 +214,13 @@ def _prepared(
             database.add(name, rows)
         else:
             _add_scan(database, name, *rows, reads_files=reads_files)
+            if reads_files and tree.find(exp.Max, exp.Min) and _has_floats(rows[0].schema):
+                database.ignore_statistics_in_results()
     return to_duck(tree)
+
+
+def _has_floats(schema: pa.Schema) -> bool:
+    return any(pa.types.is_floating(type_) or pa.types.is_nested(type_) for type_ in schema.types)
 
 
 def _add_scan(database: Database, name: str, scan: Scan, condition: Expr | None, *, reads_files: bool) -> None:

@@ -39,7 +39,7 @@ _PLAIN = {
 }
 _DECIMAL = ("DECIMAL", "DEC", "NUMERIC")
 _TEXT = ("CHAR", "CHARACTER", "VARCHAR")
-_OTHERS = ("INTERVAL", "VOID", "VARIANT", "GEOMETRY", "GEOGRAPHY", "TIME", "OBJECT")
+_OTHERS = ("INTERVAL", "VOID", "GEOMETRY", "GEOGRAPHY", "TIME", "OBJECT")
 
 _NAMES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "boolean"),

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.storage.base import Storage
@@ -48,6 +48,18 @@ class CarriedState:
         self._values[name] = value
 
 
+class OperationObserver(Protocol):
+    """Observes the operations on one table, in the threads that run them."""
+
+    def ended(self, event: Any, context: TableContext) -> object:
+        """An operation ended; the event is an `OperationEvent`."""
+        ...
+
+    def locked(self, waited_ms: int, *, is_held: bool) -> object:
+        """The table lock was requested, and acquired or not."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TableContext:
     """One open table.
@@ -58,6 +70,7 @@ class TableContext:
         index_definitions: Index definitions by the location that the properties name, once read: as old as `config`,
             and read again by every context derived from this one (see
             `metadata_table.reader.stored_index_definitions`).
+        observer: Observes the operations on the table, None for none.
     """
 
     storage: Storage
@@ -66,6 +79,7 @@ class TableContext:
     lock: LockProvider
     index_definitions: dict[str, dict[str, IndexDefinition]] = field(default_factory=dict, init=False, repr=False, compare=False)
     carried: CarriedState = field(default_factory=CarriedState, repr=False, compare=False)
+    observer: OperationObserver | None = field(default=None, repr=False, compare=False)
 
     @property
     def timeline(self) -> TimelineStore:
@@ -83,8 +97,20 @@ class TableContext:
         and raises StorageUnavailable when it was lost. Not usable after the block. wait_ms: as in
         `LockProvider.acquire`.
         """
-        with self.lock.held(wait_ms):
+        with self.lock.held(wait_ms) if self.observer is None else self._observed_lock(wait_ms, self.observer):
             yield replace(self, storage=FencedStorage(self.storage, self.lock))
+
+    @contextmanager
+    def _observed_lock(self, wait_ms: int | None, observer: OperationObserver) -> Iterator[None]:
+        begun_ms, is_held = self.env.monotonic_ms(), False
+        try:
+            with self.lock.held(wait_ms):
+                is_held = True
+                observer.locked(self.env.monotonic_ms() - begun_ms, is_held=True)
+                yield
+        finally:
+            if not is_held:
+                observer.locked(self.env.monotonic_ms() - begun_ms, is_held=False)
 
     @contextmanager
     def exclusive(self, wait_ms: int | None, longest_ms: int) -> Iterator[TableContext]:

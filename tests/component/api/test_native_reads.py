@@ -432,6 +432,17 @@ def test_sql_finds_nan_by_statistics(tables: dict[str, Table]) -> None:
     assert hp.sql("SELECT id FROM t WHERE d > 5", catalog=catalog).to_pylist() == [{"id": "k4"}]
 
 
+def test_minima_and_maxima_are_those_of_the_rows(tmp_path: Path) -> None:
+    """DuckDB's statistics of a column that may have NaN end with NaN."""
+    table = Table.create(str(tmp_path / "m"), record_key="id", ordering="ts")
+    table.upsert(pa.table({"id": [1, 2], "ts": [1, 1], "d": [1.5, 2.5], "s": [{"f": 1.0}, {"f": 2.0}]}))
+    for query, expected in (("max(d)", 2.5), ("min(d)", 1.5), ("max(s.f)", 2.0), ("max(d) - min(d)", 1.0)):
+        select = f"SELECT {query} AS v FROM t"
+        answer = assert_same_answer(lambda select=select: hp.sql(select, tables={"t": table}))  # type: ignore[misc]
+        assert answer.engine_files
+        assert hp.sql(select, tables={"t": table}).to_pylist() == [{"v": expected}]
+
+
 def test_a_file_with_int96_times_is_left_to_our_reader(tmp_path: Path) -> None:
     table = _create(tmp_path)
     table.insert(_rows())
@@ -580,15 +591,15 @@ def test_a_query_cannot_read_other_files(tmp_path: Path) -> None:
 
 def test_databases_of_statements_are_limited(tmp_path: Path) -> None:
     """Statements on one table share a database, and see no rows of each other."""
-    shared = duckdb_engine._DATABASES._by_folders
+    shared = duckdb_engine._DATABASES._by_access
     for number in range(duckdb_engine._MAX_DATABASES + 2):
         table = Table.create(tmp_path / f"t{number}", record_key="id")
         table.insert(pa.table({"id": [number]}))
         for _ in range(2):
             assert hp.sql("SELECT id FROM t", tables={"t": table}).to_pylist() == [{"id": number}]
-            assert list(shared)[-1] == {str(tmp_path / f"t{number}")}
+            assert list(shared)[-1].folders == {str(tmp_path / f"t{number}")}
     assert len(shared) == duckdb_engine._MAX_DATABASES
-    first, second = (duckdb_engine._DATABASES.connect(frozenset()) for _ in range(2))
+    first, second = (duckdb_engine._DATABASES.connect(duckdb_engine._Access(frozenset())) for _ in range(2))
     first.register("rows", pa.table({"a": [1]}))
     assert first.sql("FROM rows").fetchall() == [(1,)]
     with pytest.raises(duckdb.CatalogException):
@@ -678,7 +689,7 @@ def test_a_fork_opens_databases_of_its_own(tables: dict[str, Table]) -> None:
     process = os.fork()
     if not process:
         signal.alarm(60)
-        is_empty = not duckdb_engine._DATABASES._by_folders
+        is_empty = not duckdb_engine._DATABASES._by_access
         os._exit(0 if is_empty and count() == 6 else 1)
     assert os.waitpid(process, 0)[1] == 0
     assert count() == 6

@@ -38,12 +38,15 @@ except hp.Unsupported as error:
 CALLS = {
     "blob_reader": "table.read_blobs([None])",
     "bootstrap": 'hp.bootstrap("/nowhere", "memory://lacking/made")',
+    "commit_callbacks": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.write.commit.callback.on": True})',
     "hbase_index": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.index.type": "HBASE", '
     '"hoodie.index.hbase.table": "keys", "pyhudi.index.hbase.thrift.uris": "thrift://127.0.0.1:1"})',
     "ingestion": "hp.Ingest({})",
+    "metrics": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.metrics.on": True})',
     "procedures": "hp.sql(\"CALL show_commits(table => 'memory://lacking/trips')\")",
     "recovery": 'hp.restore_properties("memory://lacking/trips")',
     "report": "table.plot",
+    "validators": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.precommit.validators": "x"})',
     "vector_search": 'table.search("v", [1.0])',
 }
 
@@ -113,7 +116,8 @@ def test_exported_names_are_defined_by_their_modules() -> None:
             assert exported in defined, f"{name}: {module}.py defines no {exported}"
         with pytest.raises(AttributeError, match="no attribute"):
             getattr(point, "other" + "_name")
-    assert exporting == ["blob_reader", "bootstrap", "hbase_index", "ingestion", "recovery", "report", "vector_search"]
+    expected = ["blob_reader", "bootstrap", "commit_callbacks", "hbase_index", "ingestion", "metrics", "recovery", "report"]
+    assert exporting == [*expected, "validators", "vector_search"]
 
 
 @pytest.mark.full

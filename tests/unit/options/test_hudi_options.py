@@ -34,13 +34,13 @@ def test_no_name_is_in_two_classes() -> None:
 
 
 def test_families_of_names_share_a_class() -> None:
-    assert no_effect_reason("hoodie.metrics.graphite.port") == no_effect_reason("hoodie.metrics.on")
-    parse_options({"hoodie.metrics.on": True, "hoodie.streamer.source.kafka.topic": "t", "hoodie.memory.merge.fraction": 0.1})
+    assert no_effect_reason("hoodie.metrics.graphite.port") == no_effect_reason("hoodie.metrics.jmx.host")
+    parse_options({"hoodie.metrics.m3.host": "x", "hoodie.streamer.source.kafka.topic": "t", "hoodie.memory.merge.fraction": 0.1})
     with pytest.raises(Unsupported, match="AWS credentials"):
         parse_options({"hoodie.aws.role.arn": "arn:aws:iam::1:role/writer"})
     # A member of a family that is refused, and one that key generators read.
-    with pytest.raises(Unsupported, match="callbacks are not supported"):
-        parse_options({"hoodie.write.commit.callback.on": "true"})
+    with pytest.raises(Unsupported, match="services run in the writer"):
+        parse_options({"hoodie.table.service.manager.enabled": "true"})
     time_type = {"hoodie.deltastreamer.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS"}
     assert parse_options(time_type).extra == tuple(time_type.items())
 

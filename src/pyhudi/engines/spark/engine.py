@@ -36,6 +36,7 @@ from pyhudi.engines.spark.jobs import run_tasks, set_worker_python, translated_e
 from pyhudi.engines.spark.native_keys import path_column
 from pyhudi.engines.spark.routing import check_reachable
 from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession, to_arrow_schema
+from pyhudi.engines.spark.variant_frames import with_variants
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.records.keys.key_spec import KeySpec
@@ -169,5 +170,5 @@ def rows_for_driver(rows: FrameIncoming, request: PrepareRequest) -> pa.Table | 
 
 def _frame_of(data: Any) -> DataFrame:
     if isinstance(data, DataFrame):
-        return data
+        return with_variants(data)
     raise InvalidRequest(f"the Spark engine requires a Spark DataFrame, found {type(data).__module__}.{type(data).__name__}")

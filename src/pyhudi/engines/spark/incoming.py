@@ -36,6 +36,7 @@ from pyhudi.engines.spark.type_conversion import (
     to_arrow_schema,
     to_spark_schema,
 )
+from pyhudi.engines.spark.variant_frames import without_variants
 from pyhudi.engines.spark.worker_tasks import (
     FILE,
     ORDER,
@@ -137,7 +138,7 @@ class FrameIncoming:
         )
         columns = [_where_it_fits(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
         with translated_errors(), spark_stage(self.session, "take rows"):
-            collected = numbered.select(*columns, _FITS, _AT).limit(most + 1).toArrow()
+            collected = without_variants(numbered.select(*columns, _FITS, _AT).limit(most + 1)).toArrow()
         *values, fits, at = collected.columns
         if collected.num_rows > most or not pc.all(fits, min_count=0).as_py():
             return None
@@ -148,7 +149,7 @@ class FrameIncoming:
     def collect(self) -> pa.Table:
         """All rows in order; `measured` returns the size that the driver receives."""
         with translated_errors(), spark_stage(self.session, "take rows"):
-            collected = self.rows.select(*_optional_parts(self.schema)).toArrow()
+            collected = without_variants(self.rows.select(*_optional_parts(self.schema))).toArrow()
         return conform_table(collected, wire_schema(self.schema))
 
     def partitions(self) -> dict[str, int]:

@@ -27,6 +27,7 @@ from pyspark.sql import Column
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
 from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, DataFrame, SparkSession, column, to_spark_schema
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.actions.commit_metadata import SCHEMA_KEY
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.hudi_types import is_vector
 from pyhudi.format.instants import Instant, State
@@ -60,7 +61,6 @@ from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import BaseFile, FileSlice
 from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot, read_commit
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.timeline.timeline_store import TimelineStore
 from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.read_changes import change_schema
 from pyhudi.tasks.read_slice import ReadSpec, run_read
@@ -318,7 +318,7 @@ def _schemas_of(
             file_schemas[slice_.base.path] = None
             continue
         instant = _completed(snapshot, slice_.base.name.instant_time)
-        text = None if instant is None else _schema_text(snapshot.context.timeline, instant)
+        text = None if instant is None else _schema_text(snapshot, instant)
         if not text:
             unknown.append(slice_.base.path)
         elif snapshot.schema is not None and text == snapshot.schema.avro:
@@ -338,9 +338,8 @@ def _schema_changed(snapshot: Snapshot) -> bool:
     # Archived instants may have another schema, so a timeline with archived instants counts as changed.
     if snapshot.schema is None:
         return False
-    store = snapshot.context.timeline
     writes = snapshot.timeline.completed_writes()
-    texts = {text for instant in writes if (text := _schema_text(store, instant))}
+    texts = {text for instant in writes if (text := _schema_text(snapshot, instant))}
     stated = snapshot.config.create_schema
     return (
         len(texts) > 1
@@ -369,12 +368,15 @@ _TEXTS: dict[tuple[str, str, str], str] = {}
 _MOST_TEXTS = 4096
 
 
-def _schema_text(store: TimelineStore, instant: Instant) -> str:
+def _schema_text(snapshot: Snapshot, instant: Instant) -> str:
     """The schema in a commit's metadata, '' for none; cached, because a completed instant never changes."""
+    known, store = snapshot.commits.get(instant), snapshot.context.timeline
+    if known is not None:
+        return known.extra_metadata.get(SCHEMA_KEY, "")
     key = (store.storage.uri, instant.request_time, instant.completion_time or "")
     text = _TEXTS.get(key)
     if text is None:
-        text = dict(read_commit(store, instant).extra_metadata).get("schema", "")
+        text = read_commit(store, instant).extra_metadata.get(SCHEMA_KEY, "")
         if len(_TEXTS) >= _MOST_TEXTS:
             _TEXTS.clear()
         _TEXTS[key] = text

@@ -5,10 +5,11 @@
     timestamp                                                                timestamp[us, UTC]
     timestamp_ntz                                                            timestamp[us]
     char(n), varchar(n)                                                      string
+    variant                                                                  the struct of a VARIANT; only columns
     map                                                                      entries named key and value, as in Hudi's
     files
 
-Other Spark types (intervals, variant, user-defined types) are not supported in a Hudi table, and refused by column name.
+Other Spark types (intervals, user-defined types) are not supported in a Hudi table, and refused by column name.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.hudi_types import HUDI_TYPE, is_vector, record_type, stated_hudi_type
-from pyhudi.records.vectors import list_layout, vectors_as_lists
+from pyhudi.format.hudi_types import HUDI_TYPE, VARIANT_TYPE, is_vector, record_type, stated_hudi_type
+from pyhudi.records.vectors import in_spark_layout, spark_layout
 
 __all__ = [
     "CATALOG_OPTIONS",
@@ -115,8 +116,7 @@ def ddl(*columns: tuple[str, str]) -> str:
 
 def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
     """An Arrow table of the driver as a DataFrame."""
-    layout = list_layout(rows.schema)
-    return session.createDataFrame(pa.Table.from_batches(map(vectors_as_lists, rows.to_batches()), layout))
+    return session.createDataFrame(pa.Table.from_batches(map(in_spark_layout, rows.to_batches()), spark_layout(rows.schema)))
 
 
 def table_location(session: SparkSession, name: str) -> str:
@@ -171,7 +171,7 @@ def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fix
 
 def _with_nullable_parts(field: pa.Field) -> pa.Field:
     """Return a record of Hudi 1.2 with nullable parts, as SQL makes them: the write checks its values."""
-    if record_type(field) is None:
+    if record_type(field) is None or field.type == VARIANT_TYPE:
         return field
     return field.with_type(pa.struct([part.with_nullable(True).with_type(_nullable_parts(part.type)) for part in field.type]))
 
@@ -200,6 +200,8 @@ def without_rows(session: SparkSession) -> DataFrame:
 
 
 def _arrow_field(field: T.StructField, path: str) -> pa.Field:
+    if isinstance(field.dataType, T.VariantType) and path == field.name:
+        return pa.field(field.name, VARIANT_TYPE, field.nullable, {HUDI_TYPE: "VARIANT"})
     arrow = _named_field(field.name, field.dataType, path, nullable=field.nullable)
     hudi_type = field.metadata.get(HUDI_TYPE.decode())
     return arrow if hudi_type is None else arrow.with_metadata({HUDI_TYPE: str(hudi_type)})
@@ -234,7 +236,10 @@ def _spark_field(field: pa.Field, path: str) -> T.StructField:
     hudi_type = stated_hudi_type(field)
     if hudi_type is not None:
         metadata[HUDI_TYPE.decode()] = hudi_type
-    return T.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata or None)
+    # Workers exchange only whole columns in Spark's layout of variants; within other columns they are structs.
+    is_variant = field.type == VARIANT_TYPE and path == field.name
+    kind = T.VariantType() if is_variant else _spark_type(field.type, path)
+    return T.StructField(field.name, kind, field.nullable, metadata or None)
 
 
 def _spark_type(kind: pa.DataType, path: str) -> T.DataType:

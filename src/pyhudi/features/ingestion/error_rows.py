@@ -68,11 +68,16 @@ class ErrorRows:
         if len(self._pending) >= _FLUSH_ROWS:
             self.flush()
 
+    def open_error_table(self) -> Table:
+        """Return the error table."""
+        assert self.open_table is not None, "bad rows stop a job that has none"
+        return self.open_table()
+
     def flush(self) -> None:
         """Commit the bad rows to the error table."""
-        if not self._pending or self.open_table is None:
+        if not self._pending:
             return
-        table = self.open_table()
+        table = self.open_error_table()
         ids, records, reasons, origins = zip(*self._pending, strict=True)
         now_ms, count = table.context.env.now_ms(), len(ids)
         columns = [

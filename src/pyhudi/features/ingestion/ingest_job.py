@@ -8,12 +8,16 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.errors import EngineFailed, HudiError, StorageUnavailable, WriteConflict
 from pyhudi.features.ingestion.ingest_table import IngestResult, TableIngestion
 from pyhudi.features.ingestion.job_config import TableJob, load_config
 from pyhudi.storage.environment import Environment, SystemEnvironment
+
+if TYPE_CHECKING:
+    from pyhudi.engines.spark.type_conversion import SparkSession
 
 _LOG = logging.getLogger("pyhudi.ingestion")
 _MAX_PAUSE_S = 300.0
@@ -35,12 +39,14 @@ class Ingest:
         self,
         config: str | os.PathLike[str] | Mapping[str, object],
         *,
+        spark: SparkSession | None = None,
         environment: Environment | None = None,
     ) -> None:
         """Check a job's configuration. Nothing is opened yet.
 
         Args:
             config: A TOML file; or a mapping with its keys, or with the keys of its only table. See `docs/ingestion.md`.
+            spark: Session that reads, transforms, checks and writes the rows; None does so in this process.
             environment: Clock, id generator and sleep function; the system's by default.
 
         Raises:
@@ -48,6 +54,7 @@ class Ingest:
         """
         self._config = load_config(config)
         self._environment = environment or SystemEnvironment()
+        self._spark = spark
         self._stop = threading.Event()
 
     def run(self) -> tuple[IngestResult, ...]:
@@ -74,7 +81,7 @@ class Ingest:
         self._stop.set()
 
     def _run_table(self, job: TableJob) -> IngestResult:
-        ingestion = TableIngestion(job, self._environment)
+        ingestion = TableIngestion(job, self._environment, self._spark)
         try:
             self._repeat(ingestion)
         except HudiError as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.input_rows import arrow_reader
-from pyhudi.errors import InvalidRequest, ServiceFailed, TableState
+from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed, StorageUnavailable, TableState
 from pyhudi.features.ingestion.checkpoints import CheckpointMark, StoredCheckpoint, find_checkpoint
 from pyhudi.features.ingestion.error_rows import ErrorRows
 from pyhudi.features.ingestion.job_config import TableJob
@@ -23,6 +25,9 @@ from pyhudi.operations.write.write_settings import WriteOperation, with_schema_m
 from pyhudi.options.service_options import SERVICES_SWITCH
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.storage.environment import Environment
+
+if TYPE_CHECKING:
+    from pyhudi.engines.spark.type_conversion import SparkSession
 
 _LOG = logging.getLogger("pyhudi.ingestion")
 
@@ -57,12 +62,12 @@ class IngestResult:
 class TableIngestion:
     """Ingests into one table, a batch at a time. State is in the table alone."""
 
-    def __init__(self, job: TableJob, environment: Environment) -> None:
+    def __init__(self, job: TableJob, environment: Environment, spark: SparkSession | None = None) -> None:
         self._job = job
         self._environment = environment
+        self._spark = spark
         self._source: Source | None = None
         self._table: Table | None = None
-        self._search = CommitSearch()
         self._stop_services: Callable[[], object] | None = None
         self.result = IngestResult(job.path)
 
@@ -74,10 +79,11 @@ class TableIngestion:
                 committed.
         """
         table, source = self._open()
-        stored = self._stored(table)
+        search = CommitSearch()
+        stored = self._stored(table, search)
         checkpoint = self._start(stored, source)
         started_ms = self._environment.monotonic_ms()
-        batch = as_batch(source.read(checkpoint, self._job.limit), self._job.source_kind)
+        batch = as_batch(self._read(source, checkpoint), self._job.source_kind)
         if batch is None or (stored is not None and checkpoint == batch.checkpoint == stored.value):
             self.result = replace(self.result, checkpoint=checkpoint, remaining={})
             return False
@@ -87,7 +93,7 @@ class TableIngestion:
             self._job.source_kind,
             self._job.checkpoint,
             self._job.ignore_checkpoint,
-            self._search,
+            search,
         )
         errors = ErrorRows(table.uri, checkpoint, self._error_table if self._job.error_table is not None else None)
         written = self._write(table, batch, mark, errors)
@@ -137,7 +143,7 @@ class TableIngestion:
                 exist_ok=True,
             )
             if job.services == "background":
-                self._stop_services = self._table.background_services().stop
+                self._stop_services = self._table.background_services(spark=self._spark).stop
         return self._table, self._source
 
     def _existing_key(self) -> tuple[str, ...] | None:
@@ -158,9 +164,19 @@ class TableIngestion:
             exist_ok=True,
         )
 
-    def _stored(self, table: Table) -> StoredCheckpoint | None:
+    def _read(self, source: Source, checkpoint: str | None) -> object:
+        """The next batch. Errors that are not PyHudi's are those of a Python source."""
+        try:
+            return source.read(checkpoint, self._job.limit)
+        except HudiError:
+            raise
+        except Exception as error:
+            kind = StorageUnavailable if isinstance(error, OSError) else InvalidRequest
+            raise kind(f"source {self._job.source_kind} of {self._job.path} failed: {type(error).__name__}: {error}") from error
+
+    def _stored(self, table: Table, search: CommitSearch) -> StoredCheckpoint | None:
         context = table.context.reloaded()
-        stored = find_checkpoint(context, context.timeline.load(), self._search)
+        stored = find_checkpoint(context, context.timeline.load(), search)
         if stored is not None and stored.source not in (None, self._job.source_kind):
             raise TableState(
                 f"the checkpoint of {table.uri} was written by a source of kind {stored.source}, and the job has kind "
@@ -189,46 +205,38 @@ class TableIngestion:
         options = dict(with_schema_mode(None, self._job.schema_mode) or {})
         if self._job.services == "none":
             options[SERVICES_SWITCH.key] = False
-        rows = self._rows(table, batch, errors)
         has_keys = bool(table.config.keys.record_fields)
         operation = WriteOperation(self._job.operation or (WriteOperation.UPSERT if has_keys else WriteOperation.INSERT))
         try:
-            return table.write_batch(rows, operation, mark, options=options)
+            with ExitStack() as resources:
+                rows = (
+                    self._rows(table, batch, errors)
+                    if self._spark is None
+                    else self._frame(self._spark, table, batch, errors, resources)
+                )
+                return table.write_batch(rows, operation, mark, options=options)
         except ServiceFailed as error:
             _LOG.warning("%s: the batch is committed; %s", table.uri, error)
             return WriteResult(str(operation), error.instant, None)
 
     def _rows(self, table: Table, batch: Batch, errors: ErrorRows) -> pa.RecordBatchReader:
         """The rows of a batch as they are written. Bad rows are in the error table when the stream ends."""
-        known, is_complete = self._job.source_schema(table), True
-        present = _schema(table)
-        if known is None:
-            # Without a transform the columns of the source are those of the table.
-            known, is_complete = None if self._job.transforms else present, False
+        known, is_complete = self._known_columns(table)
         if callable(batch.rows) and not hasattr(batch.rows, "__arrow_c_stream__"):
             reader = batch.rows(ReadContext(known, is_complete, errors.add))
         else:
             reader = arrow_reader(batch.rows)
         for transform in self._job.transforms:
             reader = transform(reader)
-        config = table.context.reloaded().config
-        mode = SchemaMode(self._job.schema_mode or SchemaMode.MERGE)
-        required = {field.name for field in present or () if not field.nullable and mode is not SchemaMode.WIDEN}
-        rules = RowRules(
-            present,
-            config.keys.record_fields,
-            tuple(dict.fromkeys([*config.ordering_fields, *sorted(required)])),
-            table_constraints(config),
-            mode,
-        )
+        rules = self._rules(table)
         schema = rules.output_schema(reader.schema)
         if not schema.names:
-            if present is None:
+            if rules.schema is None:
                 raise InvalidRequest(
                     f"neither table {table.uri} nor the first batch of its source has a column: set schema in the job, "
                     "or create the table with its columns"
                 )
-            schema = present
+            schema = rules.schema
 
         def checked() -> Iterator[pa.RecordBatch]:
             for rows in reader:
@@ -240,6 +248,39 @@ class TableIngestion:
             errors.flush()
 
         return pa.RecordBatchReader.from_batches(schema, checked())
+
+    def _frame(self, spark: SparkSession, table: Table, batch: Batch, errors: ErrorRows, resources: ExitStack) -> Any:
+        """The rows of a batch as a Spark DataFrame. Bad rows are in the error table."""
+        from pyhudi.features.ingestion.spark_batches import SparkBatch
+
+        known, is_complete = self._known_columns(table)
+        spark_batch = SparkBatch(spark, self._job.source_kind, resources)
+        spark_batch, frame = spark_batch.read(batch.rows, known, is_complete=is_complete)
+        frame = spark_batch.transformed(frame, self._job.transforms)
+        spark_batch, frame = spark_batch.checked(frame, self._rules(table))
+        spark_batch.store_bad(errors)
+        return frame
+
+    def _known_columns(self, table: Table) -> tuple[pa.Schema | None, bool]:
+        """The columns of the source that are known, and whether they are all."""
+        provided = self._job.source_schema(table)
+        if provided is not None:
+            return provided, True
+        # Without a transform the columns of the source are those of the table.
+        return None if self._job.transforms else _schema(table), False
+
+    def _rules(self, table: Table) -> RowRules:
+        present = _schema(table)
+        config = table.context.reloaded().config
+        mode = SchemaMode(self._job.schema_mode or SchemaMode.MERGE)
+        required = {field.name for field in present or () if not field.nullable and mode is not SchemaMode.WIDEN}
+        return RowRules(
+            present,
+            config.keys.record_fields,
+            tuple(dict.fromkeys([*config.ordering_fields, *sorted(required)])),
+            table_constraints(config),
+            mode,
+        )
 
 
 def _schema(table: Table) -> pa.Schema | None:

@@ -71,7 +71,7 @@ class TableJob:
     """
 
     path: str
-    source: Any
+    source: Any = field(repr=False)
     name: str | None = None
     record_key: tuple[str, ...] | None = None
     partition_by: tuple[str, ...] | None = None

@@ -1,7 +1,7 @@
 """Table services of the metadata table: compaction, cleaning and archival, run after a commit of the table when due.
 Format: docs/formats/metadata-table.md; docs/formats/timeline.md, "History".
 
-    compaction   under the table's lock, from plan to commit, after `hoodie.metadata.compact.max.delta.commits` delta
+    compaction   under the table's lock, from plan to commit, by default after `hoodie.metadata.compact.max.delta.commits` delta
                  commits. It merges what is committed on both tables: it is skipped while an instant is pending on the
                  table's timeline but completed on the metadata table's. A compaction that died is executed again from
                  its plan.
@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pyhudi.errors import TableState, Unsupported
 from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan
-from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, format_instant_time
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, parse_file_group
@@ -39,6 +39,7 @@ from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.options.lock_options import LOCK_WAIT
 from pyhudi.planning.archival import reason_not_to_archive
 from pyhudi.planning.cleaning import CleaningPolicy
+from pyhudi.planning.compaction import CompactionRules, CompactionTrigger, compaction_due
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.log_file_sizes import check_size, load_written_sizes
@@ -83,7 +84,7 @@ def run_metadata_services(
             it, nothing is read. Later committers run the services after their own commit.
     """
     if loaded_timeline is not None:
-        reason = _reason_not_to_compact(loaded_timeline, settings.metadata)
+        reason = _reason_not_to_compact(context, loaded_timeline, settings.metadata)
         if reason is not None and _archives_nothing(loaded_timeline, settings):
             return NotDue(reason)
     return _run_services(context.reloaded(), engine, settings)
@@ -109,7 +110,7 @@ def _run_services_of(
 ) -> Outcome:
     context = store.table
     results: list[str] = []
-    reason = _reason_not_to_compact(timeline, settings.metadata)
+    reason = _reason_not_to_compact(context, timeline, settings.metadata)
     if reason is None:
         with context.locked(settings.lock_wait_ms) as locked:
             reason, compacted = _compact(MetadataStore.open(locked.reloaded()), engine, settings.metadata)
@@ -131,16 +132,27 @@ def compact_metadata_table(
     """Compact the metadata table; return the reason not to, and the instants of the executed compactions."""
     with context.locked(lock_wait_ms) as locked:
         store = MetadataStore.open(locked.reloaded())
-        return _compact(store, engine, settings if if_due else replace(settings, compact_after=1))
+        at_once = replace(settings, compact_after=1, compact_trigger=CompactionTrigger.NUM_COMMITS)
+        return _compact(store, engine, settings if if_due else at_once)
 
 
 def _archives_nothing(timeline: Timeline, settings: MetadataServiceSettings) -> bool:
     return settings.archive is None or reason_not_to_archive(timeline, _archive_settings(settings).archival) is not None
 
 
-def _reason_not_to_compact(timeline: Timeline, settings: MetadataSettings) -> str | None:
+def _reason_not_to_compact(context: TableContext, timeline: Timeline, settings: MetadataSettings) -> str | None:
+    """Return why no compaction is due. context: the table; timeline: that of its metadata table."""
     if timeline.pending(Action.COMPACTION):
         return None
+    if settings.compact_trigger != CompactionTrigger.NUM_COMMITS:
+        rules = CompactionRules(
+            CompactionTrigger(settings.compact_trigger), max(1, settings.compact_after), settings.compact_after_seconds
+        )
+        zone = context.config.zone
+        # The times of commits that built an index are no dates.
+        dated = tuple(i for i in timeline.instants if not i.request_time.startswith(INIT_INSTANT_TIME))
+        state = compaction_due(replace(timeline, instants=dated), rules, format_instant_time(context.env.now_ms(), zone), zone)
+        return None if state.is_due else f"{state.reason} of the metadata table"
     last = max((i.completion_time or "" for i in timeline.completed(Action.COMMIT)), default="")
     count = sum(1 for i in timeline.completed(Action.DELTACOMMIT) if (i.completion_time or "") > last)
     if count >= settings.compact_after:
@@ -157,7 +169,7 @@ def _compact(store: MetadataStore, engine: Engine | None, settings: MetadataSett
         _execute(store, engine, pending.request_time)
         done.append(pending.request_time)
     timeline = store.load()
-    reason = _reason_not_to_compact(timeline, settings)
+    reason = _reason_not_to_compact(store.table, timeline, settings)
     if reason is not None:
         return reason, tuple(done)
     current = store.table.timeline.load()

@@ -15,6 +15,7 @@ from pyhudi.format.paths import META_FOLDER, PROPERTIES_FILE, file_name
 from pyhudi.operations.admin.create_table import check_new_table, create_table, name_from_uri
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_stored_options
+from pyhudi.operations.commit.metrics_settings import with_metrics
 from pyhudi.options.declaration import Options
 from pyhudi.options.table_options import FORCE, NAME
 from pyhudi.storage import open_storage
@@ -54,8 +55,9 @@ def open_context(
     env = environment or SystemEnvironment()
     config = load_config_or_describe(storage, env)
     check_against_table(options, config)
-    lock_settings = LockSettings.of(with_stored_options(options, config), config.name)
-    return TableContext(storage, env, config, open_lock(lock_settings, storage, env))
+    stored = with_stored_options(options, config)
+    lock = open_lock(LockSettings.of(stored, config.name), storage, env)
+    return with_metrics(TableContext(storage, env, config, lock), stored)
 
 
 def load_config_or_describe(storage: Storage, env: Environment) -> TableConfig:

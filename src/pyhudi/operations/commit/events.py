@@ -114,7 +114,9 @@ def _notify_listeners(
     else:
         _LOG.info("%s of %s failed with %s after %.3f s", operation, context.storage.uri, error, seconds)
     event = OperationEvent(operation, context.storage.uri, context.config.name, seconds, error, result)
-    for listener in _listeners:
+    observer = context.observer
+    observing = () if observer is None else (lambda ended: observer.ended(ended, context),)
+    for listener in (*_listeners, *observing):
         try:
             listener(event)
         except Exception:

@@ -76,6 +76,8 @@ class PlannedCommit:
         shares_groups: All data was appended to file groups that other writers append to as well. Only an instant that
             replaces such a group is then a conflict.
         ignored_instants: Resizes that are no conflict, because this write double-wrote its changes for them.
+        validate: Checks the commit on a timeline, and raises ValidationFailed if it must not complete. Called without the
+            lock, again when other writes completed since, and at last under the lock.
     """
 
     metadata: CommitMetadata
@@ -85,6 +87,7 @@ class PlannedCommit:
     verify: Callable[[Timeline], Mapping[str, str] | None] | None = None
     shares_groups: bool = False
     ignored_instants: frozenset[str] = frozenset()
+    validate: Callable[[Timeline], None] | None = None
 
     @property
     def groups(self) -> set[FileGroupId]:

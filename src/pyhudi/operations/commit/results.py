@@ -38,6 +38,7 @@ class WriteResult(HtmlRepr):
         schema_changes: Changes of the table's columns by this write.
         not_found: Partitions to delete that do not exist.
         services: `due`, `run`, `planned`, `not due` or `off` for each table service.
+        callbacks: `delivered`, or the failure, for each commit callback, and for messages that earlier writes left.
         seconds: Seconds by phase.
     """
 
@@ -63,6 +64,7 @@ class WriteResult(HtmlRepr):
     schema_changes: tuple[str, ...] = ()
     not_found: tuple[str, ...] = ()
     services: Mapping[str, str] = field(default_factory=dict)
+    callbacks: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,6 +96,8 @@ class WriteResult(HtmlRepr):
         lines += [f"  {'' if number else 'schema':<12}  {change}" for number, change in enumerate(self.schema_changes)]
         for number, (name, state) in enumerate(self.services.items()):
             lines.append(f"  {'' if number else 'services':<12}  {name}: {state}")
+        for number, (name, state) in enumerate(self.callbacks.items()):
+            lines.append(f"  {'' if number else 'callbacks':<12}  {name.rpartition('.')[2]}: {state}")
         if self.seconds:
             lines.append(f"  seconds       {', '.join(f'{name} {value:.2f}' for name, value in self.seconds.items())}")
         return "\n".join(lines)

@@ -35,6 +35,7 @@ from pyhudi.operations.commit.hbase_hooks import update_hbase_index
 from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.plan_ownership import PlanSuperseded, PlanTaken, claim, drop_plan, plan_and_claim
 from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
+from pyhudi.operations.commit.precommit_checks import ValidatorSettings, precommit_check
 from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.commit.service_result import NotDue, Run, RunSummary, Scheduled
 from pyhudi.operations.commit.transaction import Transaction, check_may_begin
@@ -283,6 +284,11 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
     operation: ClassVar[Operation]
 
     @property
+    def validators(self) -> ValidatorSettings | None:
+        """Pre-commit validators; Hudi runs them for clusterings only, since merges of logs keep all rows as they are read."""
+        return None
+
+    @property
     def workers(self) -> Engine:
         """The engine, for actions that run tasks."""
         assert self.engine is not None, "an action that runs tasks has an engine"
@@ -340,7 +346,10 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
             )
             touched = tuple((partition, file_id) for partition, ids in (replaced or {}).items() for file_id in ids)
             with update_hbase_index(context, self.workers, hbase, statuses, time):
-                done = transaction.commit(PlannedCommit(metadata, rewrite.start, touched, mirror, rewrite.verify))
+                validate = precommit_check(self.validators, self.engine, transaction, metadata)
+                done = transaction.commit(
+                    PlannedCommit(metadata, rewrite.start, touched, mirror, rewrite.verify, validate=validate)
+                )
         phases.end("commit")
         return self.result(rewrite, done, statuses, phases.seconds)
 

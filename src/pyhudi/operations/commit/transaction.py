@@ -47,6 +47,10 @@ from pyhudi.table.timeline.active_timeline import Timeline
 _LOG = logging.getLogger("pyhudi.operations.commit.transaction")
 
 
+_UNLOCKED_VALIDATIONS = 3
+"""Validations without the lock while other writes keep completing; the next one keeps them waiting."""
+
+
 def stored_ms(context: TableContext, request_time: str, action: Action) -> int | None:
     """Return the modification time of an action's inflight file, by the store's clock, or None if there is none."""
     inflight = context.storage.stat(context.timeline.path(Instant(request_time, action, State.INFLIGHT)))
@@ -204,6 +208,7 @@ class Transaction:
         Raises:
             WriteConflict: Another instant won, or this one was rolled back concurrently. The caller then calls
                 `rollback_own_attempt`.
+            ValidationFailed: A validator rejects the commit.
             CommitUnknown: The store did not confirm whether the completed file was written.
         """
         groups = planned.groups
@@ -219,6 +224,7 @@ class Transaction:
         is_shared = self.may_have_late_attempts or self.action.is_service
         if not is_shared:
             delete_unreported_files(self.context.storage, self.instant_time, planned.metadata)
+        validated = self._validated(planned)
         with ExitStack() as stack:
             end_prefetch = None if check is None else stack.enter_context(check.prefetching())
             locked = stack.enter_context(self.context.locked(self.settings.lock_wait_ms))
@@ -229,6 +235,8 @@ class Transaction:
             metadata = planned.metadata
             if planned.verify is not None:
                 metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(now) or {})})
+            if planned.validate is not None and now.completed_writes() != validated:
+                planned.validate(now)
             metadata = self._with_rolling_metadata(metadata, now)
             if base_timeline is not None:
                 reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
@@ -254,6 +262,23 @@ class Transaction:
             done = self._complete(commit, recorded.history)
         self._tidy_up(commit.metadata, now if recorded.history else None)
         return done
+
+    def _validated(self, planned: PlannedCommit) -> tuple[Instant, ...] | None:
+        """Validate without the lock, again while other writes complete meanwhile, up to a limit.
+
+        Returns:
+            The completed writes of the timeline on which the commit is valid, None without validators.
+        """
+        if planned.validate is None:
+            return None
+        now = self.context.timeline.load()
+        for _ in range(_UNLOCKED_VALIDATIONS):
+            planned.validate(now)
+            self.heartbeat.check()
+            validated, now = now.completed_writes(), self.context.timeline.load()
+            if now.completed_writes() == validated or self.context.holds_lock:
+                break
+        return validated
 
     def _with_rolling_metadata(self, metadata: CommitMetadata, now: Timeline) -> CommitMetadata:
         """Return the commit metadata with the rolling entries that it lacks."""

@@ -43,6 +43,7 @@ from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import check_hbase
 from pyhudi.operations.commit.orphan_cleanup import delete_files_of_attempts
 from pyhudi.operations.commit.plan_ownership import drop_orphaned_plan, drop_plan
+from pyhudi.operations.commit.precommit_checks import ValidatorSettings
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, plan_and_run, run_all, run_planned, schedule
 from pyhudi.operations.commit.service_result import NotDue, RunSummary
@@ -110,6 +111,7 @@ class ClusterSettings:
         copy: When row groups are copied instead of decoded.
         resize: How consistent hashing metadata is resized, for CONSISTENT_HASHING.
         hash_fields: Fields that assign rows to hash nodes, see `ConsistentHashingSettings`.
+        validators: Pre-commit validators, None for none.
     """
 
     plan: ClusteringRules
@@ -127,6 +129,7 @@ class ClusterSettings:
     copy: CopyRules = DEFAULT_COPY_RULES
     resize: Annotated[ResizeRules | None, INDEX_TYPE, BUCKET_ENGINE] = None
     hash_fields: Annotated[tuple[str, ...], BUCKET_INDEX_HASH_FIELD] = ()
+    validators: ValidatorSettings | None = None
 
     @classmethod
     def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusterSettings:
@@ -163,6 +166,7 @@ class ClusterSettings:
             bucketed=options.value_or_default(INDEX_TYPE) == "BUCKET" and not resizes,
             copy=read_settings(CopyRules, options, mode=_copy_mode(options)),
             resize=ResizeRules.of(options) if resizes else None,
+            validators=ValidatorSettings.of(options),
         )
 
 
@@ -303,6 +307,10 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
     @property
     def commit(self) -> CommitSettings:
         return self.options.commit
+
+    @property
+    def validators(self) -> ValidatorSettings | None:
+        return self.options.validators
 
     def check(self) -> None:
         check_writable(self.context)

@@ -18,8 +18,10 @@ from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, 
 from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_callbacks import callback_notice, with_callbacks
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
+from pyhudi.operations.commit.precommit_checks import precommit_check
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.partition_ttl import DeletePartitions
@@ -218,7 +220,10 @@ def _delete_partitions(
 
         history = snapshot.history
         transaction.columns = None if history is None or schema is None else history.written(transaction.instant_time, schema)
-        done = transaction.commit(PlannedCommit(metadata, write_start(snapshot), tuple(groups), mirror, verify))
+        validate = precommit_check(settings.validators, engine, transaction, metadata)
+        planned = PlannedCommit(metadata, write_start(snapshot), tuple(groups), mirror, verify, validate=validate)
+        with callback_notice(settings.callbacks, transaction):
+            done = transaction.commit(planned)
     phases.end("commit")
     context.release_lock()
     result = WriteResult(
@@ -233,6 +238,7 @@ def _delete_partitions(
         ),
         seconds=phases.seconds,
     )
+    result = with_callbacks(context, settings.callbacks, result)
     result = with_services(
         context,
         engine,

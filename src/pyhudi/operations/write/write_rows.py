@@ -32,9 +32,11 @@ from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_callbacks import callback_notice, with_callbacks
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import check_hbase, update_hbase_index
 from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metadata
+from pyhudi.operations.commit.precommit_checks import precommit_check
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.run_services import with_services
@@ -202,6 +204,7 @@ def run_followups(write: Write, result: WriteResult, before: Timeline) -> WriteR
         before: The timeline that it was planned on.
     """
     context, engine, settings = write.started_from, write.engine, write.settings
+    result = with_callbacks(context, settings.callbacks, result)
     result = with_services(
         context,
         engine,
@@ -543,9 +546,13 @@ class Write:
 
         shares = self.shape.shares_groups
         followed = frozenset[str]() if written.hashing is None else written.hashing.double_written_resizes
-        with update_hbase_index(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
+        with (
+            callback_notice(self.settings.callbacks, attempt.transaction),
+            update_hbase_index(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time),
+        ):
+            validate = precommit_check(self.settings.validators, self.engine, attempt.transaction, metadata)
             return attempt.transaction.commit(
-                PlannedCommit(metadata, attempt.start, tuple(touched), mirror, verify, shares, followed)
+                PlannedCommit(metadata, attempt.start, tuple(touched), mirror, verify, shares, followed, validate)
             )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:

@@ -17,7 +17,9 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import TableSettings, zone_mode
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
+from pyhudi.operations.commit.commit_callbacks import CallbackSettings
 from pyhudi.operations.commit.commit_settings import NON_BLOCKING, CommitSettings, delete_marker_setting
+from pyhudi.operations.commit.precommit_checks import ValidatorSettings
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
 from pyhudi.operations.write.index_lookup import LookupSettings
@@ -190,6 +192,8 @@ class WriteSettings:
         replaces_schema: The columns of the rows become the table's columns.
         event_time: The event time column.
         overwrite_where: Predicate of the partitions that an insert_overwrite replaces; None for those of the rows.
+        validators: Pre-commit validators, None for none.
+        callbacks: Commit callbacks, None for none.
     """
 
     operation: Annotated[WriteOperation, write_options.INSERT_DROP_DUPLICATES]
@@ -226,6 +230,8 @@ class WriteSettings:
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     replaces_schema: bool = False
     overwrite_where: Filter | None = None
+    validators: ValidatorSettings | None = None
+    callbacks: CallbackSettings | None = None
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
@@ -263,6 +269,8 @@ class WriteSettings:
             else None,
             marker=delete_marker_setting(options, combines_with_flag=False),
             sync=SyncSettings.after_writes(options),
+            validators=ValidatorSettings.of(options),
+            callbacks=CallbackSettings.of(options),
             once=None if (once := options.text(ONCE)) is None else ApplicationVersion.parse(once),
         )
         settings._check_mode()

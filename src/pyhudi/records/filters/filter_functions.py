@@ -7,6 +7,7 @@
     regexp_replace(s, pattern, replacement), regexp_extract(s, pattern [, idx])
     + - * / % abs                                                                         of numbers
     cast(x AS type)                                                                       to the types of `CASTS`
+    variant_get(v, '$.a[0]', 'int')                                                       a part of a VARIANT
     = <> < <= > >=                                                                        of two columns or calls
 
 Null gives null. So does every case in which Spark's ANSI mode raises an error, such as overflow or division by zero.
@@ -28,12 +29,15 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import VARIANT_TYPE
 from pyhudi.records.arithmetic import absolute, arithmetic_type, canonical_type, common_type, compare, is_number, run_arithmetic
 from pyhudi.records.casts import try_cast
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters.filter_ast import ColumnRef, FunctionCall, Literal, Operand
-from pyhudi.records.spark_functions import render_absolute, render_arithmetic, render_cast, render_comparison
+from pyhudi.records.spark_functions import render_absolute, render_arithmetic, render_cast, render_comparison, render_variant
 from pyhudi.records.sql_functions import COLUMN_FUNCTIONS, IDENTITY, ColumnFunction, FunctionOption, IndexExpression, SqlFunction
+from pyhudi.records.type_normalization import fits_record
+from pyhudi.records.variants.variant_path import parse_path, target_type, variant_get
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%")
@@ -320,7 +324,28 @@ def _run_cast(call: FunctionCall, arguments: Sequence[pa.Array | None], count: i
     return cast(values)
 
 
+# Parts of variants
+
+
+def _variant_type(call: FunctionCall) -> pa.DataType:
+    _check_count(call, 3)
+    values, path, kind = call.arguments
+    if not fits_record(argument_types(call)[0], VARIANT_TYPE):
+        raise InvalidRequest(f"{call.function} takes a VARIANT, not {values.type}")
+    if not (isinstance(path, Literal) and isinstance(kind, Literal)):
+        raise InvalidRequest(f"{call.function} takes a path and a type as text, such as variant_get(v, '$.a', 'int')")
+    parse_path(str(path.value))
+    return target_type(str(kind.value))
+
+
+def _run_variant(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    path = call.arguments[1]
+    assert isinstance(path, Literal), "calls are bound before they are run"
+    return variant_get(_values(call, arguments, 0, count), parse_path(str(path.value)), call.result_type)
+
+
 FUNCTIONS: Mapping[str, ColumnFunction | Operator] = {
+    "variant_get": Operator(result_type=_variant_type, run=_run_variant, render=render_variant, aliases=("try_variant_get",)),
     **{name: function for name, function in COLUMN_FUNCTIONS.items() if name != IDENTITY},
     "abs": Operator(result_type=_abs_type, run=_run_abs, render=render_absolute),
     **dict.fromkeys(ARITHMETIC, Operator(result_type=_arithmetic_type, run=_run_arithmetic, render=render_arithmetic)),

@@ -72,6 +72,7 @@ def test_files_are_read_once_in_order_of_their_times(folder: Folder) -> None:
     assert checkpoints(folder.table) == [str(NOW_MS - 5000), str(NOW_MS - 4000)]
 
 
+@pytest.mark.full
 def test_a_file_that_is_too_young_is_left_until_it_has_settled(folder: Folder) -> None:
     write_lines(folder.path / "a.json", [{"id": 1, "ts": 1}], NOW_MS - 5000)
     write_lines(folder.path / "b.json", [{"id": 2, "ts": 1}], NOW_MS - 100)
@@ -84,6 +85,7 @@ def test_a_file_that_is_too_young_is_left_until_it_has_settled(folder: Folder) -
     assert folder.rows("id") == Counter({(1,): 1, (2,): 1})
 
 
+@pytest.mark.full
 def test_files_of_one_time_are_one_batch_whatever_the_limit(folder: Folder) -> None:
     for number in range(6):
         write_lines(folder.path / f"{number}.json", [{"id": number, "ts": 1}], NOW_MS - 9000 + number // 2)
@@ -94,6 +96,7 @@ def test_files_of_one_time_are_one_batch_whatever_the_limit(folder: Folder) -> N
     assert sum(folder.rows("id").values()) == 6
 
 
+@pytest.mark.full
 def test_files_in_order_of_their_names(folder: Folder) -> None:
     write_lines(folder.path / "2026-01-02/a.json", [{"id": 2, "ts": 1}], NOW_MS - 9000)
     write_lines(folder.path / "2026-01-01/a.json", [{"id": 1, "ts": 1}], NOW_MS + 50_000)
@@ -105,6 +108,7 @@ def test_files_in_order_of_their_names(folder: Folder) -> None:
         folder.run()
 
 
+@pytest.mark.full
 def test_parquet_files_with_different_columns(folder: Folder) -> None:
     pq.write_table(pa.table({"id": pa.array([1], pa.int32()), "ts": [1], "v": [1.5]}), folder.path / "a.parquet")
     pq.write_table(pa.table({"id": pa.array([2], pa.int64()), "ts": [1], "w": ["x"]}), folder.path / "b.parquet")
@@ -113,6 +117,7 @@ def test_parquet_files_with_different_columns(folder: Folder) -> None:
     assert folder.rows("id", "v", "w") == Counter({(1, 1.5, None): 1, (2, None, "x"): 1})
 
 
+@pytest.mark.full
 def test_csv_files_keep_texts_and_take_the_types_of_the_table(folder: Folder) -> None:
     (folder.path / "a.csv").write_text('id,ts,zip,note\n1,1,00123,"a, ""b""\nc"\n2,1,,\n')
     folder.run({"order": "name"})
@@ -136,12 +141,14 @@ def test_csv_files_keep_texts_and_take_the_types_of_the_table(folder: Folder) ->
     }
 
 
+@pytest.mark.full
 def test_csv_files_without_header(folder: Folder) -> None:
     (folder.path / "a.csv").write_text("1,5\n2,6\n")
     folder.run({"order": "name", "columns": ["id", "ts"]})
     assert folder.rows("id", "ts") == Counter({("1", "5"): 1, ("2", "6"): 1})
 
 
+@pytest.mark.full
 def test_avro_files(folder: Folder) -> None:
     schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}, {"name": "ts", "type": ["null", "long"]}]}
     with (folder.path / "a.avro").open("wb") as file:
@@ -168,6 +175,7 @@ def test_json_records_that_do_not_fit_go_to_the_error_table_once(folder: Folder)
     )
 
 
+@pytest.mark.full
 def test_a_bad_row_stops_the_job_without_an_error_table(folder: Folder) -> None:
     write_lines(folder.path / "a.json", [{"id": 1, "ts": 1}], NOW_MS - 9000)
     folder.run()
@@ -178,6 +186,7 @@ def test_a_bad_row_stops_the_job_without_an_error_table(folder: Folder) -> None:
     assert len(checkpoints(folder.table)) == 1
 
 
+@pytest.mark.full
 def test_constraints_and_required_columns_are_checked_by_row(folder: Folder) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), False), ("ts", pa.int64()), pa.field("v", pa.int64(), False)])
     table = Table.create(folder.target, record_key="id", ordering="ts", schema=schema)
@@ -195,6 +204,7 @@ def test_constraints_and_required_columns_are_checked_by_row(folder: Folder) -> 
     assert reasons == {"constraint small (v < 10) is violated", "ts is null", "v is null"}
 
 
+@pytest.mark.full
 def test_deletes_need_their_key_only(folder: Folder) -> None:
     write_lines(folder.path / "a.json", [{"id": 1, "ts": 1, "v": 1}, {"id": 2, "ts": 1, "v": 1}], NOW_MS - 9000)
     rows: list[dict[str, Any]] = [{"id": 1, "ts": 2, "v": None, "_hoodie_is_deleted": True}]
@@ -215,6 +225,7 @@ def test_transforms_are_a_chain(folder: Folder) -> None:
     assert folder.rows("id", "n", "twice") == Counter({(number, 3, 6): 1 for number in range(3)})
 
 
+@pytest.mark.full
 def test_rows_that_sql_drops_move_the_checkpoint(folder: Folder) -> None:
     write_lines(folder.path / "a.json", [{"id": 1, "ts": 1}], NOW_MS - 9000)
     write_lines(folder.path / "b.json", [{"id": 2, "ts": 1}], NOW_MS - 8000)
@@ -225,6 +236,7 @@ def test_rows_that_sql_drops_move_the_checkpoint(folder: Folder) -> None:
     assert folder.run(transforms=[sql]).batches == 0
 
 
+@pytest.mark.full
 def test_errors_of_transforms_have_their_names(folder: Folder) -> None:
     write_lines(folder.path / "a.json", [{"id": 1, "ts": 1}], NOW_MS - 9000)
 
@@ -237,6 +249,7 @@ def test_errors_of_transforms_have_their_names(folder: Folder) -> None:
         folder.run(transforms=[{"sql": "SELECT nme FROM <SRC>"}])
 
 
+@pytest.mark.full
 def test_a_schema_from_a_file_decides_the_columns(folder: Folder, tmp_path: Path) -> None:
     fields = [{"name": "id", "type": "string"}, {"name": "ts", "type": "long"}, {"name": "v", "type": ["null", "double"]}]
     (tmp_path / "s.avsc").write_text(json.dumps({"type": "record", "name": "r", "fields": fields}))
@@ -248,6 +261,7 @@ def test_a_schema_from_a_file_decides_the_columns(folder: Folder, tmp_path: Path
         folder.run({"order": "name"}, schema={"kind": "files"}, ignore_checkpoint="a")
 
 
+@pytest.mark.full
 def test_a_schema_of_the_target_table_ignores_new_columns(folder: Folder) -> None:
     Table.create(folder.target, record_key="id", ordering="ts", schema=pa.schema([("id", pa.int64()), ("ts", pa.int64())]))
     write_lines(folder.path / "a.json", [{"id": 1, "ts": 1, "v": 1}], NOW_MS - 9000)
@@ -255,6 +269,7 @@ def test_a_schema_of_the_target_table_ignores_new_columns(folder: Folder) -> Non
     assert folder.table.schema().names == ["id", "ts"]
 
 
+@pytest.mark.full
 def test_a_prescribed_checkpoint_is_used_once(folder: Folder) -> None:
     for number in range(3):
         write_lines(folder.path / f"{number}.json", [{"id": number, "ts": 1}], NOW_MS - 9000 + number)
@@ -267,6 +282,7 @@ def test_a_prescribed_checkpoint_is_used_once(folder: Folder) -> None:
     assert folder.run().batches == 0
 
 
+@pytest.mark.full
 def test_a_checkpoint_of_another_kind_of_source_is_refused(folder: Folder) -> None:
     write_lines(folder.path / "a.json", [{"id": 1, "ts": 1}], NOW_MS - 9000)
     folder.run()
@@ -275,6 +291,7 @@ def test_a_checkpoint_of_another_kind_of_source_is_refused(folder: Folder) -> No
         hp.Ingest(config).run()
 
 
+@pytest.mark.full
 def test_what_a_file_source_cannot_do(folder: Folder) -> None:
     with pytest.raises(Unsupported, match="set max_bytes, not max_rows"):
         folder.run(max_rows=10)
@@ -288,6 +305,7 @@ def test_what_a_file_source_cannot_do(folder: Folder) -> None:
     assert folder.run({"order": "name", "pattern": "*.json"}).rows == 1
 
 
+@pytest.mark.full
 def test_a_damaged_file_is_named_and_nothing_of_the_batch_is_written(folder: Folder) -> None:
     pq.write_table(pa.table({"id": [1], "ts": [1]}), folder.path / "a.parquet")
     (folder.path / "b.parquet").write_bytes(b"PAR1 damaged PAR1")

@@ -76,6 +76,7 @@ def test_a_snapshot_is_followed_by_the_changes_of_commits(kind: str) -> None:
     pair.check_equal()
 
 
+@pytest.mark.full
 def test_starts_without_a_checkpoint() -> None:
     pair = Pair()
     pair.upsert(1)
@@ -90,6 +91,7 @@ def test_starts_without_a_checkpoint() -> None:
     assert counted(pair.table, "id") == Counter({(3,): 1})
 
 
+@pytest.mark.full
 def test_services_of_the_source_change_nothing() -> None:
     pair = Pair("mor")
     for key in range(4):
@@ -107,6 +109,7 @@ def test_services_of_the_source_change_nothing() -> None:
     pair.check_equal()
 
 
+@pytest.mark.full
 def test_change_data_that_was_cleaned_is_an_error() -> None:
     pair = Pair(options={"hoodie.table.cdc.enabled": True})
     pair.upsert(1, 2)
@@ -123,6 +126,7 @@ def test_change_data_that_was_cleaned_is_an_error() -> None:
     pair.check_equal()
 
 
+@pytest.mark.full
 def test_a_restore_of_the_source_behind_the_checkpoint_is_reported() -> None:
     pair = Pair()
     pair.upsert(1)
@@ -139,6 +143,7 @@ def test_a_restore_of_the_source_behind_the_checkpoint_is_reported() -> None:
     pair.check_equal()
 
 
+@pytest.mark.full
 def test_change_data_applies_deletes_too() -> None:
     pair = Pair(options={"hoodie.table.cdc.enabled": True})
     pair.upsert(1, 2, 3)
@@ -157,6 +162,7 @@ def test_change_data_applies_deletes_too() -> None:
         pair.run(source={"changes": True, "filter": "id > 1"})
 
 
+@pytest.mark.full
 def test_columns_and_filter() -> None:
     pair = Pair()
     pair.upsert(1, 2, 3)
@@ -165,6 +171,7 @@ def test_columns_and_filter() -> None:
     assert counted(pair.table, "id") == Counter({(2,): 1, (3,): 1})
 
 
+@pytest.mark.full
 def test_a_checkpoint_under_the_old_key_is_a_request_time() -> None:
     pair = Pair()
     pair.upsert(1)
@@ -188,6 +195,7 @@ def commit(table: Table, entries: dict[str, str]) -> None:
     table.write_batch(table.schema().empty_table(), WriteOperation.UPSERT, Entries())
 
 
+@pytest.mark.full
 def test_the_new_key_takes_precedence_and_a_reset_key_alone_is_an_error() -> None:
     target = Table.create(new_uri(), record_key="id", schema=pa.schema([("id", pa.int64())]))
     commit(target, {KEY_V1: "1", KEY_V2: "2"})
@@ -247,6 +255,7 @@ def test_rows_of_a_database_by_an_increasing_column(shop: Shop) -> None:
     assert shop.rows() == Counter({(1, 9.0): 1, (2, 2.0): 1, (3, 3.0): 1})
 
 
+@pytest.mark.full
 def test_a_limit_separates_no_rows_with_equal_values(shop: Shop) -> None:
     shop.insert(*((number, f"2026-01-0{1 + number // 3}", 1.0) for number in range(9)))
     result = shop.run(max_rows=2)
@@ -254,6 +263,7 @@ def test_a_limit_separates_no_rows_with_equal_values(shop: Shop) -> None:
     assert checkpoints(Table(shop.target)) == ["2026-01-01", "2026-01-02", "2026-01-03"]
 
 
+@pytest.mark.full
 def test_a_numeric_column_and_a_query_with_a_start(shop: Shop) -> None:
     shop.insert(*((number, "it's", number / 2) for number in range(1, 13)))
     result = shop.run({"query": "SELECT * FROM orders WHERE amount > 1", "column": "id", "start": "9"}, max_rows=2)
@@ -263,12 +273,14 @@ def test_a_numeric_column_and_a_query_with_a_start(shop: Shop) -> None:
     assert shop.run({"query": "SELECT * FROM orders WHERE amount > 1", "column": "id"}).rows == 1
 
 
+@pytest.mark.full
 def test_texts_with_quotes_are_no_sql(shop: Shop) -> None:
     shop.insert((1, "a' OR '1'='1", 1.0))
     assert shop.run().rows == 1
     assert shop.run().batches == 0
 
 
+@pytest.mark.full
 def test_rows_that_would_never_be_read_stop_the_job(shop: Shop) -> None:
     shop.insert((1, None, 1.0), (2, "a", 2.0))
     with pytest.raises(InvalidRequest, match="no value in the incremental column changed"):
@@ -276,6 +288,7 @@ def test_rows_that_would_never_be_read_stop_the_job(shop: Shop) -> None:
     assert shop.run({"nulls": "skip"}).rows == 1
 
 
+@pytest.mark.full
 def test_errors_of_a_database_show_no_password(shop: Shop) -> None:
     with pytest.raises(InvalidRequest, match="cannot read from the database") as found:
         shop.run({"table": "no_such_table"})
@@ -307,6 +320,21 @@ def test_a_failed_table_does_not_stop_the_others() -> None:
     assert counted(Table(good), "id") == Counter({(1,): 1, (2,): 1})
 
 
+@pytest.mark.full
+def test_errors_of_a_python_source_are_named() -> None:
+    class Wrong:
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+
+        def read(self, checkpoint: str | None, limit: object) -> None:
+            raise self.error
+
+    for error, kind in ((ValueError("no way"), InvalidRequest), (ConnectionError("no way"), StorageUnavailable)):
+        with pytest.raises(kind, match=f"source python of .* failed: {type(error).__name__}: no way"):
+            hp.Ingest({"path": new_uri(), "source": Wrong(error), "retries": 0}).run()
+
+
+@pytest.mark.full
 def test_a_failure_that_passes_is_retried() -> None:
     class Flaky(ListSource):
         def read(self, checkpoint: str | None, limit: Any) -> Any:
@@ -320,6 +348,7 @@ def test_a_failure_that_passes_is_retried() -> None:
     assert hp.Ingest({"path": uri, "source": source, "retries": 1, "retry_seconds": 0}).run()[0].batches == 2
 
 
+@pytest.mark.full
 def test_a_continuous_job_stops_after_the_batch_that_it_writes() -> None:
     uri = new_uri()
 
@@ -336,6 +365,7 @@ def test_a_continuous_job_stops_after_the_batch_that_it_writes() -> None:
     assert checkpoints(Table(uri)) == ["1", "2", "3"]
 
 
+@pytest.mark.full
 def test_services_in_the_background_are_finished_at_the_end() -> None:
     uri = new_uri()
     source = ListSource([[{"id": 1, "ts": number}] for number in range(4)])
@@ -355,6 +385,7 @@ def test_services_in_the_background_are_finished_at_the_end() -> None:
     assert counted(Table(uri), "id", "ts") == Counter({(1, 3): 1})
 
 
+@pytest.mark.full
 def test_services_can_be_left_to_another_process() -> None:
     uri = new_uri()
     source = ListSource([[{"id": 1, "ts": number}] for number in range(14)])
@@ -367,6 +398,7 @@ def test_services_can_be_left_to_another_process() -> None:
 @pytest.mark.parametrize(
     "found", [7, ("rows",), (pa.table({"id": [1]}), 5), (pa.table({"id": [1]}), ""), Batch(pa.table({"id": [1]}), "")]
 )
+@pytest.mark.full
 def test_what_a_source_returns_is_checked(found: object) -> None:
     class Odd:
         def read(self, checkpoint: str | None, limit: object) -> object:

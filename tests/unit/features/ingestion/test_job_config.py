@@ -58,7 +58,7 @@ secret_access_key = {{ file = "{secret}" }}
     assert source.password == "hunter-two"
     assert orders.storage_options == {"secret_access_key": "hunter-three"}
     assert "hunter" not in repr(source)
-    assert "hunter" not in repr(orders.storage_options.keys())
+    assert "hunter" not in repr(job)
 
 
 @pytest.mark.parametrize(
