@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import pyhudi
 from pyhudi import HudiError, OperationEvent, Table, add_listener
 
 ROWS = pa.table({"id": ["a", "b"], "ts": [1, 1]})
@@ -66,16 +63,3 @@ def test_results_print_as_blocks(tmp_path: Path) -> None:
     assert str(undone).splitlines()[0] == f"rollback {undone.instant}" and undone.to_dict()["rolled_back"] == undone.rolled_back
     clustered = table.cluster()
     assert "seconds" in str(clustered) and clustered.to_dict()["groups"] == 1
-
-
-def test_the_prometheus_example_counts(tmp_path: Path) -> None:
-    page = Path(__file__).parents[3] / "docs" / "monitoring.md"
-    example = next(text for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S) if "Prometheus" in text)
-    names: dict[str, Any] = {"hp": pyhudi}  # an earlier example of the page imports it
-    exec(compile(example, str(page), "exec"), names)
-    Table.create(str(tmp_path / "t"), record_key="id").upsert(ROWS)
-    text = names["metrics"].text()
-    assert 'pyhudi_operations_total{table="t",operation="upsert",error=""} 1\n' in text
-    assert 'pyhudi_rows_inserted_total{table="t",operation="upsert"} 2\n' in text
-    names["metrics"].store(str(tmp_path / "out.prom"))
-    assert (tmp_path / "out.prom").read_text() == text
