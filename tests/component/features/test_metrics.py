@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import logging
+import pickle
 import re
 import socket
 import subprocess
@@ -44,8 +45,8 @@ def receiver() -> Iterator[HttpReceiver]:
         yield running
 
 
-def new_table(**more: Any) -> hp.Table:
-    uri = f"memory://metrics-{next(_numbers)}/t"
+def new_table(uri: str | None = None, **more: Any) -> hp.Table:
+    uri = uri or f"memory://metrics-{next(_numbers)}/t"
     return hp.Table.create(uri, name="t", record_key="id", partition_by="part", ordering="ts", **more)
 
 
@@ -312,6 +313,13 @@ def test_what_is_wrong_is_refused_before_anything_is_written(options: dict[str, 
     with pytest.raises(hp.InvalidRequest, match=text):
         table.upsert(rows(1), options={"hoodie.metrics.on": True, **options})
     assert not table.timeline().instants
+
+
+def test_a_table_with_metrics_is_pickled(tmp_path: Path) -> None:
+    options = to_csv(tmp_path)
+    table = hp.Table(new_table(str(tmp_path / "t")).uri, options=options)
+    pickle.loads(pickle.dumps(table)).upsert(rows(1))
+    assert reported(options)["t.commit.totalRecordsWritten"] == 1
 
 
 def test_without_metrics_nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

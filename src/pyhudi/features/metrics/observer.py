@@ -52,6 +52,12 @@ def open_observer(settings: MetricsSettings, table_name: str) -> MetricsObserver
         InvalidRequest: No reporter is named, or one is unknown or lacks an option.
         Unsupported: A reporter is not supported, or requires a package that is not installed.
     """
+    observer = MetricsObserver(settings, table_name)
+    observer.open()
+    return observer
+
+
+def _open_reporters(settings: MetricsSettings, table_name: str) -> list[Reporter]:
     opens: list[_Open] = []
     if settings.reporter is not None:
         if settings.reporter not in _HUDI:
@@ -69,21 +75,33 @@ def open_observer(settings: MetricsSettings, table_name: str) -> MetricsObserver
             f"option {METRICS_ON} requires a reporter: set {REPORTER_TYPE} ({', '.join(_HUDI)}) "
             f"or {REPORTERS} ({', '.join(_OWN)})"
         )
-    prefix = metric_prefix(settings.prefix, table_name)
-    return MetricsObserver(prefix, [open_reporter(settings, table_name) for open_reporter in opens], has_lock=settings.lock)
+    return [open_reporter(settings, table_name) for open_reporter in opens]
 
 
 class MetricsObserver:
-    """Reports the metrics of operations. A failed report is logged, and does not affect the operation."""
+    """Reports the metrics of operations. A failed report is logged, and does not affect the operation.
 
-    def __init__(self, prefix: str, reporters: Sequence[Reporter], *, has_lock: bool) -> None:
-        self._prefix = prefix
-        self._reporters = reporters
-        self._has_lock = has_lock
+    In another process it opens its reporters with the first operation that ends there: a worker that runs tasks opens none.
+    """
+
+    def __init__(self, settings: MetricsSettings, table_name: str) -> None:
+        self._settings = settings
+        self._table_name = table_name
+        self._prefix = metric_prefix(settings.prefix, table_name)
+        self._reporters: list[Reporter] | None = None
         self._mutex = threading.Lock()
         self._totals: Counter[str] = Counter()
         self._known: deque[tuple[str, ...]] = deque(maxlen=_KNOWN_INSTANTS)
         self._lock_metrics: list[Metric] = []
+
+    def __reduce__(self) -> tuple[type[MetricsObserver], tuple[MetricsSettings, str]]:
+        return MetricsObserver, (self._settings, self._table_name)
+
+    def open(self) -> Sequence[Reporter]:
+        """Open the reporters, once. Raises as `open_observer`."""
+        if self._reporters is None:
+            self._reporters = _open_reporters(self._settings, self._table_name)
+        return self._reporters
 
     def ended(self, event: OperationEvent, context: TableContext) -> None:
         """Report an operation. One that contains another one, such as a merge with its upsert, is reported once."""
@@ -96,7 +114,7 @@ class MetricsObserver:
         samples = self._samples((*operation_metrics(event, context), *waits))
         if not samples:
             return
-        for reporter in self._reporters:
+        for reporter in self.open():
             try:
                 reporter.report(event, samples)
             except Exception as error:
@@ -104,7 +122,7 @@ class MetricsObserver:
 
     def locked(self, waited_ms: int, *, is_held: bool) -> None:
         """Count a request of the table lock; it is reported with the operation."""
-        if not self._has_lock:
+        if not self._settings.lock:
             return
         outcome = "success" if is_held else "failure"
         metrics = [
