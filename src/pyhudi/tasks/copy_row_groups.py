@@ -10,7 +10,7 @@ only `_hoodie_file_name` changes: its column chunks are written for the new file
 The checksums of all pages are verified while they are copied, so that damage is not spread to a new file. Pages without
 checksums are copied as they are.
 
-Source: docs/formats/writing.md, "Clustering"; decision 29.
+Source: docs/formats/writing.md, "Clustering"; docs/decisions/0029-row-group-copy.md.
 """
 
 from __future__ import annotations
