@@ -18,6 +18,7 @@ _.to_dict
 _.amplification
 _.to_polars
 _.to_dataset
+_.to_duckdb
 _.replace_schema
 _.get_fragments
 _.partition_expression
@@ -148,10 +149,10 @@ _.write_count
 # Fields that declare an option; its value is read from the options before there are settings.
 _.force
 
-# Still to be looked at: this part may only shrink.
-_.commit_metadata_prefix
-
 # Called by the standard library: http.server and urllib.
 _.do_GET
 _.log_message
 _.redirect_request
+
+# Still to be looked at: this part may only shrink.
+_.commit_metadata_prefix
