@@ -138,7 +138,7 @@ CONFINED = (
     ("pyarrow.fs", ("pyhudi.storage",), "storage is the only door to the outside"),
     ("fsspec", ("pyhudi.storage",), "storage is the only door to the outside"),
     ("sqlglot", ("pyhudi.sql_engine",), "one package knows SQL"),
-    ("duckdb", ("pyhudi.sql_engine",), "DuckDB is the engine of SQL alone"),
+    ("duckdb", ("pyhudi.sql_engine", "pyhudi.api.scan"), "DuckDB is the engine of SQL; a scan names the type of its relations"),
 )
 
 

@@ -6,16 +6,17 @@ a path as a glob pattern, and names without regard to case: files that this affe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import VARIANT_TYPE
+from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.native_scan import divide_query
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import NativeColumn, NativeScan
@@ -24,11 +25,6 @@ from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.storage import open_storage
 from pyhudi.storage.local import LocalStorage
 from pyhudi.table.file_slices import FileSlice
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from pyhudi.api.scan import Scan
 
 _GLOB_CHARACTERS = frozenset("*?[")
 
@@ -99,7 +95,21 @@ def native_rows(query: SnapshotQuery, condition: Expr | None, new_name: Callable
     return NativeRows(" UNION ALL ".join(parts), folder, tables, divided.rest)
 
 
-def to_relation(scan: Scan, connection: Any) -> duckdb.DuckDBPyRelation:
+class DuckDBSource(Protocol):
+    """The parts of a scan that a relation needs."""
+
+    @property
+    def query(self) -> SnapshotQuery | ChangeQuery: ...
+
+    @property
+    def limit(self) -> int | None: ...
+
+    def of_slices(self, slices: Sequence[FileSlice]) -> Self:
+        """Return the scan of some of its file slices."""
+        ...
+
+
+def to_relation(scan: DuckDBSource, connection: Any) -> Any:
     """Return the rows of a scan as a relation of a connection. See `Scan.to_duckdb`."""
     module = imported("duckdb", "a relation")
     if not isinstance(connection, module.DuckDBPyConnection):
@@ -122,13 +132,11 @@ def to_relation(scan: Scan, connection: Any) -> duckdb.DuckDBPyRelation:
         for name, rows in registered.items():
             connection.register(name, rows)
         with suppress(module.Error):
-            opened: duckdb.DuckDBPyRelation = connection.sql(sql)
-            return opened
+            return connection.sql(sql)
     # The connection cannot access files, or DuckDB cannot read one of them.
     name = new_name()
     connection.register(name, scan)
-    streamed: duckdb.DuckDBPyRelation = connection.sql(f"SELECT * FROM {name}")
-    return streamed
+    return connection.sql(f"SELECT * FROM {name}")
 
 
 def quote_identifier(name: str) -> str:

@@ -275,7 +275,8 @@ class Scan(ForeignNames):
         Example:
             >>> table.scan(filter="city = 'sf'").to_duckdb(duckdb.connect()).aggregate("max(fare)").fetchall()
         """
-        return to_relation(self, connection)
+        relation: duckdb.DuckDBPyRelation = to_relation(self, connection)
+        return relation
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """Return the rows as a Spark DataFrame. Base files without log files are read by Spark's own Parquet scan.
