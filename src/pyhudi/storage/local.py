@@ -186,6 +186,24 @@ class LocalStorage(UriMixin):
                             continue
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        with _translated("list", self.full_path(check_path(folder))) as full:
+            try:
+                entries = os.scandir(full)
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+            with entries:
+                return tuple(
+                    sorted(
+                        entry.name
+                        for entry in entries
+                        if _is_text(entry.name)
+                        and not _is_hidden(entry.name)
+                        and not entry.is_dir()
+                        and (not entry.is_symlink() or os.path.exists(entry.path))
+                    )
+                )
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         pending = [check_path(folder)]
         while pending:

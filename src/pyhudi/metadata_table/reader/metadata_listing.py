@@ -182,10 +182,17 @@ def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
     Tables before version 8 list directories.
     """
     if context.config.has_metadata_table and context.config.version.has_one_log_file_per_commit:
-        earlier: MetadataListing | None = context.carried.get(_CARRIED)
-        metadata = MetadataTable(context, timeline, earlier=None if earlier is None else earlier.metadata)
-        return MetadataListing(metadata, earlier)
+        metadata = MetadataTable(context, timeline, earlier=carried_metadata_table(context))
+        return MetadataListing(metadata, context.carried.get(_CARRIED))
     return DirectoryListing(context.storage)
+
+
+def carried_metadata_table(context: TableContext) -> MetadataTable | None:
+    """Return the metadata table that an earlier operation of the open table has read, possibly outdated; None if there
+    is none.
+    """
+    earlier: MetadataListing | None = context.carried.get(_CARRIED)
+    return None if earlier is None else earlier.metadata
 
 
 def warn_metadata_unusable(message: str) -> None:
