@@ -193,16 +193,13 @@ class LocalStorage(UriMixin):
             except (FileNotFoundError, NotADirectoryError):
                 return ()
             with entries:
-                return tuple(
-                    sorted(
-                        entry.name
-                        for entry in entries
-                        if _is_text(entry.name)
-                        and not _is_hidden(entry.name)
-                        and not entry.is_dir()
-                        and (not entry.is_symlink() or os.path.exists(entry.path))
-                    )
-                )
+                # Only links and special files need a second look.
+                files = [
+                    entry.name
+                    for entry in entries
+                    if entry.is_file(follow_symlinks=False) or (not entry.is_dir() and os.path.exists(entry.path))
+                ]
+        return tuple(sorted(name for name in files if _is_text(name) and not _is_hidden(name)))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         pending = [check_path(folder)]

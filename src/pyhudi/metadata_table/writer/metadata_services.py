@@ -137,9 +137,7 @@ def compact_metadata_table(
         return _compact(store, engine, settings if if_due else replace(settings, compact_after=1))
 
 
-def _archives_nothing(
-    context: TableContext, timeline: Timeline, data_table: Timeline, settings: MetadataServiceSettings
-) -> bool:
+def _archives_nothing(context: TableContext, timeline: Timeline, data_table: Timeline, settings: MetadataServiceSettings) -> bool:
     if settings.archive is None:
         return True
     bounds = ArchivalBounds(last_clean=None, data_table=data_table)
