@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action
 from pyhudi.format.paths import join_path
-from pyhudi.metadata_table.codecs.files_codec import ROOT
+from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, ROOT
 from pyhudi.metadata_table.metadata_records import MetadataRecords
 from pyhudi.metadata_table.reader.cell_merge import Cells, GroupCells
 from pyhudi.metadata_table.reader.index_lookups import find_files, find_files_since, find_partitions, merge_newer_files
@@ -235,7 +235,9 @@ def carry_on_after_commit(
 def find_files_since_carried(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
     """As `find_files`, from what the last operation of the open table has carried on, if anything."""
     found = MetadataListing(metadata, metadata.data_context.carried.get(_CARRIED)).find(metadata, list(dict.fromkeys(partitions)))
-    return pa.concat_batches([find_files(metadata, ()), *(found[partition] for partition in sorted(found))])
+    return pa.concat_batches(
+        [pa.RecordBatch.from_pylist([], schema=FILES_SCHEMA), *(found[partition] for partition in sorted(found))]
+    )
 
 
 def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
