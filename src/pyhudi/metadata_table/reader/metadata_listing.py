@@ -22,7 +22,6 @@ from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, ROOT
-from pyhudi.metadata_table.metadata_records import MetadataRecords
 from pyhudi.metadata_table.reader.cell_merge import Cells, GroupCells
 from pyhudi.metadata_table.reader.index_lookups import find_files, find_files_since, find_partitions, merge_newer_files
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
@@ -172,15 +171,15 @@ class MetadataListing:
         if self._metadata is not None and self.memory_bytes <= MAX_LISTING_BYTES:
             self._metadata.data_context.carried.put(_CARRIED, self)
 
-    def after_commit(self, metadata: MetadataTable, records: MetadataRecords | None) -> MetadataListing:
-        """Return the listing after a delta commit. records: its records of the files partition."""
+    def after_commit(self, metadata: MetadataTable, added: Cells | None) -> MetadataListing:
+        """Return the listing after a delta commit. added: its records of the files partition."""
         later = MetadataListing(metadata)
         later._files = dict(self._files)
-        if records is not None:
-            named = records.keys.to_pylist()
-            changed = {path: row for row, key in enumerate(named) if (path := "" if key == ROOT else key) in self._files}
+        if added is not None:
+            keys = added.keys.cast(pa.string()).to_pylist()
+            changed = {path: row for row, key in enumerate(keys) if (path := "" if key == ROOT else key) in self._files}
             rows = pa.array(changed.values(), pa.int64())
-            cells = Cells(records.keys.take(rows).cast(pa.binary()), records.values.take(rows), records.schema)
+            cells = Cells(added.keys.take(rows), added.values.take(rows), added.schema)
             known = {path: self._files[path] for path in changed}
             later._files.update(_by_partition(merge_newer_files(known, [GroupCells((), (cells,))]), changed))
         return later
@@ -211,29 +210,29 @@ class MetadataListing:
 
 
 def carry_on_after_commit(
-    context: TableContext, before: Timeline, after: Timeline, records: MetadataRecords | None, added: Mapping[str, LogFile]
+    context: TableContext, before: Timeline, after: Timeline, files: Cells | None, logs: Mapping[str, LogFile]
 ) -> None:
-    """Update the carried listing by a delta commit of this process, so that the next operation need not read it.
+    """Update the retained listing by a delta commit of this process, so that the next operation need not read it.
 
-    Nothing is carried on if the listing is not of the state that the delta commit was made on.
+    Nothing is retained if the listing is not of the state that the delta commit was made on.
 
     Args:
         context: The table.
         before: Timeline of the metadata table, without the delta commit.
         after: The timeline with it.
-        records: Its records of the files partition.
-        added: As in `MetadataTable.after_commit`.
+        files: Its records of the files partition.
+        logs: As in `MetadataTable.after_commit`.
     """
     listing: MetadataListing | None = context.carried.get(_CARRIED)
     if listing is None or listing.metadata is None:
         return
     metadata = listing.metadata
     if metadata.describes_same(context) and metadata.timeline.instants == before.instants:
-        context.carried.put(_CARRIED, listing.after_commit(metadata.after_commit(after, added), records))
+        context.carried.put(_CARRIED, listing.after_commit(metadata.after_commit(after, logs), files))
 
 
-def find_files_since_carried(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
-    """As `find_files`, from what the last operation of the open table has carried on, if anything."""
+def find_files_since_retained(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
+    """As `find_files`, from the listing that the last operation of the open table retained, if any."""
     found = MetadataListing(metadata, metadata.data_context.carried.get(_CARRIED)).find(metadata, list(dict.fromkeys(partitions)))
     return pa.concat_batches(
         [pa.RecordBatch.from_pylist([], schema=FILES_SCHEMA), *(found[partition] for partition in sorted(found))]
@@ -246,12 +245,12 @@ def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
     Tables before version 8 list directories.
     """
     if context.config.has_metadata_table and context.config.version.has_one_log_file_per_commit:
-        metadata = MetadataTable(context, timeline, earlier=carried_metadata_table(context))
+        metadata = MetadataTable(context, timeline, earlier=retained_metadata_table(context))
         return MetadataListing(metadata, context.carried.get(_CARRIED))
     return DirectoryListing(context.storage)
 
 
-def carried_metadata_table(context: TableContext) -> MetadataTable | None:
+def retained_metadata_table(context: TableContext) -> MetadataTable | None:
     """Return the metadata table that an earlier operation of the open table has read, possibly outdated; None if there
     is none.
     """

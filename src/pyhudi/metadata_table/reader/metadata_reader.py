@@ -354,16 +354,16 @@ class MetadataTable:
         self._earlier = None
         return reused
 
-    def after_commit(self, timeline: Timeline, added: Mapping[str, LogFile]) -> MetadataTable:
+    def after_commit(self, timeline: Timeline, logs: Mapping[str, LogFile]) -> MetadataTable:
         """Return the state right after a delta commit that was made on this state.
 
         Args:
             timeline: The timeline with the delta commit.
-            added: The log file that it added to each partition with one file group; without those that have several.
+            logs: The log file that it added to each partition with one file group; without those that have several.
         """
         later = MetadataTable(self._data, self._data_timeline, earlier=self)
         later.context, later.timeline = self.context, timeline
-        for partition, log in added.items():
+        for partition, log in logs.items():
             sections_ = self._slices.get(partition, self._reused[1].get(partition, ()))
             if [len(section) for section in sections_] == [1]:
                 slice_ = sections_[0][0]

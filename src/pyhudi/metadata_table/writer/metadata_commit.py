@@ -43,7 +43,7 @@ from pyhudi.metadata_table.indexes.index_events import CommitPrepared, CommitPub
 from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.metadata_records import MetadataRecords, join_tables
 from pyhudi.metadata_table.reader.index_lookups import find_files
-from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, carried_metadata_table
+from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, retained_metadata_table
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import DeltaCommit, MetadataStore, SpilledKeys, drop_partitions, drop_store
@@ -296,7 +296,7 @@ def apply_clean_to_metadata(
     context = context.reloaded()
     if FILES not in maintained_partitions(context.config):
         return None
-    store = MetadataStore.open(context, carried_metadata_table(context))
+    store = MetadataStore.open(context, retained_metadata_table(context))
     cleaned = FilesCleaned(
         context,
         {partition: entry.delete_path_patterns for partition, entry in clean.partition_metadata.items()},

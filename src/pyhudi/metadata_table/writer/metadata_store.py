@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+import pyarrow as pa
+
 from pyhudi.errors import CorruptData, SnapshotOutdated, TableNotFound, TableState, Unsupported
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
@@ -42,6 +44,7 @@ from pyhudi.metadata_table.file_tasks import (
     run_metadata_log,
 )
 from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
+from pyhudi.metadata_table.reader.cell_merge import Cells
 from pyhudi.metadata_table.reader.metadata_listing import carry_on_after_commit
 from pyhudi.metadata_table.reader.metadata_reader import (
     BlockValidity,
@@ -314,12 +317,14 @@ class DeltaCommit:
         metadata = build_commit_metadata(statistics, "UPSERT_PREPPED", since=since)
         completed = store.complete(requested, metadata, current_timeline, max(self.timeline.latest_time(), time))
         after = Timeline.of((*self.timeline.instants, completed), self.timeline.archived_completions)
-        added = {
+        logs = {
             stat.partition_path or "": LogFile(stat.path or "", name, stat.file_size_in_bytes)
             for stat in statistics
             if (name := parse_log_file(file_name(stat.path or ""))) is not None
         }
-        carry_on_after_commit(store.table, self.timeline, after, records.get(FILES), added)
+        changed = records.get(FILES)
+        files = None if changed is None else Cells(changed.keys.cast(pa.binary()), changed.values, changed.schema)
+        carry_on_after_commit(store.table, self.timeline, after, files, logs)
         return after
 
     def _with_sections(self, spilled_keys: SpilledKeys, current_timeline: Timeline) -> tuple[IndexGroup, ...]:

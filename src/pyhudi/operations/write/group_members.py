@@ -12,10 +12,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CommitUnknown, HudiError
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.group_tickets import (
-    GroupOutcome,
-    Ticket,
-)
+from pyhudi.operations.write.group_tickets import GroupOutcome, Ticket
 from pyhudi.operations.write.write_once import CommitSearch
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.planning.group_batches import RowCounts
