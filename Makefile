@@ -5,7 +5,7 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi setup-newest-hudi setup-servers test test-rest test-full test-wide check lint types unit test-lowest test-newest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean
+.PHONY: help setup setup-hudi setup-newest-hudi setup-servers test test-rest test-full test-wide check lint types unit test-lowest test-newest test-python coverage test-spark test-pyspark test-interop test-integrations test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
@@ -18,10 +18,11 @@ help:
 	@echo 'make test-lowest   the unit and component tests on the lowest versions that pyproject.toml allows; make test-newest: on the newest'
 	@echo 'make test-python VERSION=3.13   the unit and component tests on another Python'
 	@echo 'make coverage      branch coverage of the unit and component tests, with a floor'
-	@echo 'make test-spark    the tests on PySpark; make test-interop: those against the real Hudi'
+	@echo 'make test-spark    the tests on PySpark; make test-interop: those against Apache Hudi'
 	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
+	@echo 'make test-integrations   the packages for Airflow, Dagster, dbt and dlt, against the real tools'
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
-	@echo 'make golden        let the real Hudi write tests/golden anew'
+	@echo 'make golden        let Apache Hudi write tests/golden anew'
 	@echo 'make bench-check   ten steps, before (the last published run) and now in turn: what moved by more than a quarter'
 	@echo 'make bench-curves  how the cost of small commits and reads grows with rows, commits, partitions, columns, files, keys, logs'
 	@echo 'make bench         benchmarks; make bench-writers: many writers of one table; make demo [URI=...]: a tour, here or in a store; make docs: the site'
@@ -115,6 +116,14 @@ test-pyspark: setup
 
 test-interop: setup setup-hudi setup-newest-hudi
 	$(PY) -m pytest -m interop tests
+
+# Each of integrations/ against the real package, in an environment of its own.
+INTEGRATIONS ?= airflow dagster dbt dlt
+test-integrations:
+	for name in $(INTEGRATIONS); do \
+	  scripts/setup.sh integration $$name && \
+	  .venv-$$name/bin/python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir integrations/$$name integrations/$$name/tests || exit 1; \
+	done
 
 test-browser: .venv/.done
 	scripts/setup.sh python --group browser

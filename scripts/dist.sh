@@ -4,8 +4,8 @@
 #   scripts/dist.sh             on those of 3.11, 3.12 and 3.13 that are installed
 #   scripts/dist.sh 3.12 3.13   on these, which have to be
 #
-# A wheel is installed with its command line into an environment of its own, in a folder that has no checkout above it, and
-# scripts/dist_trial.py runs there; the last Python also installs from the source distribution.
+# The wheel is installed with each extra (EXTRAS='none sql' chooses) into an environment of its own, in a folder without a checkout
+# above it, and scripts/dist_trial.py runs there; the last Python also installs from the source distribution.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -24,18 +24,31 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$PWD
 
-# try_in NAME PYTHON WHAT: an environment with what was built, and a table made, read and shown by it.
+# try_in PYTHON NAME WHAT: for each extra, an environment with what was built, and scripts/dist_trial.py run by it.
 try_in() {
-  "$uv" venv --quiet --python "$2" "$work/$1"
-  "$uv" pip install --quiet --python "$work/$1/bin/python" "pyhudi[cli] @ file://$3"
-  (cd "$work" && "$work/$1/bin/python" -I "$root/scripts/dist_trial.py" "$work/$1/bin/pyhudi" "$work/table-$1")
+  for extra in $extras; do
+    rm -rf "$work/env" "$work/table"
+    "$uv" venv --quiet --python "$1" "$work/env"
+    bracket="[$extra]"
+    [ "$extra" = none ] && bracket=
+    "$uv" pip install --quiet --python "$work/env/bin/python" "pyhudi$bracket @ file://$3"
+    (cd "$work" && env/bin/python -I "$root/scripts/dist_trial.py" "$extra" "$work/table") || {
+      echo "dist: the trial of extra $extra failed on $2" >&2
+      exit 1
+    }
+  done
 }
 
+extras=${EXTRAS:-$("$python" - <<'PY'
+import pathlib, tomllib
+print("none", *tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]["optional-dependencies"])
+PY
+)}
 tried=
 for version in "${@:-3.11 3.12 3.13}"; do
   for one in $version; do
     if interpreter=$(find_version "$one"); then
-      try_in "$one" "$interpreter" "$(ls "$root"/dist/*.whl)"
+      try_in "$interpreter" "Python $one" "$(ls "$root"/dist/*.whl)"
       tried=$one last=$interpreter
     elif [ $# -gt 0 ]; then
       echo "dist: no Python $one is installed here" >&2
@@ -46,5 +59,6 @@ for version in "${@:-3.11 3.12 3.13}"; do
   done
 done
 [ -n "$tried" ] || { echo "dist: tried on no Python" >&2; exit 1; }
-try_in "$tried-source" "$last" "$(ls "$root"/dist/*.tar.gz)"
+extras=cli
+try_in "$last" "Python $tried, from the source distribution" "$(ls "$root"/dist/*.tar.gz)"
 ls -l dist

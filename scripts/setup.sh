@@ -6,9 +6,10 @@
 #   scripts/setup.sh lowest   .venv-lowest, with the lowest versions that pyproject.toml allows PyHudi to run on
 #   scripts/setup.sh newest   .venv-newest, with the newest versions that pyproject.toml allows
 #   scripts/setup.sh on 3.13  .venv-3.13, the pinned versions on another Python
+#   scripts/setup.sh integration dlt   .venv-dlt, with integrations/dlt and the newest release of its tool
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
 #   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1`, `hudi 1.2.0` for others
-#   scripts/setup.sh servers  HDFS for tests, DynamoDB Local and HBase from Maven Central (.servers, .hbase-jars), Azurite and s3rver from npm (.servers)
+#   scripts/setup.sh servers  HDFS for tests, DynamoDB Local, Kafka and HBase from Maven Central (.servers, .hbase-jars), Azurite and s3rver from npm (.servers)
 #   scripts/setup.sh versitygw   .servers/bin/versitygw, an S3 server that Go builds from source: minutes
 #
 # Each step does nothing when its result is there. Downloads go through the ordinary clients (pip, uv, apt-get, mvn or Spark's Ivy), so their
@@ -57,6 +58,16 @@ setup_on() {
   setup_python
   interpreter=$(find_version "$1")
   UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=".venv-$1" "$uv" sync --quiet --frozen --inexact --python "$interpreter" --extra cli --extra plot
+}
+
+# An environment for one of integrations/. dbt-core 1.12 builds a package from a download that PyPI does not have.
+setup_integration() {
+  setup_python
+  [ -x ".venv-$1/bin/python" ] || "$uv" venv --quiet --python "$python" ".venv-$1"
+  bound=
+  [ "$1" = dbt ] && bound='dbt-core<1.12'
+  # shellcheck disable=SC2086 # nothing, or one word
+  "$uv" pip install --quiet --python ".venv-$1/bin/python" -e '.[sql,polars,pandas]' -e "integrations/$1" pytest $bound
 }
 
 # Prints the major version of the Java that Spark would start, or nothing.
@@ -150,6 +161,7 @@ HDFS_ARTIFACTS="org.apache.hadoop:hadoop-client-minicluster:3.3.6 org.mockito:mo
   ch.qos.reload4j:reload4j:1.2.25 javax.xml.bind:jaxb-api:2.3.1"
 HBASE_ARTIFACTS="org.apache.hbase:hbase-thrift:2.6.1 org.apache.hbase:hbase-zookeeper:2.6.1"
 DYNAMODB_ARTIFACTS=com.amazonaws:DynamoDBLocal:2.6.0
+KAFKA_ARTIFACTS=org.apache.kafka:kafka_2.13:4.1.1
 NODE_SERVERS="azurite@3.35.0 s3rver@3.7.1"
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
@@ -187,6 +199,7 @@ setup_servers() {
   # shellcheck disable=SC2086
   fetch_jars .hbase-jars $HBASE_ARTIFACTS || echo "setup: HBase could not be fetched with Maven, so the tests of index HBASE are skipped." >&2
   fetch_jars .servers/dynamodb $DYNAMODB_ARTIFACTS || echo "setup: DynamoDB Local could not be fetched with Maven, so the tests on it are skipped." >&2
+  fetch_jars .servers/kafka $KAFKA_ARTIFACTS || echo "setup: Kafka could not be fetched with Maven, so the tests on it are skipped." >&2
   fetch_node_servers || echo "setup: Azurite and s3rver could not be fetched with npm, so the tests on them are skipped." >&2
 }
 
@@ -201,11 +214,12 @@ case "${1:-}" in
   servers) setup_servers ;;
   versitygw) setup_versitygw ;;
   python) shift; setup_python "$@" ;;
+  integration) setup_integration "$2" ;;
   java) setup_java ;;
   pyspark) setup_pyspark "$2" ;;
   lowest) setup_lowest ;;
   newest) setup_newest ;;
   on) setup_on "$2" ;;
   hudi) choose_hudi "${2:-1.0.2}"; setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
-  *) sed -n '3,14p' "$0" >&2; exit 2 ;;
+  *) sed -n '3,15p' "$0" >&2; exit 2 ;;
 esac

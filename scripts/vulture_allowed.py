@@ -6,6 +6,7 @@ _.__dir__
 _.filter_exists
 _.insert_overwrite
 _.plot
+_.read_blobs
 _.unschedule_compaction
 _.log_compact
 _.unschedule_clustering
@@ -100,6 +101,11 @@ _.log_files_from_failed_commit
 _.instants_rollback
 _.savepointed_by
 _.savepointed_at
+_.total_log_records
+_.total_updated_records_compacted
+_.total_log_blocks
+_.total_corrupt_log_block
+_.total_rollback_blocks
 
 # Names that the format has, written by others.
 _.INSERT_PREPPED
@@ -125,8 +131,6 @@ _.UNBOUNDED
 
 # Single steps and plain forms with which tests compare the fast ones.
 _.murmur2
-_.merge_file_lists
-_.merge_column_stats
 _.compact_metadata_table
 _.runs
 

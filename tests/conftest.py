@@ -12,6 +12,7 @@ Property tests draw the same examples in every run.  To draw others:
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,18 +58,18 @@ def no_wait_for_the_disk() -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test by its path, deselect the tests of other tiers, and put the tests that need a JVM last, so that quick
-    failures show first.
+    failures show first; in a worker of `pytest -n` they come first.
     """
-    for item in items:
-        path = item.path.relative_to(_TESTS).as_posix() if item.path.is_relative_to(_TESTS) else ""
-        for marker in markers_of_path(path):
+    for path, of_module in itertools.groupby(items, lambda item: item.path):
+        markers = markers_of_path(path.relative_to(_TESTS).as_posix()) if path.is_relative_to(_TESTS) else ()
+        for item, marker in itertools.product(of_module, markers):
             item.add_marker(marker)
     _mark_beyond_samples(items)
     selected = [item for item in items if is_selected({marker.name for marker in item.iter_markers()}, TIER)]
     if len(selected) < len(items):
         chosen = set(selected)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = sorted(selected, key=_jvms)
+    items[:] = sorted(selected, key=_jvms, reverse="PYTEST_XDIST_WORKER" in os.environ)
 
 
 def _mark_beyond_samples(items: list[pytest.Item]) -> None:
@@ -77,10 +78,10 @@ def _mark_beyond_samples(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sample") and not (item.get_closest_marker("wide") or item.get_closest_marker("full")):
             cases.setdefault(item.nodeid.split("[")[0], []).append(item)
-    for of_test in cases.values():
+    for test, of_test in cases.items():
         marker = of_test[0].get_closest_marker("sample")
         assert marker is not None
-        for number in beyond_sample(len(of_test), marker.args[0]):
+        for number in beyond_sample(test, len(of_test), marker.args[0]):
             of_test[number].add_marker("full")
 
 
@@ -96,22 +97,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 class JvmsTogether(LoadScopeScheduling):
-    """Deals the tests out to workers one by one, but those of spark/ to one worker, and so those of interop/ and of servers/, at
-    the start: a JVM starts once, and no long group is left to the end.
+    """Deals the tests out to workers module by module, so that the fixtures of a module are made once, but those of spark/ to one
+    worker, and so those of interop/ and of servers/, at the start: a JVM starts once, and no long group is left to the end.
     """
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
         super().mark_test_complete(node, item_index, duration)
-        # What the base class remembers of a worker it counts anew after each test, which takes longer from test to test.
+        # The base class recounts its records of a worker after each test, which takes longer from test to test.
         scope = self._split_scope(self.registered_collections[node][item_index])
         if all(self.assigned_work[node][scope].values()):
             del self.assigned_work[node][scope]
 
     def _split_scope(self, nodeid: str) -> str:
         folder = nodeid.split("/")[1]
-        return folder if folder in JVM_FOLDERS else nodeid
+        return folder if folder in JVM_FOLDERS else nodeid.split("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Callable[..., None]) -> JvmsTogether:
     """For `pytest -n 2`, which `make test` runs."""
+    config.option.loadscopereorder = False
     return JvmsTogether(config, log)

@@ -1,7 +1,7 @@
-"""The documents do not lie: worked bytes are what the codecs make, and every snippet of the README and the pages runs.
+"""The documents are true: worked bytes are what the codecs make, and every snippet of the README and the pages runs.
 
 The snippets of a page run in order, as a reader would run them: Python in one namespace, shell lines in one folder, `pyhudi` as
-the command line.  Where a shell line ends in `# exit code N`, that is what it must give.  `TABLE` stands for a table that the
+the command line.  Where a shell line ends in `# exit code N`, that is what it must give.  `TABLE` is a table that the
 page made.  Blocks that use `spark` run in tests/spark/test_pages.py.
 """
 
@@ -28,7 +28,8 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
 from pyhudi.format.names import parse_base_file
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
 from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values, format_secondary_keys
-from scripts import options_page
+from pyhudi.records.filters.filter_functions import FUNCTIONS
+from scripts import compatibility_page, dependencies_page, options_page
 from tests.support import public_api, sources
 from tests.support.doc_pages import PAGES, ROOT, run_page, snippets
 
@@ -152,7 +153,7 @@ def test_the_quick_start_shows_the_output_of_its_write(tmp_path: Path, monkeypat
 
 
 def test_every_page_with_commands_is_among_those_that_run() -> None:
-    """A fence in another spelling would be passed over in silence."""
+    """A fence in another spelling would be skipped silently."""
     for page in PAGES:
         fences = set(re.findall(r"^```([^\n`]+)$", page.read_text("utf-8"), re.M))
         assert all(fence in ("python", "sh", "text") or fence.startswith("hex ") for fence in fences), (page, fences)
@@ -169,6 +170,20 @@ def test_the_page_of_options_is_what_the_registry_says() -> None:
     assert options_page.PAGE.read_text() == options_page.render(), "run `python -m scripts.options_page`"
 
 
+def test_the_page_of_dependencies_matches_pyproject() -> None:
+    assert dependencies_page.PAGE.read_text() == dependencies_page.render(), "run `python -m scripts.dependencies_page`"
+
+
+def test_the_compatibility_page_counts_the_rows_of_the_specification() -> None:
+    assert compatibility_page.PAGE.read_text("utf-8") == compatibility_page.render(), "run `python -m scripts.compatibility_page`"
+    assert compatibility_page.BEGIN in compatibility_page.render()
+
+
+def test_the_page_of_filters_names_every_function() -> None:
+    page = (ROOT / "docs" / "filters.md").read_text("utf-8")
+    assert [name for name in FUNCTIONS if name.isidentifier() and f"`{name}" not in page] == []
+
+
 def test_every_decision_says_what_else_was_possible_and_what_follows() -> None:
     decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [int(page.name[:4]) for page in decisions] == list(range(1, len(decisions) + 1))
@@ -179,16 +194,14 @@ def test_every_decision_says_what_else_was_possible_and_what_follows() -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    """MkDocs says so too, and only when the site is built."""
+    """MkDocs reports this too, but only when the site is built."""
     named = set(re.findall(r"[\w/-]+\.md\b", (ROOT / "mkdocs.yml").read_text()))
     assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
 
 
 def specified() -> list[list[str]]:
     """The rows of the page of the specification, as cells."""
-    text = (ROOT / "docs" / "specification.md").read_text("utf-8")
-    rows = [[cell.strip() for cell in line.strip("|").split(" |")] for line in text.splitlines() if line.startswith("| ")]
-    return [row for row in rows if row[0] not in ("item", "---")]
+    return [row for _, row in compatibility_page.rows((ROOT / "docs" / "specification.md").read_text("utf-8"))]
 
 
 @cache

@@ -1,7 +1,7 @@
 """Imports point down: the architecture as a test.
 
-Reads every import of the package from its syntax tree, those inside functions and under TYPE_CHECKING too, and says which of them
-points to a higher layer, leaves a layer that is meant to be pure, brings Spark where Spark may not be, or closes a cycle.
+Reads every import of the package from its syntax tree, those inside functions and under TYPE_CHECKING too, and reports which of
+them points to a higher layer, leaves a layer that is meant to be pure, brings Spark where Spark may not be, or closes a cycle.
 Paths of a table are spelled and taken apart in one module.
 """
 
@@ -19,6 +19,9 @@ import pytest
 import pyhudi
 
 SOURCES = Path(__file__).resolve().parents[1] / "src"
+MOST_LINES_OF_CODE = 500
+LONGER_MODULES = {"pyhudi/operations/write/group_commit.py": 600}
+"""Modules with a limit of their own, which may only shrink."""
 
 # The longest prefix decides. A module may import only from its own number or a lower one.
 LAYERS = {
@@ -51,9 +54,11 @@ LAYERS = {
     # Optional capabilities: a module of a feature is in the layer of what it does.  `features.load` finds them, from any layer.
     "pyhudi.features": 0,
     "pyhudi.features.bootstrap.bootstrap_table": 8,
+    "pyhudi.features.ingestion": 8,
     "pyhudi.features.procedures": 8,
     "pyhudi.features.recovery.restore_table_properties": 8,
     "pyhudi.features.report": 8,
+    "pyhudi.features.blob_reader": 3,
     "pyhudi.features.vector_search": 8,
     "pyhudi.features.vector_search.nearest": 1,
     "pyhudi.features.bootstrap.plan_bootstrap": 4,
@@ -154,7 +159,7 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def imports_of(name: str, source: str, known: frozenset[str], is_package: bool) -> Iterator[Import]:
-    """Every import statement of a module, wherever it stands.
+    """Every import statement of a module, also those inside functions.
 
     `from package import name` counts as the module `package.name` where there is such a module, else as `package`.
     """
@@ -337,6 +342,27 @@ def test_the_package_has_few_entries_and_none_named_as_a_public_function_or_clas
     assert not entries & set(pyhudi.__all__)
 
 
+def lines_of_code(text: str) -> int:
+    """Lines of a module without blank lines, comments and docstrings."""
+    documentation = {
+        number
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(text.splitlines(), 1)
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") and number not in documentation for number, line in lines)
+
+
+def test_modules_have_at_most_500_lines_of_code() -> None:
+    counts = {path.relative_to(SOURCES).as_posix(): lines_of_code(path.read_text("utf-8")) for path in SOURCES.rglob("*.py")}
+    assert {path: count for path, count in counts.items() if count > LONGER_MODULES.get(path, MOST_LINES_OF_CODE)} == {}
+
+
+def test_lines_of_code_are_counted_without_documentation() -> None:
+    assert lines_of_code('"""Two lines\nof documentation."""\n\n# A comment.\nvalue = """a\nb"""\n') == 2
+
+
 def test_a_new_package_must_be_placed() -> None:
     with pytest.raises(AssertionError, match="no layer"):
         layer("pyhudi.somewhere.module")
@@ -414,7 +440,7 @@ def compared_versions(tree: ast.AST) -> list[str]:
 
 
 def test_what_a_version_has_is_a_question() -> None:
-    """A later version is a row of one module: nobody else compares versions with numbers."""
+    """A later version is a row of one module: no other module compares versions with numbers."""
     for path in sorted(SOURCES.rglob("*.py")):
         module = ".".join(path.relative_to(SOURCES).with_suffix("").parts)
         if not module.startswith((VERSIONS, STEPS)):

@@ -1,4 +1,4 @@
-"""No test module imports another: what tests share lies in tests/support or in a module that holds no tests."""
+"""No test module imports another: shared code is in tests/support or in a module that holds no tests."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyhudi.api.polars import scan_polars
     from pyhudi.api.table import Scan, Table
+    from pyhudi.api.variants import variant_from_json, variant_get, variant_to_json
     from pyhudi.api.write_function import write
     from pyhudi.errors import (
         CommitUnknown,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         WriteConflict,
     )
     from pyhudi.features.bootstrap.bootstrap_table import bootstrap
+    from pyhudi.features.ingestion.ingest_job import Ingest
     from pyhudi.features.recovery.restore_table_properties import restore_properties
     from pyhudi.operations.commit.events import OperationEvent, add_listener
     from pyhudi.operations.commit.results import WriteResult
@@ -57,6 +59,7 @@ __all__ = [
     "CorruptData",
     "EngineFailed",
     "HudiError",
+    "Ingest",
     "InstantNotFound",
     "Internal",
     "InvalidRequest",
@@ -88,17 +91,21 @@ __all__ = [
     "scan_polars",
     "set_reporter",
     "sql",
+    "variant_from_json",
+    "variant_get",
+    "variant_to_json",
     "write",
 ]
 
-_CAPABILITIES = {"bootstrap": "bootstrap", "restore_properties": "recovery"}
-"""Functions provided by optional features, see `pyhudi.features`."""
+_CAPABILITIES = {"Ingest": "ingestion", "bootstrap": "bootstrap", "restore_properties": "recovery"}
+"""Functions and classes provided by optional features, see `pyhudi.features`."""
 
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api.table"),
     "WriteResult": "pyhudi.operations.commit.results",
     "scan_polars": "pyhudi.api.polars",
     "write": "pyhudi.api.write_function",
+    **dict.fromkeys(("variant_from_json", "variant_get", "variant_to_json"), "pyhudi.api.variants"),
     "set_reporter": "pyhudi.tasks.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.commit.events"),
     **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.sql_engine"),

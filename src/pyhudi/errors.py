@@ -138,18 +138,14 @@ class IndexStarted(WriteConflict):
 
 
 class SnapshotOutdated(WriteConflict):
-    """The loaded state of the table is outdated: files or instants that it refers to were cleaned, rolled back or
-    archived since.
+    """The loaded state of the table is outdated: files or instants that it refers to were cleaned, rolled back or archived since.
 
-    Nothing was written, and no row was returned. Load the table again; PyHudi's own operations do so automatically a
-    few times.
+    Nothing was written, and no row was returned. Load the table again; PyHudi's own operations do so automatically a few times.
     """
 
 
 class CommitUnknown(HudiError):
-    """The store did not confirm whether the commit was written. Reload the table and look for `instant`; delete
-    nothing.
-    """
+    """The store did not confirm whether the commit was written. Reload the table and look for `instant`; delete nothing."""
 
     def __init__(self, message: str, *, instant: str | None = None) -> None:
         super().__init__(message)

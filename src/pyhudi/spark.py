@@ -36,14 +36,7 @@ from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.jobs import set_worker_python
 from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
 from pyhudi.engines.spark.session_catalog import CatalogEntry
-from pyhudi.engines.spark.type_conversion import (
-    Column,
-    DataFrame,
-    SparkSession,
-    StreamingQuery,
-    small_frame,
-    table_location,
-)
+from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, StreamingQuery, small_frame, table_location
 from pyhudi.engines.spark.update_delete import run_spark_delete
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.commit.results import WriteResult
@@ -96,8 +89,7 @@ def read(
         columns: All by default, including the `_hoodie_` columns, as in Hudi's own source.
         filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples, or an expression of pyarrow or Polars;
             partitions that cannot match are pruned.
-        options: `hoodie.datasource.query.type` with the options of each type, `as.of.instant`, `pyhudi.columns`,
-            `pyhudi.filter`.
+        options: `hoodie.datasource.query.type` with the options of each type, `as.of.instant`, `pyhudi.columns`, `pyhudi.filter`.
         storage_options: Credentials for PyHudi's own access; Spark's scan takes its own from the session.
         keys: A DataFrame, or rows of this process, for a semi join: only rows of the table that equal one of them in
             all of its columns are returned. Indexes prune files by its values, or by their range, before files are
@@ -142,12 +134,14 @@ def write(
             after all checks, so `df` may be read from the table itself. The table's type, key, partitioning and merge
             mode stay, and contradicting options are refused. With insert_overwrite_table columns evolve, as with
             append.
-        options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert without a record
-            key).
+        options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert without a record key).
         storage_options: Credentials for PyHudi's own access.
         schema_mode: Allowed changes of the table's columns: "strict", "merge" (the default), "widen" or "evolve", as in
             `Table.upsert`.
         once: Application id and version of this write, as in `Table.upsert`.
+
+    Returns:
+        The instant of the write, and its statistics; no instant if nothing was written.
 
     Raises:
         TableExists: A table exists, under errorifexists.
@@ -257,14 +251,16 @@ def merge(
         path: Path or URI of the table.
         source: The rows: a DataFrame, or rows of this process as in `write`.
         on: Names of columns that both sides have, or a condition over both aliases (`"target.id = source.key"`, or a
-            Column). Nulls match nothing. Equality of record keys or partition fields prunes files outside of the
-            source's ranges.
+            Column). Nulls match nothing. Equality of record keys or partition fields prunes files outside of the source's ranges.
         target_alias: Name of the table in conditions and values.
         source_alias: Name of the source.
         options: `hoodie.*` options; `pyhudi.schema.mode` controls the changes that `when_matched_update_all` and
             `when_not_matched_insert_all` may make to the table's columns. `pyhudi.write.once` is `once` of
             `Table.upsert`.
         storage_options: Credentials for PyHudi's own access.
+
+    Returns:
+        The merge, without clauses.
     """
     table = TableHandle(path, storage_options, options, None)
     return Merge(
@@ -305,6 +301,9 @@ def write_stream(
         output_mode: append, update, or complete (each batch replaces the table).
         trigger: Arguments of `DataStreamWriter.trigger`, such as `{"availableNow": True}`.
         query_name: The query's name in Spark.
+
+    Returns:
+        The started query.
     """
     sink = StreamSink(path, options, storage_options, output_mode=output_mode)
     return start(sink, df, output_mode=output_mode, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
@@ -333,6 +332,9 @@ def call(
         path: Path or URI of the table, instead of `table`.
         storage_options: Credentials for PyHudi's own access.
         arguments: The procedure's own arguments.
+
+    Returns:
+        The rows of the procedure.
 
     Raises:
         InvalidRequest: The procedure, table or argument does not exist.

@@ -47,7 +47,7 @@ class Kept:
         self.before = self.files()
 
     def files(self) -> dict[str, bytes]:
-        # The lock object says when it was held last, which is no part of the table.
+        # The lock object has the time of its last use, which is no part of the table.
         found = (info.path for info in self.storage.walk("") if not info.path.startswith(".hoodie/.locks/"))
         return {path: self.storage.read(path) or b"" for path in found}
 
@@ -292,7 +292,7 @@ SPELLED = [
 def test_each_property_of_tables_has_a_contradiction() -> None:
     assert set(COMPARED) <= set(CONTRADICTIONS)
     known = {spelling for _, spelling, _ in SPELLED}
-    # Whatever is stored in hoodie.properties under its own name is compared.
+    # Everything that is stored in hoodie.properties under its own name is compared.
     assert {key for key in new_table_properties(parse_options({"hoodie.table.name": "t"}), rows().schema)} <= known
 
 
@@ -361,7 +361,7 @@ def test_an_option_for_what_the_table_does_not_have() -> None:
     kept = Kept(ordering=None, partition_by=None)
     for option in ("hoodie.table.precombine.field", "hoodie.table.partition.fields"):
         kept.refuses(lambda option=option: Table(kept.uri, options={option: "fare"}), InvalidRequest, "fare", "not set")  # type: ignore[misc]
-    # What agrees may be said.
+    # A value that agrees may be passed.
     Table(kept.uri, options={"hoodie.table.recordkey.fields": " id ", "hoodie.populate.meta.fields": True})
     assert (
         Kept(partition_by=["city:SIMPLE"])
@@ -457,7 +457,7 @@ def test_base_files_of_another_format(extension: str, said: str) -> None:
     kept.storage.put(path.replace(".parquet", f".{extension}"), b"HFile or others")
     kept.storage.delete([path])
     whole = kept.storage.read(PROPERTIES_FILE) or b""
-    # A mixed table says Parquet; one of that format says so in its properties.
+    # A mixed table names Parquet; one of that format names it in its properties.
     for of_table in ("PARQUET", extension.upper()):
         text = whole.replace(b"hoodie.table.base.file.format=PARQUET", f"hoodie.table.base.file.format={of_table}".encode())
         assert (text != whole) == (of_table != "PARQUET")

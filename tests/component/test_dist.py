@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pyhudi as hp
+from scripts import dist_trial
 from scripts.dist_contents import BESIDE, SOURCE, faults_of_source, faults_of_wheel, main, sources
 
 NAME = f"pyhudi-{hp.__version__}"
@@ -48,3 +51,13 @@ def test_files_that_are_missing_or_strays_are_named(tmp_path: Path) -> None:
     source = make_source(tmp_path, {f"src/{name}" for name in sources()} | BESIDE | {"tests/golden/README.md"})
     assert faults_of_source(source) == [f"{source.name} has a file that nobody asked for: tests/golden/README.md"]
     assert main(tmp_path) == 5
+
+
+def test_each_extra_has_a_trial() -> None:
+    extras = importlib.metadata.metadata("pyhudi").get_all("Provides-Extra") or []
+    assert set(dist_trial.TRIALS) == {"none", *extras}
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]
+    assert project["version"] == hp.__version__

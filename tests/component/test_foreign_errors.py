@@ -115,7 +115,7 @@ WRONG: tuple[Any, ...] = (None, 5, -1, "", [], {}, "x", ["null"], True, 1e400, H
 
 
 def mutants(value: Any) -> list[Any]:
-    """The value with each of its parts replaced by each wrong one, or gone."""
+    """The value with each of its parts replaced by each wrong one, or removed."""
     found: list[Any] = list(WRONG)
     if isinstance(value, dict):
         for key, part in value.items():

@@ -160,6 +160,7 @@ LOOKS: dict[str, Verb] = {
     "tags": lambda table, at: table.tags(),
     "inspect": lambda table, at: table.inspect.timeline(),
     "plot": lambda table, at: table.plot,
+    "read_blobs": lambda table, at: table.read_blobs([None]),
 }
 READS: dict[str, Verb] = {
     "search": lambda table, at: table.search("value", [1.0]),
@@ -226,6 +227,7 @@ PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
 COMMAND_CHANGES: dict[str, tuple[str, ...]] = {
     "create": ("TABLE", "--record-key", "id"),
     "load": ("TABLE", "ROWS"),
+    "ingest": ("--config", "JOB"),
     "delete": ("TABLE", "--where", "_hoodie_record_key = 'a'", "--yes"),
     "compact": ("TABLE",),
     "cluster": ("TABLE",),
@@ -291,7 +293,7 @@ def test_every_verb_stands_here() -> None:
     assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
     assert _public(Alter) == {*ALTER_CHANGES, "constraints"}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
-    # What is told to a catalog is no change of the table.
+    # A catalog sync is no change of the table.
     shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync", "copy_to_"))}
     shown |= {"commits_compare", "export_instants", "partition_bucket_index_manager"}
     assert set(procedures.NAMES) - shown == set(PROCEDURE_CHANGES)
@@ -307,7 +309,10 @@ def _run_command(name: str, arguments: tuple[str, ...], path: Path, instant: str
     rows = tmp_path / "rows.parquet"
     pq.write_table(ROWS, rows)
     words = {"TABLE": str(path), "LAST": instant, "REPORT": str(tmp_path / "report.html")}
-    words |= {"NAMED": f"t={path}", "ROWS": str(rows), "EXPORT": str(tmp_path / "export.parquet")}
+    job = tmp_path / "job.toml"
+    source = f'{{ kind = "files", path = "{tmp_path}", order = "name", pattern = "{rows.name}" }}'
+    job.write_text(f'[[table]]\npath = "{path}"\nsource = {source}\n')
+    words |= {"JOB": str(job), "NAMED": f"t={path}", "ROWS": str(rows), "EXPORT": str(tmp_path / "export.parquet")}
     result = CliRunner().invoke(app, [*name.split(), *(words.get(word, word) for word in arguments)])
     return result.exception if isinstance(result.exception, HudiError) else None
 
@@ -442,7 +447,7 @@ def test_a_change_of_columns_that_died_before_its_commit_closes_nothing(tmp_path
 
 
 def test_a_table_stays_closed_where_its_history_of_columns_is_lost(tmp_path: Path) -> None:
-    """Apache Hudi deletes the history before it writes the next one; the newest commit still says that there are ids."""
+    """Apache Hudi deletes the history before it writes the next one; the newest commit still records that there are ids."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     for file in (path / ".hoodie" / ".schema").iterdir():
         file.unlink()

@@ -153,7 +153,7 @@ def tables() -> dict[str, str]:
     return {kind: make(f"memory://readers/{kind}").uri for kind, make in KINDS.items()}
 
 
-# Each reads the columns that are named of the rows of a filter, given as text or as it stands for the engine.
+# Each reads the named columns of the rows of a filter, passed as text or in the form of the engine.
 
 
 def by_splits(scan: Scan, columns: list[str], text: str | None) -> pa.Table:
@@ -212,7 +212,7 @@ def in_arrow(text: str) -> pc.Expression:
 Reader = Callable[[Scan, list[str], str | None], pa.Table]
 READERS: tuple[Reader, ...] = (by_splits, by_dataset, by_fragments, by_polars, by_duckdb, by_datafusion)
 CASES = [
-    # Engines that read by datasets meet no more in the other kinds.
+    # Engines that read datasets have no further cases in the other tables.
     pytest.param(
         kind,
         read,
@@ -268,6 +268,7 @@ def read_number(split: Split) -> list[str]:
     return sorted(name for batch in split.to_batches(["id"], filter="ts = 1") for name in batch["id"].to_pylist())
 
 
+@pytest.mark.full
 def test_splits_are_read_by_other_processes(tmp_path: Path) -> None:
     table = mor(str(tmp_path / "t"))
     scan = table.scan()
@@ -396,6 +397,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("read", [by_splits, by_dataset, by_polars, by_duckdb])
 def test_only_the_columns_that_are_asked_for_are_read(kind: str, read: Reader, bytes_read: list[int]) -> None:
@@ -493,9 +495,10 @@ def test_damage_is_told_whoever_reads(tmp_path: Path) -> None:
     assert dataset.to_table(filter=pc.field("city") == "sf").num_rows == 6
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_scan_outlives_a_clean_or_says_what_to_do(tmp_path: Path, kind: str) -> None:
-    """Files that no clean took are read as before, and the error of one that is gone names the way on."""
+    """Files that no clean removed are read as before, and the error of a missing one states what to do."""
     table = KINDS[kind](str(tmp_path / "t"))
     scan = table.scan()
     dataset, frame, splits = scan.to_dataset(), hp.scan_polars(scan), scan.splits()

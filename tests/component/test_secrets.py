@@ -43,7 +43,7 @@ def table() -> Table:
 
 
 def told(act: Callable[[], object]) -> str:
-    """All that a call says: its warnings, what it gives, or its error and what that came from."""
+    """All output of a call: its warnings, its result, or its error with the cause."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

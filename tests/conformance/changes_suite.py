@@ -49,7 +49,7 @@ SOURCE = rows(("a", "x", 5, 10.0), ("b", "y", 6, None), ("z", "w", 7, 30.0))
 
 
 class Asked:
-    """How an engine is asked.  kind: cow or mor."""
+    """How to query an engine. kind: cow or mor."""
 
     @pytest.fixture(params=["cow", "mor"])
     def kind(self, request: pytest.FixtureRequest) -> str:

@@ -1,4 +1,4 @@
-"""HDFS, Azurite and two S3 servers beside moto, on the loopback interface, as `make setup-servers` downloads them.
+"""HDFS, Azurite and two S3 servers next to moto, on the loopback interface, as `make setup-servers` downloads them.
 
 A test whose server is missing is skipped with the command that installs it.
 """

@@ -75,7 +75,7 @@ def refuse_three(number: int) -> int:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder with file groups, and what a write to it asks an engine for."""
+    """A folder with file groups, and what a write to it requires of an engine."""
 
     storage: Storage
     engine: Engine

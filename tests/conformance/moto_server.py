@@ -48,7 +48,7 @@ def running_s3_server() -> Iterator[str]:
 
 
 def make_bucket(endpoint: str, name: str) -> None:
-    """Create a bucket; the server asks for no credentials."""
+    """Create a bucket; the server requires no credentials."""
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT"), timeout=600).close()
 
 

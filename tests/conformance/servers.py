@@ -21,13 +21,13 @@ from tests.support.needs import java_home, unavailable
 _JAVA = (17, 99)
 _START_TIMEOUT_S = 1200
 _ROOT = Path(__file__).resolve().parents[2]
-# Below those that Linux gives to whoever asks for any port, so that none is taken between our choice and the server's start.
+# Below those that Linux assigns to callers that request any port, so that none is used between our choice and the server's start.
 _PORTS = range(20_000, 30_000)
 _OPENED = ("java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "sun.nio.ch")
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port without a listener."""
     while True:
         port = random.SystemRandom().choice(_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -44,9 +44,9 @@ class Server:
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Nobody gets an answer during the block, as when the network is cut."""
+        """No client gets a response during the block, as when the network is cut."""
         self.process.send_signal(signal.SIGSTOP)
-        # A signal is only on its way when it is sent: threads of the server may answer until the last one stands still.
+        # A signal is delivered after it is sent: threads of the server may respond until the last one is stopped.
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
         try:
             yield

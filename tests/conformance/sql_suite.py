@@ -20,9 +20,10 @@ Run = Callable[[str], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """statements: in order.  query, rows: what is there afterwards.  refused: a statement that no engine carries out.
+    """statements: in order.
 
-    differs: Apache Hudi does something else, which docs/sql.md tells.
+    query, rows: the rows afterwards. refused: a statement that no engine executes. differs: Apache Hudi does something else,
+    which docs/sql.md describes.
     """
 
     name: str
@@ -34,6 +35,25 @@ class Case:
 
 
 CASES = (
+    Case(
+        "variants and vectors of Hudi 1.2",
+        (
+            "CREATE TABLE typed (id INT, v VARIANT, emb VECTOR(2), n INT) USING hudi LOCATION '{root}/typed' "
+            "TBLPROPERTIES (primaryKey = 'id', type = 'mor')",
+            "INSERT INTO typed VALUES (1, parse_json('[1, 2.5]'), ARRAY(CAST(1 AS FLOAT), CAST(2 AS FLOAT)), 0), "
+            "(2, NULL, NULL, 0), (3, parse_json('null'), NULL, 0)",
+            "UPDATE typed SET v = parse_json('true') WHERE id = 2",
+            "UPDATE typed SET n = 7 WHERE try_variant_get(v, '$[0]', 'int') = 1",
+            "DELETE FROM typed WHERE to_json(v) = 'null'",
+        ),
+        "SELECT id, to_json(v) AS j, variant_get(v, '$[1]', 'double') AS d, emb, n FROM typed",
+        (
+            {"id": 1, "j": "[1,2.5]", "d": 2.5, "emb": [1.0, 2.0], "n": 7},
+            {"id": 2, "j": "true", "d": None, "emb": None, "n": 0},
+        ),
+        refused="INSERT INTO typed VALUES (4, NULL, ARRAY(CAST(1 AS FLOAT)), 0)",
+        differs=True,
+    ),
     Case(
         "values become those of their columns, partition columns come last",
         (
@@ -317,3 +337,8 @@ def check_metadata_rows(run: Run, root: str) -> None:
     run("CREATE INDEX n ON m (name)")
     found = run("SELECT type, count(*) AS c FROM hudi_metadata('m') GROUP BY type ORDER BY type").to_pylist()
     assert [(row["type"], row["c"]) for row in found] == [(1, 1), (2, 2), (3, 14), (5, 2), (6, 14), (7, 2)]
+    run("CREATE INDEX upper ON m USING column_stats(name) OPTIONS (expr = 'upper')")
+    of_index = (
+        "SELECT type, count(*) AS c FROM hudi_metadata('m') WHERE partition = 'expr_index_upper' GROUP BY type ORDER BY type"
+    )
+    assert [(row["type"], row["c"]) for row in run(of_index).to_pylist()] == [(3, 2), (6, 2)]

@@ -15,7 +15,7 @@ from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Listing, Storage
 
-# Names that have broken somebody: escaped partition values, spaces, other scripts, and what URIs take for syntax.
+# Names that have broken a program: escaped partition values, spaces, other scripts, and the syntax of URIs.
 AWKWARD_PATHS = (
     "day=2026%2F11%2F21/a b.parquet",
     "stadt=Zürich/日本/x.parquet",

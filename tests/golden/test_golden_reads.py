@@ -31,12 +31,12 @@ PARTITIONED = {
 }
 
 
-# A metadata table that cannot be read is passed over with a warning, and the rows come out right all the same.
+# A metadata table that cannot be read is ignored with a warning, and the rows are right all the same.
 pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarning")
 
 
 def scan_of(table: Table, query: GoldenQuery) -> Scan:
-    """The same query, asked of PyHudi."""
+    """The same query, executed by PyHudi."""
     # Tables without meta columns show none to the readers of Apache Hudi.
     columns = ["*"] if table.config.populate_meta_fields else None
     kind = query.options.get(KIND, "snapshot")
@@ -77,6 +77,7 @@ def test_the_lists_name_queries_that_exist() -> None:
     assert set(NOT_READ) | set(BETTER) <= set(QUERIES)
 
 
+@pytest.mark.sample(26)
 @pytest.mark.parametrize("name", golden_cases(without_traits=CLOSED_TRAITS))
 def test_columns_and_filters(name: str, tmp_path: Path) -> None:
     """Of each snapshot: each column alone, one key and two, no row at all, and the rows of the last commit."""
@@ -111,6 +112,7 @@ def load_key_field(table: Table) -> str | None:
     return fields[0] if len(fields) == 1 else None
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("name", sorted(PARTITIONED))
 def test_partitions(name: str, tmp_path: Path) -> None:
     """A filter on a partition column gives its rows and reads no file of other partitions."""

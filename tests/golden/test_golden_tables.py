@@ -101,7 +101,7 @@ def test_cases_are_chosen_by_traits() -> None:
 
 
 def test_every_trait_is_explained() -> None:
-    """So that a test cannot ask for a trait that a spelling mistake has emptied."""
+    """So that a test cannot select a trait that a spelling mistake has emptied."""
     explained = EVIDENCE.keys() | {
         "deletes",
         "evolved_schema",

@@ -1,7 +1,7 @@
 """One table that PyHudi and Apache Hudi write in turn, and a dictionary that knows what must be in it.
 
 After each write both read all rows, meta columns included: they must give the same, and the data columns and the commit time of
-each row must be what the dictionary says.  File names must be those of files that stand in their partition's folder.
+each row must be the values of the dictionary.  File names must be those of files in their partition's folder.
 """
 
 from __future__ import annotations
@@ -128,6 +128,6 @@ class Alternation:
         assert row["_hoodie_commit_time"] == self.times[key], key
         assert (self.path / folder / name).exists(), name
         assert row["_hoodie_commit_seqno"].startswith(f"{self.times[key]}_")
-        # Whoever writes the row, its key and its folder are the same, as long as its partition is.
+        # The key and the folder of a row do not depend on its writer, as long as its partition is the same.
         place = (row["_hoodie_record_key"], folder)
         assert self.places.setdefault(key, place) == place

@@ -51,13 +51,13 @@ def apache_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheHudi
 
 @pytest.fixture(scope="session")
 def real_newer_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheHudi]:
-    """The one process of release 1.1.1, started by the first test that asks it something."""
+    """The one process of release 1.1.1, started by the first test that uses it."""
     yield from _process(tmp_path_factory, "1.1.1", "newer-hudi")
 
 
 @pytest.fixture(scope="session")
 def real_newest_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheHudi]:
-    """The one process of release 1.2.0, started by the first test that asks it something."""
+    """The one process of release 1.2.0, started by the first test that uses it."""
     yield from _process(tmp_path_factory, "1.2.0", "newest-hudi")
 
 

@@ -1,20 +1,20 @@
-"""The real Apache Hudi behind a pipe: a Spark 3.5 with the Hudi bundle that obeys one JSON request per line.
+"""Apache Hudi behind a pipe: a Spark 3.5 with the Hudi bundle that obeys one JSON request per line.
 
-Runs under the interpreter of .venv-hudi and needs nothing but PySpark; `oracle.py` starts it and speaks with it.
+Runs under the interpreter of .venv-hudi and needs nothing but PySpark; `oracle.py` starts it and communicates with it.
 
     hudi_server.py JAR SCRATCH
 
 stdin    {"verb": "read", ...}                    one request per line; the end of the input ends the process
-stdout   {"ready": true}                          once, when Spark stands
+stdout   {"ready": true}                          once, when Spark has started
          {"value": ...} or {"failure": {...}}     one answer per request, in order
 stderr   all that Python, Spark and Hudi print
 
 Rows come as Parquet files and go as Arrow streams, which keep decimals, nesting and times in UTC: an answer that is a table is
 the path of a file.
 
-Spark has the settings that Hudi's documentation asks for and otherwise its defaults; LOCAL_FILES says what is other about local
-files. The jar is on spark.driver.extraClassPath:
-through spark.jars Hudi's own classes are loaded twice, and reading its metadata table fails.
+Spark has the settings that Hudi's documentation requires and otherwise its defaults; LOCAL_FILES lists the differences for local
+files. The jar is on spark.driver.extraClassPath: through spark.jars Hudi's own classes are loaded twice, and reading its metadata
+table fails.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ UNUSED_SETTINGS = (
     "mapreduce.reduce.",
 )
 
-# Hadoop's files of settings, which Hudi lets it read anew for most files that it opens.  The first ones come without what is
-# unused, the others are empty: they would be looked for in each of 250 jars.
+# Hadoop's settings files, which Hudi loads again for most files that it opens. The first ones omit unused entries, the others are
+# empty: otherwise each of 250 jars would be searched for them.
 HADOOP_DEFAULTS = ("core-default.xml", "mapred-default.xml", "yarn-default.xml")
 HADOOP_SITE = ("core-site.xml", "mapred-site.xml", "yarn-site.xml", "hdfs-default.xml", "hdfs-site.xml")
 
-# Hudi sizes its records with JOL, which else starts two more JVMs to ask them how this one lays out objects.
+# Hudi measures its records with JOL, which otherwise starts two more JVMs to find out the layout of objects.
 JOL = "-Djol.skipHotspotSAAttach=true"
 
-# Hadoop's client asks for and sets the permission of a local file by a process of its own, ls or chmod, where it lacks its native
-# library: a hundred a write.  This one does the same by calls of the system, and is otherwise Hadoop's.
+# Without its native library, Hadoop's client reads and sets the permission of a local file by a separate process, ls or chmod: a
+# hundred for each write. This class does the same by system calls, and is otherwise Hadoop's.
 LOCAL_FILES = """
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -354,7 +354,7 @@ def thrown_stack(thrown: Any) -> str:
 
 def main() -> None:
     jar, scratch, settings = sys.argv[1:]
-    # Whatever prints to standard output must not get between the answers: they have a descriptor that nobody else knows.
+    # Text on standard output must not mix with the responses: they have a descriptor that no other code uses.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     server = Server(start_spark(jar, scratch, json.loads(settings)), scratch)

@@ -92,9 +92,10 @@ class TimelineEntry:
 
 
 class ApacheHudi:
-    """One process of Apache Hudi.  scratch: a folder for its files; log: what it prints is appended to this file.
+    """One process of Apache Hudi.
 
-    settings: of its Spark, beside those that it always has.
+    scratch: a folder for its files; log: its output is appended to this file. settings: of its Spark, in addition to the fixed
+    ones.
     """
 
     def __init__(self, scratch: Path, log: Path, release: str = RELEASE, settings: Mapping[str, str] | None = None) -> None:
@@ -195,7 +196,7 @@ class ApacheHudi:
         self.call("run_compaction", op=op, table=name, options=options, **more)
 
     def log_compact(self, path: Path, schema: str, instant: str | None = None, **options: object) -> str | None:
-        """Plans a log compaction, None where nothing is due, or carries out that of `instant`; the instant.
+        """Plans a log compaction (None if none is due), or executes that of `instant`; the instant.
 
         schema: of the table, in Avro's JSON.
         """

@@ -112,15 +112,15 @@ class Pair:
         return MetadataTable(context, context.timeline.load())
 
     def ours(self, operation: str, data: pa.Table, *, filters: int = 0, check: bool = True, **options: Any) -> None:
-        """check: whether everybody reads after it; where more writes follow at once, a read after the last one tells the same."""
+        """check: whether all readers read after it; if more writes follow at once, a read after the last one suffices."""
         getattr(self.table, operation)(data, options=options)
         self._apply(operation, data)
         if check:
             self.check(filters)
 
     def theirs(self, operation: str, data: pa.Table, *, filters: int = 0, check: bool = True, **options: Any) -> None:
-        """check: whether PyHudi reads after it.  Hudi reads its own write where it is asked for filters; its next read is after
-        the next write of PyHudi.
+        """check: whether PyHudi reads after it. Hudi reads its own write if filters are requested; its next read is after the
+        next write of PyHudi.
         """
         self.hudi.write(data, self.path, **{**self.options, OPERATION: operation, **options})
         self._apply(operation, data)
@@ -141,9 +141,9 @@ class Pair:
             self.rows.update(incoming)
 
     def check(self, filters: int = len(FILTERS), *, by_hudi: bool = True) -> None:
-        """Everybody reads what must be there, and the metadata table says what is.
+        """All readers return the expected rows, and the metadata table matches the files.
 
-        filters: how many of FILTERS Apache Hudi reads with; each takes seconds.  by_hudi: whether it reads at all.
+        filters: how many of FILTERS Apache Hudi reads with; each takes seconds. by_hudi: whether it reads at all.
         """
         expected = pa.Table.from_pylist(list(self.rows.values()), SCHEMA)
         found = self.table.scan().to_arrow()

@@ -133,8 +133,10 @@ def test_what_we_bootstrap_apache_hudi_reads_and_writes(
 
 
 def test_apache_hudi_beside_a_bootstrap_of_ours_that_died(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """It takes the bootstrap back by a restore to before all instants, which it cannot carry out where it keeps a metadata table:
-    its write fails then, and the restore stays.  Either way nothing of the dead bootstrap is read.
+    """It undoes the bootstrap by a restore to before all instants, which it cannot execute with a metadata table: its write fails
+    then, and the restore remains.
+
+    In both cases nothing of the dead bootstrap is read.
     """
     path, held, kind = tmp_path / "t", rows(range(60), 1), "COPY_ON_WRITE"
     source = source_at(tmp_path / "source", held)

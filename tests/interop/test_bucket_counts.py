@@ -138,7 +138,7 @@ def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: A
 
 @pytest.mark.wide
 def test_rules_in_the_options_of_the_real_one_alone(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """It keeps none of them, so whoever writes has to name them; without them it writes records a second time."""
+    """It keeps none of them, so each writer has to name them; without them it writes records a second time."""
     newer_hudi.run(f"{_MEET}; result = None", rules=next(iter(RULES.values())))
     turns = Turns(newer_hudi, tmp_path / "t", "MERGE_ON_READ")
     turns.theirs("upsert", rows(range(24), 1), **RULES)
@@ -154,7 +154,7 @@ def test_rules_in_the_options_of_the_real_one_alone(newer_hudi: ApacheHudi, tmp_
 
 @pytest.mark.wide
 def test_release_1_0_goes_past_them(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """It knows neither the option nor the files: records come to stand twice, which is noticed."""
+    """It knows neither the option nor the files: records exist twice, which is detected."""
     turns = Turns(hudi, tmp_path / "t", "MERGE_ON_READ", version=8)
     Table.create(turns.path, options=turns.options)
     turns.ours("upsert", rows(range(24), 1), **RULES)

@@ -78,7 +78,7 @@ OF_THE_SERVER = ("transient_lastDdlTime", "numFiles", "totalSize", "spark.sql.cr
 
 
 def registered(catalog: HiveCatalog, database: str, name: str) -> dict[str, object]:
-    """An entry with its partitions, without what says where they were registered and when."""
+    """An entry with its partitions, without place and time of its registration."""
     found = catalog.table(database, name)
     assert found is not None
     parameters = {key: value for key, value in found.parameters.items() if key not in OF_THE_SERVER}

@@ -22,7 +22,7 @@ BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read
 KIND, FORMAT = "hoodie.datasource.query.type", "hoodie.datasource.query.incremental.format"
 MODES = ("OP_KEY_ONLY", "DATA_BEFORE", "DATA_BEFORE_AFTER")
 
-# The real iterator moves on whenever it is asked for more: a job that writes its result asks twice, and loses a row.
+# Hudi's iterator advances on each call of hasNext: a job that writes its result calls it twice, and loses a row.
 COLLECT = """
 frame = spark.read.format("hudi").options(**options).load(path)
 result = [[row["op"], row["ts_ms"], row["before"], row["after"]] for row in frame.collect()]
@@ -58,7 +58,7 @@ def rows(numbers: Iterable[int], ts: int, note: str | None = "n", **more: Any) -
 
 
 def image(text: str | None) -> str | None:
-    """The data columns of an image that are not null; Apache Hudi leaves nulls out, or the whole image, or says `null`."""
+    """The non-null data columns of an image; Apache Hudi omits nulls, or the whole image, or writes `null`."""
     row = None if text is None else json.loads(text)
     if row is None:
         return None
@@ -264,8 +264,8 @@ def test_update_modes_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str, 
     changes = ours(path)
     known = theirs(newer_hudi, path)
     if way == "FILL_UNAVAILABLE":
-        # The real one shows the placeholder itself where it works changes out from log files, as its reader of changes does not
-        # know the table's merge properties.
+        # Hudi returns the placeholder itself when it derives changes from log files, as its reader of changes does not know the
+        # table's merge properties.
         assert changes != known
         known = [(op, at, filled(changes, op, at, old), filled(changes, op, at, new)) for op, at, old, new in known]
     assert changes == sorted(known, key=str)

@@ -10,7 +10,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.format.instants import Action
-from tests.interop.oracle import ApacheHudi
+from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
@@ -19,6 +19,14 @@ WRITE: dict[str, Any] = OPTIONS | {
     "hoodie.datasource.write.recordkey.field": "id",
     "hoodie.datasource.write.partitionpath.field": "city",
     "hoodie.datasource.write.precombine.field": "ts",
+}
+
+COPY: dict[str, Any] = {"pyhudi.clustering.copy": "always"}
+BINARY_COPY: dict[str, Any] = {
+    "hoodie.clustering.inline": "true",
+    "hoodie.clustering.inline.max.commits": "1",
+    "hoodie.clustering.execution.strategy.class": "org.apache.hudi.client.clustering.run.strategy."
+    "SparkBinaryCopyClusteringExecutionStrategy",
 }
 
 
@@ -71,7 +79,7 @@ def test_we_carry_out_its_plan(hudi: ApacheHudi, table: hp.Table) -> None:
 
 
 def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Though nobody told the clustering that there are buckets."""
+    """Although no option names the buckets for the clustering."""
     path = str(tmp_path / "c")
     buckets: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
     hudi.write(rows(1), path, mode="overwrite", **WRITE, **buckets)
@@ -81,3 +89,80 @@ def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: ApacheH
     hudi.write(rows(1, ts=5), path, mode="append", **WRITE, **buckets)
     assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
     assert table.scan().count() == table.scan(filter="ts = 5").count() == 12
+
+
+@pytest.mark.parametrize("release", ["hudi", "newer_hudi", "newest_hudi"])
+def test_it_reads_and_writes_on_after_row_groups_were_copied(
+    request: pytest.FixtureRequest, tmp_path: Path, release: str
+) -> None:
+    """Row groups of both writers, and then with the key filter, the key range and the statistics of the copied file."""
+    hudi: ApacheHudi = request.getfixturevalue(release)
+    path = str(tmp_path / "c")
+    version: dict[str, Any] = {"hoodie.write.table.version": "8", "hoodie.write.auto.upgrade": "false"}
+    options: dict[str, Any] = {**WRITE, "hoodie.metadata.enable": "true", **version}
+    indexed: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": "true", "hoodie.metadata.record.index.enable": "true"}
+    bulk: dict[str, Any] = {"hoodie.datasource.write.operation": "bulk_insert"}
+    for batch in range(2):
+        mode = "append" if batch else "overwrite"
+        hudi.write(rows(batch), path, mode=mode, **options, **indexed, **bulk)
+    table = hp.Table(path)
+    table.bulk_insert(rows(2), options={"hoodie.parquet.compression.codec": "gzip"})
+    before = table.scan(["*"]).to_arrow()
+    result = table.cluster(options=COPY)
+    assert (result.file_groups_copied, result.decoded_reasons) == (2, ())
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
+    for index in ("BLOOM", "RECORD_INDEX"):
+        by_index: dict[str, Any] = {"hoodie.index.type": index, "hoodie.bloom.index.use.metadata": "false"}
+        hudi.write(rows(1, ts=5 if index == "BLOOM" else 6), path, mode="append", **options, **indexed, **by_index)
+        assert hudi.read(path).num_rows == 36
+        assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
+    assert_same_rows(hudi.read_each(path, ["x = 3"])[0], table.scan(["*"], filter="x = 3").to_arrow())
+    assert table.validate(keys=True).ok
+
+
+def test_row_groups_are_copied_by_plans_of_either_writer(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Hudi combines only key filters of one size, and of type DYNAMIC_V0."""
+    path = str(tmp_path / "c")
+    same_size: dict[str, Any] = {**OPTIONS, "hoodie.index.bloom.num_entries": "64"}
+    insert: dict[str, Any] = {**WRITE, **same_size, "hoodie.datasource.write.operation": "bulk_insert"}
+    texts = ",".join(f"{key}={value}" for key, value in same_size.items())
+    for batch in range(2):
+        newest_hudi.write(rows(batch), path, mode="append" if batch else "overwrite", **insert)
+    table = hp.Table(path)
+    planned = table.schedule_clustering(options={**same_size, **COPY})
+    before = table.scan(["*"]).to_arrow()
+    newest_hudi.call("run_clustering", path=path, op="execute", instants=planned.instant, options=texts)
+    assert table.timeline().pending(Action.CLUSTERING) == ()
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    newest_hudi.write(rows(2), path, mode="append", **insert)
+    strategy = BINARY_COPY["hoodie.clustering.execution.strategy.class"]
+    options = f"hoodie.clustering.execution.strategy.class={strategy}"
+    newest_hudi.call("run_clustering", path=path, op="schedule", options=options)
+    (pending,) = table.timeline().pending(Action.CLUSTERING)
+    before = table.scan(["*"]).to_arrow()
+    assert table.cluster(pending.request_time, options=same_size).file_groups_copied == 2
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
+    newest_hudi.write(rows(3), path, mode="append", **insert, **BINARY_COPY)
+    before = table.scan(["*"]).to_arrow()
+    assert (before.num_rows, len(table.scan().explain().slices)) == (48, 2)
+    assert_same_rows(newest_hudi.read(path), before)
+    assert table.cluster(options={**same_size, **COPY}).decoded_reasons == ()
+    assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
+
+
+def test_hudi_copies_no_row_groups_of_files_whose_key_filters_have_other_sizes(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Its attempt stays pending and leaves files without markers. PyHudi executes the plan."""
+    path = str(tmp_path / "c")
+    insert: dict[str, Any] = {**WRITE, "hoodie.datasource.write.operation": "bulk_insert"}
+    newest_hudi.write(rows(0), path, mode="overwrite", **insert)
+    table = hp.Table(path)
+    table.bulk_insert(rows(1), options={"hoodie.parquet.compression.codec": "gzip"})
+    with pytest.raises(HudiFailure, match="filters cannot be or-ed"):
+        newest_hudi.write(rows(2), path, mode="append", **insert, **BINARY_COPY)
+    (pending,) = table.timeline().pending(Action.CLUSTERING)
+    before = table.scan(["*"]).to_arrow()
+    assert table.cluster(pending.request_time, options=OPTIONS).file_groups_copied == 2
+    assert_same_rows(newest_hudi.read(path), table.scan(["*"]).to_arrow())
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))

@@ -100,7 +100,7 @@ def test_apache_hudi_changes_columns_and_both_write(session: ApacheHudi, tmp_pat
 
 
 def test_what_apache_hudi_gets_wrong(session: ApacheHudi, tmp_path: Path) -> None:
-    """An id that it gives twice shows values of a column that is gone; filters on a renamed column find no rows."""
+    """An id that it assigns twice returns values of a removed column; filters on a renamed column find no rows."""
     path, name = tmp_path / "t", "twice"
     session.sql(f"DROP TABLE IF EXISTS {name}")
     session.sql(

@@ -81,7 +81,7 @@ class Ringed(Alternation):
         assert row["_hoodie_commit_time"] == self.times[row["id"]], row["id"]
 
     def check(self, nodes: dict[str, int] | None = None) -> None:
-        """Both read the same, the table is in order, and every row lies in the node of its key."""
+        """Both read the same, the table is valid, and every row is in the node of its key."""
         self.read_by_both()
         report = self.table.validate(keys=True)
         assert report.ok, str(report)
@@ -103,7 +103,7 @@ class Ringed(Alternation):
         self.places.clear()
 
     def plan(self, instant: str) -> ClusteringPlan:
-        """A clustering plan as it stands on the timeline."""
+        """A clustering plan as it is stored on the timeline."""
         data = self.table.context.timeline.read_state(instant, Action.CLUSTERING, State.REQUESTED)
         plan = RequestedReplaceMetadata.decode(data or b"").clustering_plan
         assert plan is not None
@@ -191,7 +191,7 @@ def test_plans_are_carried_out_by_the_other_and_written_beside_by_both(hudi: Apa
 
 @pytest.mark.wide
 def test_rings_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Written, resized and written beside by both, release 1.1.1 being the other one."""
+    """Written, resized and written by both in turn; the other library is release 1.1.1."""
     both = Ringed(
         newer_hudi,
         tmp_path / "t",

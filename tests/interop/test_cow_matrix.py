@@ -418,6 +418,6 @@ def test_key_generators_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path, nam
     shared.ours(keyed_rows(("d", 3, "x", 4), ("b", 3, "x", 2)))
     found = shared.table.scan().to_arrow()
     assert dict(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True)) == {"a": 2, "b": 3, "c": 1, "d": 3}
-    # The real one reads a column by which time partitions are named as their names, text where no column says otherwise.
+    # Hudi reads a column from which time partitions are named as the names, as text unless a column differs.
     assert shared.same(left_out=("ts",) if name == "timestamp" else ()).keys() == {"a", "b", "c", "d"}
     shared.checked()

@@ -1,8 +1,8 @@
 """What PyHudi leaves behind when its process dies, read and taken up by Apache Hudi.
 
-The simulations kill a writer at every call of every operation and read with PyHudi (tests/simulation).  Here one death stands for
-each kind of file that an operation writes: right after the last one of that kind, and for data files within it.  An ordinary run
-takes each kind with one operation, a wide one with every operation.  Apache Hudi must read what we read, through the metadata
+The simulations kill a writer at every call of every operation and read with PyHudi (tests/simulation). Here one death represents
+each kind of file that an operation writes: right after the last one of that kind, and for data files within it. An ordinary run
+takes each kind with one operation, a wide one with every operation. Apache Hudi must read what we read, through the metadata
 table; then one of the two writes on, with what it does about dead writes, and in the end both read the same rows and nothing is
 damaged.
 """
@@ -80,7 +80,7 @@ def grown(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def grown_9(real_newer_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """The same of version 9, beside release 1.1.1."""
+    """The same of version 9, with release 1.1.1."""
     options = {**OPTIONS, "hoodie.write.table.version": 9, "hoodie.metadata.index.column.stats.file.group.count": 1}
     return _grown(Pair(real_newer_hudi, tmp_path_factory.mktemp("crashes-9") / "grown_9", "mor", options))
 
@@ -142,7 +142,7 @@ def kind_of(call: StorageCall) -> str:
     return f"{metadata}{what} {call.operation}"
 
 
-# Kinds of which another one says as much: what follows the death is the same.
+# Types whose deaths have the same consequences as those of another type.
 ALIKE = ("heartbeat", "other", "metadata marker", "metadata deltacommit.requested", "metadata rollback.requested")
 
 
@@ -242,7 +242,7 @@ SAMPLE_9 = {
 @pytest.mark.wide
 @pytest.mark.parametrize("act", ACTS)
 def test_release_1_1_goes_on_after_a_death(grown_9: Pair, tmp_path: Path, act: str) -> None:
-    """On a table of version 9, whoever writes next."""
+    """On a table of version 9, with either next writer."""
     whole = copied(grown_9, tmp_path / "whole")
     context, storage = faulty(whole, None)
     ACTS[act](whole, context)
@@ -263,7 +263,7 @@ def taken_up(pair: Pair, possible: list[dict[str, Any]], by_them: bool, markers:
     assert found in possible
     through: dict[str, Any] = {"hoodie.metadata.enable": True}
     assert rows_of(pair.hudi.read(pair.path, **through)) == found
-    # A rollback that began is carried to its end by whoever writes next.
+    # A started rollback is completed by the next writer.
     pair.rows = possible[1] if pair.table.timeline().pending(Action.ROLLBACK) else found
     data = make(range(12, 22), 20)
     if by_them:

@@ -114,7 +114,7 @@ OF_EACH_INDEX = ("id = 'k007'", "whole > 100", "ts = 2", "city = 'rome' and whol
 ITS_DEFECTS = ("rider", "fare")
 
 
-# Apache Hudi merges each file group of an index in a task of its own, of 10 unless told.
+# Apache Hudi merges each file group of an index in a separate task, of 10 by default.
 FEW_GROUPS = {"hoodie.metadata.record.index.min.filegroup.count": 2}
 
 
@@ -182,9 +182,9 @@ def check_listing(path: Path) -> MetadataTable:
 def check_filters(
     hudi: ApacheHudi, path: Path, ours_alone: tuple[str, ...] = ITS_DEFECTS, asked_of_it: Collection[str] = FILTERS
 ) -> dict[str, set[str]]:
-    """The steps that were taken for each filter.
+    """The steps for each filter.
 
-    asked_of_it: with what Apache Hudi reads, which takes a second each; a wide run asks it everything.
+    asked_of_it: filters that Apache Hudi reads with, which takes a second each; a wide run uses all.
     """
     table = Table(path)
     every = table.scan(["*"]).to_arrow()

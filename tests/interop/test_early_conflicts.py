@@ -103,7 +103,7 @@ def test_the_real_one_stops_at_markers_of_ours(
     upsert(pair, FaultyStorage(pair.table.context.storage, listener=watch), make(range(0, 20, 3), 2))
     assert failures[0].mentions("Early conflict detected")
     pair.check(0)
-    # What it left is dead when its heartbeat is gone, and in nobody's way.
+    # Its files are those of a dead write once its heartbeat is missing, and block no writer.
     (left,) = pair.table.timeline().pending_writes()
     pair.table.context.storage.delete([heartbeat_path(left.request_time)])
     pair.theirs("upsert", make(range(15), 4), check=False)
@@ -114,8 +114,9 @@ def test_the_real_one_stops_at_markers_of_ours(
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
-    """Its timeline server compares lists beside the write, from the first marker on, and a marker that comes after a conflict was
-    seen is refused.  So it stops a write of many files, of which it makes two at a time, and one of few lands.
+    """Its timeline server compares lists during the write, from the first marker on, and refuses a marker after a conflict.
+
+    So it stops a write of many files, of which it makes two at a time, and one of few commits.
     """
     options = {
         **IN_LISTS,
@@ -171,7 +172,7 @@ def test_ours_stops_at_markers_of_the_real_one(
     left = {path.name for path in (pair.path / ".hoodie" / ".temp" / other.request_time).rglob("*") if path.is_file()}
     assert ("MARKERS.type" in left) == (options is IN_LISTS)
     storage = pair.table.context.storage
-    # It has failed; while its heartbeat stands there, it is as one that goes on writing.
+    # It has failed; while its heartbeat exists, it counts as an active writer.
     storage.put(heartbeat_path(other.request_time), b"")
     before = data_files(pair.path)
     watched = FaultyStorage(storage)

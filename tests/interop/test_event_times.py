@@ -57,7 +57,7 @@ def test_commits_tell_what_those_of_apache_hudi_tell(newer_hudi: ApacheHudi, tmp
         newer_hudi.write(data, real, **{**options, OPERATION: operation})
         assert told(mine) == told(real), operation
     assert told(mine) == {"a": (START + 4000, START + 7000) if kind == "COPY_ON_WRITE" else (START + 7000, START + 7000)}
-    # Either goes on in a table whose commits tell such times.
+    # Both continue in a table whose commits record such times.
     newer_hudi.write(rows(a1=8), mine, **{**options, OPERATION: "upsert"})
     Table(real, options=options).upsert(rows(a1=8))
     assert told(mine) == told(real)

@@ -45,7 +45,7 @@ def test_hudi_works_between_group_commits(request: pytest.FixtureRequest, releas
         assert follower.finish().instant == led.instant
         waiting = Follower(table, rows(turn, f"w{turn}"))
         assert_same_rows(Table(path).scan(["*"]).to_arrow(), hudi.read(path))
-        # A staged batch lies in .hoodie/ while Hudi writes, cleans and compacts.
+        # A staged batch is stored in .hoodie/ while Hudi writes, cleans and compacts.
         hudi.write(rows(turn + 1, "a", f"t{turn}"), path, **theirs)
         assert_same_rows(Table(path).scan(["*"]).to_arrow(), hudi.read(path))
         assert waiting.finish().rows_inserted == 1

@@ -65,7 +65,7 @@ def test_lists_beside_short_decimals_of_a_bulk_insert(hudi: ApacheHudi, tmp_path
     Table(tmp_path / "ours").upsert(data.slice(0, 1))
     expected = {row["id"]: row["words"] for row in data.to_pylist()}
     assert seen(tmp_path / "ours", "words") == expected
-    # Once we have written the file anew Apache Hudi can copy its rows.
+    # Once PyHudi has rewritten the file, Apache Hudi can copy its rows.
     hudi.write(data.slice(2), tmp_path / "ours", **OPTIONS)
     assert {row["id"]: row["words"] for row in hudi.read(tmp_path / "ours", **READ).to_pylist()} == expected
 
@@ -267,9 +267,9 @@ def test_hfile_blocks_in_logs(hudi: ApacheHudi, tmp_path: Path) -> None:
 
 
 def test_nan_in_columns_with_statistics(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """A bound that is NaN makes its data skipping pass the file over, although it sorts NaN above every number.
+    """A bound that is NaN makes its data skipping prune the file, although it sorts NaN above every number.
 
-    What PyHudi writes states NaN as +Infinity, which leaves only filters that ask for more than that.
+    PyHudi writes +Infinity for NaN, which affects only filters for still larger values.
     """
     nan = float("nan")
     data = made("abcde", 1, city=pa.array(["x", "x", "y", "y", "z"]), fare=pa.array([1.0, 20.0, 20.0, nan, nan]))
@@ -293,7 +293,7 @@ def test_nan_in_columns_with_statistics(hudi: ApacheHudi, tmp_path: Path) -> Non
 
 
 def test_a_column_that_came_after_a_partition_was_written(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Statistics of that partition do not name the column, and beside another condition it is passed over."""
+    """Statistics of that partition do not name the column, so it is pruned under a second condition."""
     path = tmp_path / "t"
     options = {**OPTIONS, PARTITION: "part", "hoodie.metadata.enable": True, "hoodie.write.set.null.for.missing.columns": True}
     hudi.write(made("ab", 1, part=pa.array(["x", "y"])), path, **options)

@@ -80,7 +80,9 @@ def test_ranges(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
 def test_ranges_of_version_6_partitioned_by_time(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
-    """Request times, the start left out, whatever the files' times are; its writer does not store what the time's values are."""
+    """Request times, excluding the start, regardless of the times of the files; its writer does not store what the time's values
+    are.
+    """
     options: dict[str, Any] = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.table.type": kind,

@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 
 
 class HighestScore:
-    """The twin of tests/interop/java/HighestScore.java, which lets every delete count that it is asked about."""
+    """The twin of tests/interop/java/HighestScore.java, which accepts every delete that it is called for."""
 
     strategy_id = "3f0a1d52-7f6e-4a53-9a52-5d1b7c0e9a10"
 
@@ -127,7 +127,7 @@ def test_written_in_turn(with_classes: ApacheHudi, tmp_path: Path, rule: str, ki
     pair.theirs("insert", rows(1, "a", k1=5, k2=5, k3=5, k4=5, k5=5, k6=5))
     pair.theirs("upsert", rows(2, "b", k1=3, k2=8))
     pair.table.upsert(rows(3, "c", k1=4, k2=2, k3=1, k7=3))
-    # A late row comes in its turn, as the rule looks at no ordering value.
+    # A late row is merged in its place, as the rule uses no ordering value.
     pair.theirs("upsert", rows(2, "late", k3=9, k1=7))
     expected = {"k1": (2, 7, "late"), "k2": (3, 8, "c"), "k3": (2, 9, "late"), "k7": (3, 3, "c")}
     assert pair.read() == expected | dict.fromkeys(("k4", "k5", "k6"), (1, 5, "a"))
@@ -161,7 +161,7 @@ def test_written_in_turn(with_classes: ApacheHudi, tmp_path: Path, rule: str, ki
     if rule == "merger":
         asked = with_classes.run("c = jvm.interop.HighestScore; result = [c.merged, c.deletes]")
         assert asked[0] > 0
-        # The real one asks its merger about no delete in logs, and about each one that a base file meets as it is rewritten.
+        # Hudi calls its merger for no delete in logs, and for each one that is merged with a base file.
         assert (asked[1] > 0) is (kind == "COPY_ON_WRITE")
 
 

@@ -1,4 +1,4 @@
-"""Embedded writers, a Spark writer and Apache Hudi count in one table under one lock, beside services of PyHudi."""
+"""Embedded writers, a Spark writer and Apache Hudi count in one table under one lock, during services of PyHudi."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ for key, value in options.items():
 
 
 def test_the_real_one_counts_in_a_merge_on_read_table_beside_ours(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """One file group, two writers of ours with a process of compactions beside them, and Apache Hudi, which counts rows of its
-    own: its MERGE INTO of merge on read cannot name a column of the table, and what it reads before is not part of its commit.
+    """One file group, two writers of PyHudi during a process of compactions, and Apache Hudi.
+
+    Hudi counts rows of its own: its MERGE INTO of merge on read cannot name a column of the table, and what it reads before is
+    not part of its commit.
     """
     part, theirs, commits = "p0", "hudi", 2
     ours = Embedded(str(tmp_path / "t"), {**OPTIONS, **TOGETHER, "hoodie.compact.inline.max.delta.commits": 2})
@@ -120,7 +122,7 @@ def world(folder: Path, server: Server, kind: str, writers: dict[str, int], comm
 
 
 def check(outcome: Outcome) -> None:
-    """All commits stand, every counter is right, the table is valid, and Apache Hudi reads the rows that we read."""
+    """All commits remain, every counter is right, the table is valid, and Apache Hudi reads the same rows."""
     print(outcome.plan, outcome.figures, outcome.passes)
     assert outcome.wrong == ()
     assert outcome.figures.commits == outcome.plan.commits * sum(outcome.plan.writers.values())

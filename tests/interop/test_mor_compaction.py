@@ -47,7 +47,7 @@ SCHEMA = pa.schema(
 DEFAULT = ("EVENT_TIME_ORDERING", "avro")
 COMMIT_TIME, PARQUET = ("COMMIT_TIME_ORDERING", "avro"), ("EVENT_TIME_ORDERING", "parquet")
 MODES = [pytest.param(*DEFAULT, marks=pytest.mark.wide), COMMIT_TIME, PARQUET]
-# The file name is that of whoever wrote the file.
+# The file name has the form of its writer.
 OWN = ("_hoodie_file_name",)
 
 
@@ -210,7 +210,7 @@ def same_outcome(hudi: ApacheHudi, mine: Path, real: Path, instant: str, before:
 
 
 def merged_by_position(path: Path) -> list[bool]:
-    """For each file group with logs, whether they say which rows of the base file they stand for, all of them."""
+    """For each file group with logs, whether all of them record the positions of their rows in the base file."""
     table = Table(str(path))
     snapshot = load_snapshot(table.context)
     reader = read_spec(snapshot, ["*"], None)
@@ -426,7 +426,7 @@ def test_log_compactions_planned_by_one_are_carried_out_by_both(
 def test_a_dead_log_compaction_of_one_is_undone_by_the_other(
     hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path, dead: str
 ) -> None:
-    """Apache Hudi undoes the attempt and says so in an error; we go on with a log compaction of our own."""
+    """Apache Hudi rolls the attempt back and reports an error; PyHudi continues with its own log compaction."""
     mode, log_format = DEFAULT
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)

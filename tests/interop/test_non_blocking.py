@@ -138,7 +138,7 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
     (pending,) = table.timeline().pending_writes()
     table.upsert(rows({"k0": 11}))
     (compaction,) = table.compact().runs
-    # The real one has a single place for tasks, and its write holds it.
+    # Hudi runs one task at a time here, and its write occupies it.
     assert read(table.scan(["id", "value"]).to_arrow()) == {"k0": 11, "k1": 9, "k2": 5}
     assert hudi.run(END, go=go) == []
     plan = load_compaction_plan(table.context.timeline, Instant(compaction.instant, Action.COMPACTION, State.REQUESTED))
@@ -147,7 +147,7 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
     check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 7})
     assert read(table.scan(["id", "value"], as_of=pending.request_time).to_arrow()) == {"k0": 9, "k1": 9, "k2": 7, "k3": 7}
 
-    # The real one compacts what both wrote, while a write of ours is under way: its log comes to the new base file.
+    # Hudi compacts what both wrote, during a write of PyHudi: its log belongs to the new base file.
     inline = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
     compacted = {"k0": 11, "k1": 9, "k2": 7, "k3": 7, "k4": 1}
 
@@ -164,7 +164,7 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
     table.upsert(rows({"k2": 6, "k3": 8}))
     hudi.write(rows({"k3": 7, "k4": 2}), path, **theirs_options)
     check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 12, "k4": 2, "k5": 3})
-    # Whoever compacts, and cleans, loses nothing of the other's.
+    # Compactions and cleans of either lose nothing of the other's.
     table.compact()
     table.clean(dry_run=False)
     check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 12, "k4": 2, "k5": 3})

@@ -33,7 +33,7 @@ def test_apache_hudi_reads_what_was_given(
     batches: tuple[dict[str, pa.Array], dict[str, pa.Array]],
 ) -> None:
     path = tmp_path_factory.mktemp("odd") / "t"
-    # As Spark 4 reads: Spark 3 refuses moments before 1900 in files that it has not written itself.
+    # As Spark 4 reads: Spark 3 refuses instants before 1900 in files of other writers.
     apache_hudi.sql("SET spark.sql.parquet.datetimeRebaseModeInRead=CORRECTED")
     options = {**_QUIET, "hoodie.logfile.data.block.format": blocks}
     table = Table.create(path, record_key="id", ordering="ts", table_type="mor", options=options)

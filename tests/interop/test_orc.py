@@ -1,4 +1,4 @@
-"""Tables with ORC base files beside Apache Hudi 1.0.2, which writes them but cannot read them on Spark 3.5.
+"""Tables with ORC base files in turn with Apache Hudi 1.0.2, which writes them but cannot read them on Spark 3.5.
 
 Its files are compared with its input. Files of PyHudi are checked by Hudi's next upsert, which looks up keys in them
 and merges their rows.
@@ -53,7 +53,7 @@ OLD_DAYS = {
     5: datetime.date(1899, 12, 31),
 }
 """It counts days by the Gregorian calendar, and says in the file that it does not."""
-# The real one writes the microseconds of a time and drops its milliseconds; before 1970 it does neither right.
+# Hudi writes the microseconds of a time and drops its milliseconds; before 1970 both are wrong.
 OLD_MOMENTS = {
     0: datetime.datetime(1700, 2, 28, 1, 2, 3, tzinfo=datetime.UTC),
     4: datetime.datetime(1850, 1, 2, 3, 4, 5, tzinfo=datetime.UTC),
@@ -96,7 +96,7 @@ def test_written_in_turn(hudi: ApacheHudi, tmp_path: Path, table_type: str) -> N
     expected = pa.concat_tables([rows((0, 1, 6), 2), rows((4, 5), 1), rows((2, 3, 7, 8), 4)])
     assert_same_rows(table.scan().to_arrow(), expected, key=["id"])
     if table_type == "MERGE_ON_READ":
-        # The real one has no compaction of such a table.
+        # Hudi has no compaction of such a table.
         table.compact()
         assert_same_rows(table.scan().to_arrow(), expected, key=["id"])
     assert table.validate().ok

@@ -32,7 +32,7 @@ def rows(*values: tuple[str, int, int | None, str | None]) -> pa.Table:
 
 
 def test_both_releases_order_records_of_our_tables_of_version_8(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Each by the key that it knows: no writer is told the ordering field, and late records lose."""
+    """Each by the key that it knows: no writer gets the ordering field as an option, and late records lose."""
     path = tmp_path / "t"
 
     def at(*values: tuple[str, int, int | None, str | None]) -> pa.Table:

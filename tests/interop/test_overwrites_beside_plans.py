@@ -107,7 +107,7 @@ class Planned:
         self.rows.update({key: f"{key}{self.clock}" for key in keys})
 
     def forget(self, partition: str) -> None:
-        """That partition x or y is gone."""
+        """That partition x or y is missing."""
         self.rows = {key: v for key, v in self.rows.items() if (key < "c") != (partition == "x")}
 
     def replace(self, by: str, operation: str) -> None:
@@ -196,7 +196,7 @@ def test_a_compaction_is_planned(
 
 
 def test_a_clean_before_the_plan_runs(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """By file versions a clean deletes what was replaced.  Hudi cannot carry its plan out then, whoever cleaned; PyHudi can."""
+    """A clean by file versions of either deletes what was replaced. Hudi cannot execute its plan then; PyHudi can."""
     planned = Planned(hudi, tmp_path / "t", 8)
     planned.grow()
     instant = planned.plan("theirs")

@@ -52,7 +52,7 @@ def ours_updates(path: Path, numbers: range, ts: int, column: str) -> None:
 
 
 def theirs_updates(hudi: ApacheHudi, name: str, numbers: range, ts: int, column: str) -> None:
-    # Statements compact inline after a few commits, whatever the table's writers say.
+    # Statements compact inline after a few commits, regardless of the options of the table's writers.
     hudi.sql("SET hoodie.compact.inline.max.delta.commits=100")
     hudi.view("partial_news", whole(numbers, ts).select(["id", "part", "ts", column]))
     hudi.sql(
@@ -145,7 +145,9 @@ def test_apache_hudi_reads_whole_rows_where_a_column_marks_deletes(hudi: ApacheH
 
 @pytest.mark.parametrize("who", ["ours", "theirs"])
 def test_log_compactions_of_partial_updates(hudi: ApacheHudi, tmp_path: Path, who: str) -> None:
-    """Ours holds partial blocks again.  Theirs passes over partial updates and names them as merged; we read them."""
+    """Log compactions of PyHudi contain partial blocks again. Those of Hudi skip partial updates and list them as merged; PyHudi
+    reads them.
+    """
     path, options = tmp_path / "t", {**OPTIONS, "hoodie.log.compaction.blocks.threshold": 2}
     Table.create(path, options=options).insert(whole(range(24), 10))
     ours_updates(path, range(0, 12), 20, "a")

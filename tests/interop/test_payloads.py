@@ -1,7 +1,7 @@
 """Payload classes on merge-on-read: PyHudi and Apache Hudi write, delete and compact in turn, in an order that a seed deals
 out, with Avro and Parquet blocks in one log.
 
-After each step we must show what the model of tests/support/payload_model.py says, and so must Apache Hudi after plans and at
+After each step we must show what the model of tests/support/payload_model.py returns, and so must Apache Hudi after plans and at
 the end.
 
 A delete by key of Apache Hudi has no ordering value.  Where the key comes back before a compaction it cannot read its own table
@@ -142,7 +142,7 @@ class Pair:
         assert_same_rows(self.hudi.read(self.path, **READ), found)
 
 
-# Where a merge mode says the same, tests of that mode show it (test_mor_compaction.py), and `event` in test_delete_marker.py.
+# If a merge mode has the same rule, tests of that mode show it (test_mor_compaction.py), and `event` in test_delete_marker.py.
 KNOWN_OTHERWISE = {"overwrite", "event", "postgres"}
 
 
@@ -157,7 +157,7 @@ def test_both_write_and_compact_in_turn(hudi: ApacheHudi, tmp_path: Path, payloa
         Table.create(pair.path, options=pair.options)
     pair.upsert(creator, KEYS[:10], _hoodie_is_deleted=False, Op="I", _change_operation_type="c")
     assert pair.table.config.property("hoodie.record.merge.mode") == MODES.get(payload, "CUSTOM")
-    # Each carries out the other's plan, some steps on; before both plans there are logs of both.
+    # Each executes the other's plan, some steps later; before both plans there are logs of both.
     first, second = ["ours", "theirs", "our delete", "their delete"], ["ours", "theirs", "our delete"]
     pair.random.shuffle(first)
     pair.random.shuffle(second)
@@ -207,9 +207,10 @@ def test_a_key_that_comes_back_after_a_delete_of_apache_hudi(hudi: ApacheHudi, t
     "payload", [name if name in ("partial", "non-defaults") else pytest.param(name, marks=pytest.mark.wide) for name in PAYLOADS]
 )
 def test_log_compactions_of_either(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
-    """Ours changes nothing for Apache Hudi, which writes on, and compacts; its own is read as it reads it, and gone on with.
+    """A log compaction of PyHudi changes nothing for Apache Hudi, which writes on, and compacts; PyHudi reads that of Hudi as
+    Hudi does.
 
-    Its own merges by ordering value whatever the class is: where that is not the class's rule, rows are others for its readers.
+    Hudi's log compaction merges by ordering value for every class: for classes with another rule, its readers return other rows.
     """
     seed = 20 + list(PAYLOADS).index(payload)
     pair = Pair(hudi, tmp_path / f"l{seed}", payload, seed)
@@ -293,7 +294,7 @@ def test_records_that_move_to_another_partition(hudi: ApacheHudi, tmp_path: Path
         theirs, ours = (Table(one).scan(["*"]).to_arrow() for one in (path, copy))
         assert ours["part"].to_pylist() == ours["_hoodie_partition_path"].to_pylist()
         if payload == "partial":
-            # Of a late row Apache Hudi takes the partition, though not the column: the record lies where it does not belong.
+            # Apache Hudi uses the partition of a late row, but not its column: the record is stored in the wrong partition.
             assert theirs["part"].to_pylist() != theirs["_hoodie_partition_path"].to_pylist()
             assert_same_rows(without_meta(ours), without_meta(theirs), key=["id"])
             path = copy

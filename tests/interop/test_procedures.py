@@ -28,7 +28,7 @@ MANUAL = {
     "hoodie.parquet.small.file.limit": 0,
 }
 
-# Apache Hudi keeps these in hash maps, so its order says nothing.
+# Apache Hudi keeps these in hash maps, so its order has no meaning.
 UNORDERED = {
     "show_table_properties",
     "show_commit_extra_metadata",
@@ -206,7 +206,7 @@ def test_log_files(hudi: ApacheHudi, tables: dict[str, Path]) -> None:
         assert answers(mine, *columns) == answers(blocks, *columns)
         headers = [[json.loads(text) for text in found["header_metadata"].to_pylist()] for found in (mine, blocks)]
         for header in headers[1]:
-            # Apache Hudi lists the check of a block under the name of the header that holds it; ours reads it and says nothing.
+            # Apache Hudi lists the checksum of a block under the name of its header; PyHudi verifies it and lists nothing.
             assert header.pop("COMMAND_BLOCK_TYPE", "pyhudi crc32").startswith("pyhudi crc32")
         assert headers[0] == headers[1]
         checked += 1
@@ -278,7 +278,7 @@ def test_clustering(hudi: ApacheHudi, tmp_path: Path) -> None:
 
 
 def test_time_to_live(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Columns alone are compared: on this table the real procedure finds nothing, whatever the days."""
+    """Only columns are compared: on this table Hudi's procedure finds nothing, for any days."""
     old: dict[str, Any] = {"environment": ReplayEnvironment(1, 1_600_000_000_000), "options": MANUAL}
     table = Table.create(str(tmp_path / "old"), record_key="id", partition_by="part", ordering="ts", **old)
     table.upsert(rows(range(8), 1))
@@ -326,7 +326,7 @@ def test_repairs(hudi: ApacheHudi, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """The real procedure asks the metadata table about both sides, so it finds no file missing; ours looks."""
+    """Hudi's procedure reads both sides from the metadata table, so it finds no file missing; PyHudi's lists directories."""
     path = tmp_path / "gone"
     table = Table.create(str(path), record_key="id", partition_by="part", ordering="ts", options=MANUAL)
     table.upsert(rows(range(8), 1))
@@ -364,7 +364,7 @@ def test_queries_and_procedures_of_version_9(newer_hudi: ApacheHudi, tmp_path: P
     table = shared.table
 
     def both(ours: pa.Table, **options: Any) -> None:
-        """The real one gives the same rows, meta columns included."""
+        """Hudi returns the same rows, meta columns included."""
         assert_same_rows(ours, shared.hudi.read(shared.path, **options))
 
     writes = table.timeline().completed_writes()
@@ -395,7 +395,7 @@ def test_queries_and_procedures_of_version_9(newer_hudi: ApacheHudi, tmp_path: P
 
 @pytest.mark.wide
 def test_time_to_live_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Ours deletes them, also where the real procedure has found one and died of it; Apache Hudi writes them anew."""
+    """PyHudi's deletes them, also after Hudi's procedure has failed on one; Apache Hudi writes them again."""
     mine = SharedTable(newer_hudi, tmp_path / "mine", "mor", KEEPING)
     old = Table.create(mine.path, options=mine.options, environment=ReplayEnvironment(1, 1_600_000_000_000))
     old.upsert(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 1)))

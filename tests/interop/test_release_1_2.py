@@ -80,7 +80,7 @@ def test_release_1_2_overwrites_no_table_with_a_record_index_and_statistics(
 
 
 def test_release_1_2_cannot_go_on_with_a_secondary_index(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Beside statistics of columns; PyHudi writes on, and the filter of Hudi that goes by the index finds the rows."""
+    """With column statistics; PyHudi writes on, and Hudi's filter that uses the index finds the rows."""
     pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow")
     pair.create()
     pair.ours("upsert", make(range(12), 1), check=False)

@@ -126,7 +126,7 @@ def twin(pair: Pair) -> Pair:
 
 
 def begun_as_on(other: Pair, pair: Pair, state: State) -> str:
-    """Put the rollback that Apache Hudi has carried out on the copy on the table's timeline, as one that died: its instant."""
+    """Put the rollback that Apache Hudi executed on the copy on the table's timeline, as a pending one; returns its instant."""
     (done,) = other.table.timeline().completed(Action.ROLLBACK)
     name = f"{done.request_time}.rollback.requested"
     plan = (other.path / ".hoodie" / "timeline" / name).read_bytes()
@@ -139,7 +139,7 @@ def begun_as_on(other: Pair, pair: Pair, state: State) -> str:
 
 
 def goes_on(pair: Pair, instant: str) -> None:
-    """The instant is gone, both read the rows and write on, and nothing is damaged."""
+    """The instant is removed, both read the rows and write on, and nothing is damaged."""
     assert not [i for i in pair.table.timeline().instants if i.request_time == instant]
     pair.check(0)
     pair.theirs("upsert", make(range(8, 25), 4), check=False)

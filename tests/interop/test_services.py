@@ -176,7 +176,7 @@ def test_files_that_a_plan_reads_of_replaced_groups(
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_both_archive_the_same_instants(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
-    # With a metadata table we wait for its compaction, and Apache Hudi is told here to do without.
+    # With a metadata table PyHudi waits for its compaction; Apache Hudi gets the option to disable it here.
     table = ours(path, kind, 9, **{"hoodie.metadata.enable": False})
     table.clean(dry_run=False, options=CLEAN)
     table.delete_partitions("b")
@@ -255,7 +255,7 @@ def test_savepoints_and_restores_of_each_other(hudi: ApacheHudi, tmp_path: Path,
     shown = hudi.call("show_savepoints", table=name)
     assert shown.num_rows == 1
 
-    # Apache Hudi writes on after our restore, saves, and we take it back.
+    # Apache Hudi writes on after PyHudi's restore, creates a savepoint, and PyHudi restores it.
     hudi.write(rows(range(8), 70), path, **real_options(kind))
     newest = max(i.request_time for i in table.timeline().completed_writes())
     expected = our_rows(path)
@@ -297,7 +297,7 @@ def test_both_travel_to_the_same_moments(hudi: ApacheHudi, tmp_path: Path, kind:
     dashed = f"{middle[:4]}-{middle[4:6]}-{middle[6:8]}"
     clocked = f"{dashed} {middle[8:10]}:{middle[10:12]}:{middle[12:14]}"
     forms = [middle, middle[:14], f"{clocked}.{middle[14:]}", clocked, dashed, "20200101000000000", "29990101000000"]
-    # What a text means hangs on no type of table; of logs a moment leaves out what came later.
+    # The meaning of a text does not depend on the table type; a time excludes later logs.
     for form in forms if kind == "cow" or WIDE else forms[:1]:
         theirs = real_rows(hudi, path, **{"as.of.instant": form})
         if not theirs:
@@ -374,7 +374,7 @@ def test_both_let_the_same_partitions_expire(hudi: ApacheHudi, tmp_path: Path, k
     table.upsert(rows(range(8), 1))
     Table(str(path), options=MANUAL).upsert(rows(range(0, 8, 2), 2))
     if kind == "mor":
-        # The real one looks at base files alone, and would delete what only logs have renewed.
+        # Hudi inspects only base files, and would delete partitions whose newest changes are in logs.
         Table(str(path), options=MANUAL).compact()
     copy = tmp_path / "copy"
     shutil.copytree(path, copy)

@@ -51,7 +51,7 @@ def test_the_real_one_lands_beside_busy_writers_of_ours_and_nobody_overwrites_un
     name an older one.
 
     Newest is what has the greatest time, and Apache Hudi takes its time long before it plans.  What Hudi 1.0.2 built on a
-    commit of ours that is younger by time lay below that, for every reader, and was not to be seen.
+    commit of ours that is younger by time was below that, for every reader, and was not to be seen.
     """
     path = tmp_path / "t"
     table = Table.create(str(path), name="t", record_key="id", ordering="ts", options=OURS)

@@ -27,7 +27,7 @@ Given = tuple[str, int, str, str | None, int | None]
 
 
 class ThreeTurns(Turns):
-    """Beside `ours` and `theirs` a third writer."""
+    """A third writer in addition to `ours` and `theirs`."""
 
     session: SparkSession
 

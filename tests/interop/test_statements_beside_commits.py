@@ -108,7 +108,7 @@ def test_a_commit_that_an_update_of_the_real_one_has_not_read(
 
 
 def test_a_merge_into_merge_on_read_cannot_name_a_column_of_the_table(hudi: ApacheHudi, tmp_path: Path) -> None:
-    """It says so by an assertion, whoever wrote the table, and before it reads any file."""
+    """It raises an assertion error, for a table of any writer, before it reads any file."""
     grown(hudi, tmp_path / "ours", "mor")
     hudi.sql("DROP TABLE IF EXISTS own_counters")
     columns, properties = "(id string, v bigint)", "TBLPROPERTIES (type = 'mor', primaryKey = 'id')"

@@ -1,6 +1,6 @@
 """UPDATE, DELETE and MERGE INTO of Apache Hudi 1.0.2 and of PyHudi on Spark leave the same rows in twin tables.
 
-Hudi tries the updates of a MERGE before its deletes, whatever their order, so conditions here exclude one another. On
+Hudi tries the updates of a MERGE before its deletes, regardless of their order, so conditions here exclude one another. On
 merge on read it cannot copy whole source rows.
 """
 

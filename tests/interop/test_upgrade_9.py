@@ -71,7 +71,7 @@ def test_ours_and_theirs_are_the_same(hudi: ApacheHudi, newer_hudi: ApacheHudi, 
     assert Table(ours).upgrade(9).after == 9
     assert properties(ours) == properties(theirs)
     assert_same_rows(Table(ours).scan().to_arrow(), before)
-    # The real 1.1.1 writes ours, and we its.
+    # Hudi 1.1.1 writes PyHudi's table, and the reverse.
     given = {**OPTIONS, "hoodie.datasource.write.table.type": KINDS[kind]}
     more = rows(("c", 7, None, "U"), ("d", 1, "new", "I"))
     newer_hudi.write(more, ours, **given)
@@ -115,7 +115,7 @@ def test_tables_of_version_9_go_back_with_their_indexes(hudi: ApacheHudi, newer_
     result = Table(ours).downgrade()
     assert result.dropped_indexes == ("column_stats",)
     found, real = properties(ours), properties(theirs)
-    # The real one leaves the payload class out, by which releases before 1.0 merge.
+    # Hudi omits the payload class, by which releases before 1.0 merge.
     assert found.pop(PAYLOAD) == f"{MODEL}DefaultHoodieRecordPayload" and PAYLOAD not in real
     partitions = [set(one.pop("hoodie.table.metadata.partitions").split(",")) for one in (found, real)]
     assert found == real and partitions == [{"files", "record_index"}] * 2
@@ -138,7 +138,7 @@ def test_tables_of_version_9_go_back_with_their_indexes(hudi: ApacheHudi, newer_
 
 
 def test_from_version_6_at_once(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """As Hudi 1.1.1 does, but for names that it leaves of version 6 and nobody looks at."""
+    """As Hudi 1.1.1 does, except for names of version 6 that it leaves and that no reader uses."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     given = options("mor", "OverwriteNonDefaultsWithLatestAvroPayload")
     six = {"hoodie.write.table.version": 6, "hoodie.write.auto.upgrade": False}
@@ -161,7 +161,7 @@ def test_from_version_6_at_once(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_pa
 
 @pytest.mark.wide
 def test_a_merger_of_ones_own_stays(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """Up and down: the properties name it as before; every table of version 8 names a payload class beside it."""
+    """Up and down: the properties name it as before; every table of version 8 also names a payload class."""
     strategy = {"hoodie.write.record.merge.mode": "CUSTOM", "hoodie.write.record.merge.strategy.id": Newest.strategy_id}
     register_merger(Newest())
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"

@@ -100,7 +100,7 @@ def test_record_index(hudi: ApacheHudi, tmp_path: Path, table_type: str, moves: 
 
 
 def check_buckets(both: Alternation, field: str) -> None:
-    """Both read the same, and every row lies in the one file group of its bucket."""
+    """Both read the same, and every row is in the one file group of its bucket."""
     both.read_by_both()
     found = both.table.scan(["id", "code", "_hoodie_partition_path", "_hoodie_file_name"]).to_arrow()
     hashed = found[field].cast(pa.string()).combine_chunks()
@@ -228,7 +228,7 @@ def test_a_partitioned_record_index_in_turn(newer_hudi: ApacheHudi, tmp_path: Pa
 
 
 def test_apache_hudi_loses_a_key_of_two_partitions(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
-    """It stands in one of them, and comes with both in one batch: both rows go to the one, where the last stays."""
+    """It exists in one of them, and is in one batch with both: both rows are written to the one, where the last remains."""
     more = {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.metadata.record.level.index.enable": True}
     mine, other = (SharedTable(newer_hudi, tmp_path / name, "cow", more) for name in ("mine", "other"))
     mine.create()

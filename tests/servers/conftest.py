@@ -70,7 +70,7 @@ class Hbase:
         return name
 
     def options(self, table: str, **more: Any) -> dict[str, Any]:
-        """What a write is told."""
+        """The options of a write."""
         uris = f"thrift://{self.address}"
         named = {"hoodie.index.hbase.table": table, "pyhudi.index.hbase.thrift.uris": uris}
         return {"hoodie.index.type": "HBASE", **named, **more}

@@ -22,7 +22,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """What is connected is torn, and whoever connects is torn at once."""
+        """Existing connections are closed, and new ones are closed at once."""
         with self._mutex:
             self._is_cut = True
             torn, self._open = self._open, set()
@@ -30,7 +30,7 @@ class Relay:
             _tear(each)
 
     def mend(self) -> None:
-        """Whoever connects from now on gets through."""
+        """New connections are forwarded from now on."""
         with self._mutex:
             self._is_cut = False
 

@@ -191,7 +191,7 @@ def test_a_table_through_its_life(place: Place, tmp_path: Path, kind: str) -> No
             (city,): f"{path}/{city}" for city in ("oslo", "rome")
         }
 
-    # Nothing new, then a new partition and a new column, then a partition that is gone.
+    # Nothing new, then a new partition and a new column, then a removed partition.
     assert {(each.action, each.added, each.dropped) for each in table.sync(options=place.options).tables} == {("unchanged", 0, 0)}
     more = rows("bern", "oslo", ts=2)
     table.upsert(more.append_column("note", pa.array(["a", "b"])))
@@ -284,7 +284,7 @@ def test_what_two_syncs_at_once_leave_is_looked_at_again(place: Place, tmp_path:
 
 
 def test_columns_that_cannot_become_others(metastore_place: Place, tmp_path: Path) -> None:
-    """The metastore refuses a type that the old one cannot become; only an option makes the entry anew."""
+    """The metastore refuses an incompatible type change; only an option re-creates the entry."""
     one = Table.create(tmp_path / "t", partition_by="city", **KEYED)
     one.upsert(rows("oslo"))
     one.sync(options=metastore_place.options)

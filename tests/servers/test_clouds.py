@@ -140,7 +140,7 @@ def test_a_table_is_written_killed_recovered_and_serviced(place: Place, kind: st
         )
         with pytest.raises(SimulatedCrash):
             dying.upsert(batch(range(10, 20), 3 + number))
-        # A process that died holds its lease for no longer than the machine that it ran on says; this one lives on.
+        # A dead process holds its lease only until the local machine reports its death; this one is alive.
         open_storage(uri, options).delete([".hoodie/.locks/table_lock.json"])
         found = rows_of(hp.Table(uri, options))
         assert {key: ts for key, ts in found.items() if key not in range(10, 20)} == {

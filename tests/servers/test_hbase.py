@@ -57,7 +57,7 @@ def beginning(tmp_path: Path, index: Index, kind: str = "cow", **options: Any) -
 
 
 def write_again(checked: Checked) -> None:
-    """Every key that a test has touched, deleted ones too: each stands once afterwards."""
+    """Every key that a test has used, deleted ones too: each exists once afterwards."""
     checked.upsert(*(row(key, f"p{key % 2}", 50) for key in range(12)))
     checked.upsert(*(row(key, f"p{(key + 1) % 2}", 51) for key in range(12)))
     checked.validate()
@@ -112,7 +112,7 @@ def _dies(checked: Checked, rows: pa.Table, operation: str, fault: Fault | None)
 @pytest.mark.parametrize("operation", ["upsert", "delete"])
 @pytest.mark.parametrize(("kind", "versions", "sync"), [("cow", 1, False), ("mor", 3, True), ("cow", 1, True)])
 def test_a_death_at_any_call(hbase: Hbase, tmp_path: Path, kind: str, versions: int, sync: bool, operation: str) -> None:
-    """An upsert that inserts, updates and moves, or a delete: whatever of it is there, the next writes find every key."""
+    """An upsert that inserts, updates and moves, or a delete: after a crash at any point, the next writes find every key."""
     changed: list[Values] = [row(0, "p1", 2), row(1, "p1", 2), row(9, "p0", 2), row(10, "p1", 2)]
     data = table_of(tuple(changed)) if operation == "upsert" else pa.table({"id": ["k0", "k1"], "part": ["p0", "p1"]})
     more: dict[str, Any] = {"hoodie.index.hbase.rollback.sync": sync}
@@ -141,7 +141,7 @@ def test_a_death_at_any_call(hbase: Hbase, tmp_path: Path, kind: str, versions: 
 @pytest.mark.parametrize("versions", [1, 3])
 @pytest.mark.parametrize("sync", [False, True])
 def test_a_rollback_of_what_had_completed(hbase: Hbase, tmp_path: Path, versions: int, sync: bool) -> None:
-    """The keys that it moved, brought and deleted are found where they stand again."""
+    """The keys that it moved, inserted and deleted are found in their former places again."""
     more: dict[str, Any] = {"hoodie.index.hbase.rollback.sync": sync}
     checked = beginning(tmp_path, index_in(hbase, versions=versions, **more))
     before = dict(checked.rows)
@@ -152,7 +152,7 @@ def test_a_rollback_of_what_had_completed(hbase: Hbase, tmp_path: Path, versions
     checked.check()
     (old,) = entries(checked, "k0")
     if sync and versions > 1:
-        # What stood there before came back.
+        # The former content was restored.
         assert old is not None and old.partition == "p0"
     deleted = checked.delete(("p0", "k2"), ("p1", "k3"))
     assert deleted.instant is not None
@@ -185,13 +185,13 @@ def test_clusterings_that_tell_and_that_do_not(hbase: Hbase, tmp_path: Path) -> 
 
 
 def test_writes_at_the_same_time(hbase: Hbase, tmp_path: Path) -> None:
-    """Who loses has told the index first, over what the other one told it."""
+    """The write that loses has written to the index first, over the entries of the other one."""
     checked = beginning(tmp_path, index_in(hbase))
     late = row(20, "p0", 2)
     paused = PausedWrite(checked.table.context, lambda context: _written(context, checked, table_of((late,))))
     checked.upsert(row(20, "p1", 3))
     paused.finish()
-    # By then the key was there, in p1: the row that was planned anew moved it, and lost to the newer one.
+    # By then the key existed, in p1: the row that was planned again moved it, and lost to the newer one.
     checked.check()
     write_again(checked)
 

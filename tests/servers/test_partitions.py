@@ -32,7 +32,7 @@ from tests.simulation.fair_lock_options import OPTIONS
 from tests.simulation.tables import World
 
 AWAY_MS = 120_000
-# The clock of a writer stands while it waits for answers that do not come: each attempt at the lock costs such a wait.
+# The clock of a writer does not advance while it waits for missing responses: each attempt at the lock costs such a wait.
 _WAIT_MS = 1_000
 # The clock of the others goes on: they outwait a lease.
 _PATIENT_MS = 300_000
@@ -40,8 +40,10 @@ _PATIENT_MS = 300_000
 
 @dataclass(frozen=True)
 class Provider:
-    """A provider and its server.  make: its lock for a writer that reaches the server at a URL, who waits for so long.  lapse:
-    asked while the holder is connected, gives what makes the server take it for dead; leases by the clock run out by themselves.
+    """A provider and its server.
+
+    make: its lock for a writer that reaches the server at a URL and waits for so long. lapse: called while the holder is
+    connected, returns a function after which the server considers it dead; leases by the clock expire by themselves.
     """
 
     url: str
@@ -66,7 +68,7 @@ def lease_on_s3(request: pytest.FixtureRequest) -> Provider:
     make_bucket(endpoint, bucket)
 
     def make(env: Environment, url: str, wait_ms: int) -> LeaseLock:
-        # What is cut off is told so at the first attempt.
+        # A disconnected client gets an error at the first attempt.
         storage = open_storage(f"s3://{bucket}/t", {**s3_options(url), "max_retries": "0"})
         return StorageLock(storage, env, wait_ms=wait_ms)
 
@@ -84,7 +86,7 @@ def zookeeper_node(request: pytest.FixtureRequest) -> Provider:
 
     def lapse(lock: LeaseLock) -> Callable[[], None]:
         assert isinstance(lock, ZookeeperLock)
-        # kazoo tells it as long as it is connected.
+        # kazoo reports it as long as it is connected.
         client_id = lock._session._client.client_id
 
         def end() -> None:

@@ -91,7 +91,7 @@ def end_session(lock: ZookeeperLock) -> None:
     client = lock._session._client
     gone = threading.Event()
     client.add_listener(lambda state: gone.set() if state == "LOST" else None)
-    # Whoever takes a session over and closes it ends it for both.
+    # A client that takes a session over and closes it ends it for both.
     double = KazooClient(lock._url, client_id=client.client_id, timeout=_PATIENT_S)
     double.start(_PATIENT_S)
     double.stop()
@@ -129,7 +129,7 @@ def test_a_server_that_does_not_answer_proves_nothing(zookeeper: Server, path: s
         with zookeeper.silent(), monkeypatch.context() as impatient:
             # Only where no answer can come: elsewhere a slow machine would meet the limit too.
             impatient.setattr(lock._session, "_answer_timeout_s", 0.3)
-            # A proof of a moment ago is believed, and then the server has to be asked.
+            # A recent check is believed, and then the server has to be queried.
             lock.check()
             env.stall_ms(1_001)
             with pytest.raises(StorageUnavailable, match=r"no answer to \w+ \S+ within 0\.3 s"):

@@ -7,14 +7,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from tests.support.shares import Share, taking
+from tests.support.shares import EACH_SHARE, taking
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Split the tests that kill an operation at many calls."""
     if metafunc.definition.get_closest_marker("crash_points"):
         metafunc.fixturenames.append("share")
-        metafunc.parametrize("share", [Share.SMOKE, pytest.param(Share.OTHERS, marks=pytest.mark.full)], indirect=True)
+        metafunc.parametrize(*EACH_SHARE.args, indirect=True)
 
 
 @pytest.fixture(autouse=True)

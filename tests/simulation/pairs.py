@@ -2,8 +2,8 @@
 
 One action, the first, runs until a point of its life; there the second runs whole; then the first goes on:
 
-    before it takes the lock for the first time   it has looked at the table, and nothing of it stands there
-    after its plan       what it is going to do stands on the timeline: the inflight file of a write, the plan of a service
+    before it takes the lock for the first time   it has read the table, and nothing of it is stored
+    after its plan       what it is going to do is on the timeline: the inflight file of a write, the plan of a service
     before it publishes  everything is written, and it is about to take the lock under which it completes
 
 What came of each is an `Ending`.  A pair ends well when the rows are those of the two that landed, one after the other.
@@ -85,7 +85,7 @@ _WORDS = {
 
 
 class Point(StrEnum):
-    """Where the first action of a pair stands when the second runs."""
+    """The step of the first action of a pair at which the second runs."""
 
     LOADED = "before it takes the lock for the first time"
     PLANNED = "after its plan"
@@ -96,7 +96,7 @@ class Point(StrEnum):
 class Meeting:
     """A world where pairs meet, and what the actions have to know of it.
 
-    older: the write to which a restore goes back, and the rows then.  last: the write that a rollback takes back, of partition a.
+    older: the write to which a restore goes back, and the rows then.  last: the write that a rollback undoes, of partition a.
     before_last: the rows before it.
     """
 
@@ -119,8 +119,8 @@ Effect = Callable[[Rows, Meeting, str, int], Rows]
 @dataclass(frozen=True)
 class Action:
     """act: what it does.  effect: what that does to the rows.  places: the partitions that it can be confined to; nothing for
-    what takes all of the table.  indexed: it needs a metadata table.  ringed: the table is one of rings.  is_nine: the table has
-    version 9.  publishes: how the path begins that it stores at its end.
+    what takes all of the table. indexed: it needs a metadata table. ringed: the table uses consistent hashing. is_nine: the table
+    has version 9. publishes: how the path begins that it stores at its end.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Action:
 
 
 def _batch(meeting: Meeting, place: str, who: int, *numbers: int) -> pa.Table:
-    """Rows of a partition: keys with these numbers in it, with a value that tells who wrote them."""
+    """Rows of a partition: keys with these numbers in it, with a value that identifies their writer."""
     keys = [f"k{2 * number + 'ab'.index(place)}" for number in numbers]
     return pa.table(
         {
@@ -268,7 +268,7 @@ VERSION = "hoodie.write.table.version"
 
 @dataclass(frozen=True)
 class Ground:
-    """The table that some actions need: its kind, and what `Action` says of each."""
+    """The table that some actions need: its type, and the fields of `Action`."""
 
     kind: str
     indexed: bool
@@ -411,13 +411,13 @@ def _ending_of(act: Callable[[], Any]) -> tuple[Ending, str]:
 
 @cache
 def _step_of(ground: Ground, action: Action, place: str, point: Point) -> int | None:
-    """The number of the step before which an action stands at a point of its life, when nobody is beside it."""
+    """The number of the step before a point of an action's life, without concurrent actions."""
     meeting = _made(ground).copy()
     stop = Stop(publishes=action.publishes)
     table = meeting.world.table
     table._open.context = stop.context(table.context)
     action.act(table, meeting, place, 1)
-    # What finds nothing to do publishes nothing: then it stands at its lock.
+    # An action without work publishes nothing: then it stops at its lock.
     published = stop.published or stop.steps.index("lock") + 1
     if point is Point.WRITTEN:
         return published
@@ -427,7 +427,7 @@ def _step_of(ground: Ground, action: Action, place: str, point: Point) -> int | 
 
 
 class _Watched(LockProvider):
-    """A lock that tells its steps to a `Stop`."""
+    """A lock that reports its steps to a `Stop`."""
 
     def __init__(self, inner: LockProvider, stop: Stop) -> None:
         self._inner = inner
@@ -455,7 +455,7 @@ _PLANS = (".requested", ".inflight")
 
 
 class _Storage:
-    """A storage that tells its calls to a `Stop`."""
+    """A storage that reports its calls to a `Stop`."""
 
     def __init__(self, inner: Storage, stop: Stop) -> None:
         self._inner = inner

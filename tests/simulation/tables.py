@@ -64,7 +64,7 @@ class World:
 
     @property
     def table(self) -> Table:
-        """Opened anew, as another process would."""
+        """Opened again, as another process would."""
         return Table(self.uri, options=self.options, environment=self.environment)
 
     def upsert(self, rows: Rows) -> str:
@@ -170,7 +170,7 @@ _INDEXES = re.compile(r"/metadata/(?!\.hoodie)[^/]+(/\.?[a-z-]+)?")
 
 
 def kind_of(call: StorageCall) -> str:
-    """The call without what tells two files of one kind apart."""
+    """The call without the parts that distinguish two files of one type."""
     path = re.sub(r"/[ab](?=/|$)", "/*", _NAMES.sub("*", call.path))
     return f"{call.operation} {_INDEXES.sub('/metadata/*', path)}"
 

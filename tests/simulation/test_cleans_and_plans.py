@@ -50,7 +50,7 @@ def test_files_of_a_planned_log_compaction_stay_where_their_groups_were_replaced
     assert read
     world.table.cluster()
     if retries:
-        # What an incremental clean passes over, a full one meets.
+        # A full clean examines what an incremental one skips.
         world.table.upsert(rows([("k0", 3)]))
     assert not read.intersection(clean(world))
     assert read <= world.files()
@@ -61,7 +61,7 @@ def test_files_of_a_planned_log_compaction_stay_where_their_groups_were_replaced
     assert not result.remaining
     assert not world.table.timeline().pending()
     assert world.scanned() == {"k0": 3 if retries else 2, "k1": 2}
-    # Nobody needs them any more.
+    # No reader needs them any more.
     world.table.upsert(rows([("k1", 4)]))
     clean(world)
     assert not read & world.files()

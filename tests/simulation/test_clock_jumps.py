@@ -130,6 +130,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("direction", JUMPS)
 @pytest.mark.parametrize(("name", "mode"), RUNS)
 def test_between_any_two_steps(name: str, mode: str, direction: str) -> None:

@@ -119,7 +119,7 @@ def test_dropping_a_plan_that_a_dead_executor_had_begun() -> None:
 
 
 def writes_on(run: World) -> None:
-    """The next writer changes the groups of the clustering, with nobody to help it."""
+    """The next writer changes the groups of the clustering, without help of another process."""
     assert run.scanned() == run.rows
     run.upsert({"k1": 1001, "k2": 1002, "k9": 9})
     assert run.scanned() == run.rows

@@ -369,6 +369,7 @@ def test_no_log_compaction_is_planned_beside_a_write() -> None:
     assert "is pending" in result.reason
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", ["EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"])
 @pytest.mark.parametrize("log_format", ["avro", "parquet", "hfile"])
 def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: str) -> None:
@@ -378,7 +379,7 @@ def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: s
         remove(world, "k1")
         world.table.log_compact()
         assert world.scanned() == world.rows
-    # Nothing new came, and the one block that stands for all is no work.
+    # Nothing was added, and the one block that replaces all is no work.
     again = world.table.log_compact()
     assert again.planned is None
     assert world.scanned() == world.rows

@@ -1,4 +1,4 @@
-"""Operations beside a process that archives, cleans, rolls back or rebuilds files which they listed but did not read
+"""Operations concurrent with a process that archives, cleans, rolls back or rebuilds files which they listed but did not read
 yet. The other process acts before one storage call: before the first and last of each kind, in the wide tier before
 every call. The operation reloads the table and succeeds without a warning of damage.
 """
@@ -114,6 +114,7 @@ def is_locked(table: Table) -> bool:
     return True
 
 
+@pytest.mark.sample(5)
 @pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("kind", "verb", "act"),

@@ -69,6 +69,7 @@ def found(world: World) -> dict[str, dict[str, object]]:
 MEETINGS = [(narrow, wide), (narrow, more), (wide, more), (more, other), (wide, real), (more, text), (text, wide), (wide, text)]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("own", "others"), MEETINGS)
 @pytest.mark.parametrize(("kind", "budget"), [("cow", 1 << 30), ("mor", 1)])
 def test_another_writer_changes_columns_of_the_same_rows(kind: str, own: Change, others: Change, budget: int) -> None:

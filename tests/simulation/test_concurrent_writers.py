@@ -102,6 +102,7 @@ def changed_by(world: World, operation: WriteOperation, **options: object) -> Wr
     return WriteSettings.of(parse_options({**world.options, **options}), operation)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "RECORD_INDEX", "INMEMORY"])
 @pytest.mark.parametrize(("theirs", "mine"), [(FITS, OPENS), (OPENS, FITS), (OPENS, OPENS)])
@@ -119,7 +120,7 @@ def test_a_new_key_is_there_once_wherever_each_puts_it(
 @pytest.mark.parametrize("operation", [WriteOperation.INSERT, WriteOperation.UPSERT])
 @pytest.mark.parametrize("policy", ["none", "drop"])
 def test_inserts_of_a_new_key_meet_who_looked_it_up(world: World, operation: WriteOperation, policy: str) -> None:
-    """Theirs is an insert into a file group that is there; ours has looked the key up, to change it or to pass over it."""
+    """The other write inserts into an existing file group; ours has looked the key up, to change or to skip it."""
     key = "hoodie.datasource.insert.dup.policy"
     context = meeting(world, lambda: world.table.insert(rows(world, k4=50), options={**FITS, key: policy}))
     result = run_write(context, LocalEngine(1), rows(world, k4=60), changed_by(world, operation, **OPENS, **{key: "drop"}))
@@ -239,7 +240,7 @@ def test_an_update_that_may_not_be_planned_again_is_a_conflict(world: World) -> 
 
 
 def test_a_merge_meets_what_another_writer_wrote_meanwhile(world: World) -> None:
-    """Its condition is asked again of the row as it is now, and a key that was found nowhere is a row by then."""
+    """Its condition is evaluated again for the current row, and a key that was not found is a row by then."""
     context = meeting(world, lambda: world.table.upsert(rows(world, k0=50, k7=7)))
     clauses = (Clause(ClauseAction.UPDATE, {"value": "source.value"}, "target.value < 1"), Clause(ClauseAction.INSERT))
     result = run_merge_statement(context, LocalEngine(1), rows(world, k0=60, k7=70, k8=80), ["id"], clauses, changing(world))
@@ -480,6 +481,7 @@ def scan_values(table: Table) -> dict[str, int]:
     return pairs
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL"])
 def test_threads_upsert_one_table(tmp_path: Path, mode: str) -> None:
     options = {**LIVE, "hoodie.write.concurrency.mode": mode}
@@ -540,6 +542,7 @@ for turn in range(3):
 """
 
 
+@pytest.mark.full
 def test_processes_upsert_one_table(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", record_key="id", ordering="ts", options=LIVE)
     command = [sys.executable, "-c", _WRITER, str(tmp_path / "t")]
@@ -581,7 +584,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def test_a_total_stays_constant(tmp_path: Path) -> None:
-    """Each thread moves money between its own two accounts; every account lies in one file group, so all of them meet."""
+    """Each thread moves money between its own two accounts; all accounts are in one file group, so all of them conflict."""
     table = Table.create(tmp_path / "t", record_key="id", ordering="ts", options=LIVE)
     accounts = [f"{side}{number}" for number in range(3) for side in "xy"]
     table.upsert(pa.table({"id": accounts, "ts": [0] * 6, "v": [100] * 6}))

@@ -44,7 +44,7 @@ def write(operation: WriteOperation, rows: Rows, run: World, context: TableConte
 
 
 def settled(run: World, after: Rows) -> None:
-    """The old rows or the new ones, exactly as the timeline says; the next writer finds each key."""
+    """The old rows or the new ones, exactly as the timeline records; the next writer finds each key."""
     found = run.scanned()
     assert found in (run.rows, after)
     run.rows = found

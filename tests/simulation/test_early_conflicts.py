@@ -1,6 +1,6 @@
 """Early conflict detection: the younger of two writes to one file group stops before it writes data.
 
-First beside files of an unknown writer, then with two writers of PyHudi.
+First with files of an unknown writer, then with two writers of PyHudi.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def group_of(world: World, partition: str) -> str:
 
 
 class Other:
-    """A write of somebody else to the table, requested a second after its last commit."""
+    """A write of another writer to the table, requested a second after its last commit."""
 
     def __init__(self, world: World, heartbeat: bytes | None = b"") -> None:
         self.world = world
@@ -149,7 +149,7 @@ def test_lists_of_a_timeline_server_are_read(kind: str) -> None:
     world = made(kind)
     other, group = Other(world), group_of(world, "a")
     line = f"{other.path('a', group)}.marker.CREATE\n"
-    # What its server is writing at this moment is cut anywhere.
+    # A file that its server is writing is truncated at any byte.
     other.list_marks(f"{line}{other.path('b', group)[:20]}")
     with pytest.raises(WriteConflict, match=group):
         write(world, world.table.context, rows(world, k0=10))

@@ -42,7 +42,7 @@ ENGINE = LocalEngine(1)
 
 
 def rows(world: World, **values: int) -> pa.Table:
-    # Newer than what others write meanwhile.
+    # Newer than the concurrent writes of others.
     stamp = world.environment.now_ms() + 1_000_000
     return pa.table(
         {
@@ -112,6 +112,7 @@ def slow(world: World, watch: Callable[[int, StorageCall], None] | None) -> Tabl
     return replace(context, storage=FaultyStorage(context.storage, listener=watch))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("verb", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_slow_write_against_quick_ones_lands_with_its_turn(kind: str, verb: str) -> None:
@@ -136,6 +137,7 @@ def test_it_is_the_option_that_says_after_how_many(after: int) -> None:
     assert (quick.landed, quick.kept_out) == (after, 1)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("verb", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_whenever_the_others_come_it_lands_with_its_turn(kind: str, verb: str) -> None:
@@ -200,7 +202,7 @@ def test_a_death_in_a_turn_leaves_nothing_that_stops_the_next(kind: str, verb: s
         world, _ = run(fault)
         assert world.scanned()["k0"] in (0, -1), fault
         world.environment.advance_ms(3_600_000)
-        # The notice of the dead one may stand there still, and stops nobody.
+        # The notice of the dead one may still exist, and blocks no writer.
         world.upsert({"k0": 5, "k1": 6})
         assert world.scanned() == {"k0": 5, "k1": 6}, fault
         assert SLOW["update"](world, world.table.context).conflict_retries == 0
@@ -232,7 +234,7 @@ def test_a_notice_of_a_dead_process_or_without_sense_makes_nobody_wait() -> None
             world.upsert({"k0": 1})
 
 
-# The caller's own turn
+# The caller's own exclusive write
 
 
 def test_a_caller_reads_and_writes_in_its_turn() -> None:
@@ -243,7 +245,7 @@ def test_a_caller_reads_and_writes_in_its_turn() -> None:
         with pytest.raises(StorageUnavailable):
             world.upsert({"k0": 100})
         mine.upsert(found.set_column(3, "value", pa.array([41], pa.int64())), based_on=scan)
-        # It has landed, so it is the others' turn, while the block goes on.
+        # It has landed, so the others can write, while the block continues.
         assert not mine.context.holds_lock
         world.upsert({"k1": 100})
         with pytest.raises(WriteConflict):

@@ -53,7 +53,7 @@ def repaired(context: TableContext, world: World, *, dry_run: bool = True) -> li
 
 def diagnosed(context: TableContext, world: World) -> list[str]:
     table = world.table
-    table._open.context = context  # how a table stands on another storage
+    table._open.context = context  # a copy of a table on another storage
     return [str(one) for one in diagnose(table, {}).found if one.check == "state" and one.severity is Pressing.ERROR]
 
 
@@ -112,6 +112,7 @@ def _ground(kind: str) -> World:
 _ONE_GROUP = {"hoodie.metadata.record.index.min.filegroup.count": 1}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("kind", "act", "look"),
@@ -149,7 +150,7 @@ def test_nothing_is_found_that_another_process_is_doing(kind: str, act: Act, loo
     ("look", "says"), [(validated, "and missing"), (repaired, "its file listing differs from the directories in 1 files")]
 )
 def test_what_is_wrong_is_found_beside_others(look: Look, says: str) -> None:
-    """At whatever call: each look finds it anew, and nothing else."""
+    """At any call: each inspection returns the new state, and nothing else."""
     world = _ground("cow").copy()
     lost = max(path for path in world.files() if path.startswith("a/") and path.endswith(".parquet"))
     open_storage(world.uri).delete([lost])

@@ -36,7 +36,7 @@ class CountedLock(StorageLock):
 
 
 def counted(world: World, watch: Callable[[int, StorageCall], None] | None = None) -> tuple[Table, CountedLock]:
-    """The table as a process of its own opens it, with a lock that counts its turns."""
+    """The table as a separate process opens it, with a lock that counts its acquisitions."""
     table = world.table
     lock = CountedLock(table.context.storage, world.environment)
     table._open.context = replace(table.context, lock=lock, storage=FaultyStorage(table.context.storage, listener=watch))

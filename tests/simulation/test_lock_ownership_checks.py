@@ -174,7 +174,7 @@ def test_an_unreadable_plan_is_dropped_with_a_proven_lease(action: Action) -> No
 
 
 def test_a_plan_that_is_being_stored_is_not_taken_for_an_unreadable_one() -> None:
-    """Whoever stores it holds the lock; a store may show its beginning meanwhile."""
+    """The process that stores it holds the lock; a store may show a part of it before."""
     world = grown("cow")
     context = world.table.context
     time = f"{int(world.table.timeline().latest_time()) + 1}"

@@ -62,7 +62,7 @@ class Suspension:
     """Suspends the holder of a lock at one of its steps.  at: None only counts the steps.
 
     A step is a read while the lock is held, a proof that it is, and the storing of a plan.  What happens between a proof and the
-    end of another writing call no store can tell.
+    end of another writing call no store can detect.
     """
 
     def __init__(self, world: World, at: int | None = None) -> None:
@@ -105,7 +105,7 @@ class _WatchedLock(StorageLock):
 
 
 def check(run: World, taken_back: World) -> None:
-    """The rows are there, with the last write or, where that may have been taken back, without; and everybody goes on."""
+    """The rows are there, with the last write or, if that may have been rolled back, without; and all processes continue."""
     found = run.scanned()
     if found != run.rows:
         assert found == {**taken_back.states["before last"], **(MEANWHILE if run.rows != taken_back.rows else {})}
@@ -247,7 +247,7 @@ def test_suspended_past_the_lease(act: Act, kind: str, options: dict[str, object
 
 @pytest.mark.parametrize("kind", ["compaction", "clustering"])
 def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(kind: str) -> None:
-    """It was to undo a dead attempt; meanwhile another process undid it and carried the plan out, under the same instant."""
+    """It was to roll back a dead attempt; concurrently another process did so and executed the plan, under the same instant."""
     world = grown("mor", PLAIN)
     if kind == "compaction":
         planned = world.table.schedule_compaction().planned

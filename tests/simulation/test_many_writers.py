@@ -47,7 +47,7 @@ def turns_of(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fl
 def test_turns_at_the_lock_do_not_overlap_and_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = turns_of(SMALL, monkeypatch)
     assert all(before[1] <= after[0] for before, after in pairwise(turns))
-    # 200 ms stand for what else is done; the rest is a dozen requests of 30 ms, whoever commits beside it.
+    # 200 ms represent the other work; the rest is a dozen requests of 30 ms, regardless of concurrent commits.
     assert max(end - start for start, end in turns) < 900
 
 

@@ -50,7 +50,7 @@ Act = Callable[[World, TableContext], Rows]
 
 @pytest.fixture(autouse=True)
 def no_damage() -> Iterator[None]:
-    """A reader that finds the metadata table damaged says so; here nothing may be damaged."""
+    """A reader that finds the metadata table damaged reports it; here nothing may be damaged."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         yield

@@ -1,6 +1,6 @@
 """Non-blocking writers do not change each other's work.
 
-Streams of two to four writers arrive out of order, beside compactions, log compactions, cleans and archivals, with
+Streams of two to four writers arrive out of order, during compactions, log compactions, cleans and archivals, with
 reads at many calls. Then one writer crashes at each changing call.
 """
 
@@ -27,6 +27,7 @@ from tests.simulation.checker.run import ActorTable
 from tests.simulation.interleavings import meeting
 from tests.simulation.non_blocking import FIRST, OPTIONS, Batch, merged, rows
 from tests.simulation.tables import World, every_file_counts, killed_everywhere
+from tests.support.shares import EACH_SHARE, Share
 
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many interleavings are run."""
@@ -89,7 +90,7 @@ class Meeting:
         assert self.world.table.validate().ok
 
     def look(self) -> None:
-        """A read at this moment finds what has completed."""
+        """A read at this time finds what has completed."""
         timeline = self.world.table.timeline()
         landed = [batch for time, batch in self.batch_of.items() if timeline.is_completed(time)]
         assert self.world.scanned() == merged([FIRST, *landed])
@@ -126,15 +127,15 @@ class Meeting:
             try:
                 table.clean(dry_run=False) if verb == "clean" else getattr(table, verb)()
             except WriteConflict:
-                # A log compaction gives way to what is newer.
+                # A log compaction backs off for newer actions.
                 assert verb == "log_compact"
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("block", range(2))
-def test_streams_that_meet_end_as_one(block: int) -> None:
+@EACH_SHARE
+def test_streams_that_meet_end_as_one(share: Share) -> None:
+    first = 5 * TIMES
     with quickly():
-        for seed in range(block * 12 * TIMES, (block + 1) * 12 * TIMES):
+        for seed in range(first) if share is Share.SMOKE else range(first, 24 * TIMES):
             try:
                 Meeting(seed).run()
             except BaseException as error:
@@ -147,7 +148,7 @@ OTHERS: list[Batch] = [[("k0", 10), ("k1", 10), ("k3", 10)], [("k1", 20), ("k2",
 
 
 def write_beside_others(run: World, context: TableContext) -> object:
-    """The dying writer; in the midst of it another one writes, and a compaction is planned and carried out."""
+    """The dying writer; during its write another one writes, and a compaction is planned and executed."""
 
     def others() -> None:
         run.table.upsert(rows(OTHERS[0]))

@@ -1,4 +1,4 @@
-"""Services beside an open non-blocking writer: before, between and around its steps, and beside other writers.
+"""Services during an open non-blocking writer: before, between and around its steps, and with other writers.
 
 The open writer has written nothing, or its log files and not its commit. After each step another writer appends to the
 same bucket with event times out of order. The table always holds what has completed, and readers by completion time
@@ -78,7 +78,7 @@ class _SecondTurn(LockProvider):
 
 
 class OpenWrite:
-    """A write that stands at a point of its life until `finish`.  Of the test and its writes one runs at a time."""
+    """A write that stops at a point of its life until `finish`. Of the test and its writes one runs at a time."""
 
     def __init__(self, world: World, batch: Batch, point: str) -> None:
         self.result: WriteResult | None = None
@@ -269,7 +269,7 @@ def test_a_clustering_that_is_planned_while_a_write_is_open_refuses_it_and_loses
     play.end()
 
 
-# Deaths of others beside it
+# Deaths of others during it
 
 
 Act = Callable[[World, TableContext], object]

@@ -89,7 +89,7 @@ def test_the_write_that_begins_first_and_ends_last_is_found(kind: str) -> None:
 
 
 def say_tight(world: World, partition: str, column: str, found: ColumnRange) -> None:
-    """Add to the last delta commit of the metadata table what another writer of Hudi would have said in it."""
+    """Add to the last delta commit of the metadata table the records that another writer of Hudi would have added."""
     table = world.table
     store = MetadataStore.open(table.context.reloaded())
     last = table.timeline().last_completed_write()
@@ -151,7 +151,7 @@ def test_a_column_that_changes_its_type_meanwhile_has_one_type_in_its_statistics
 
 
 def test_an_insert_whose_keys_others_brought_and_removed_meanwhile() -> None:
-    """Plain inserts look no keys up and meet nobody in the conflict check."""
+    """Plain inserts look no keys up and conflict with no writer."""
     world = grown("cow", **{"hoodie.metadata.record.index.enable": True})
     first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new", "other"], "a", 7)))
     world.table.upsert(rows(world, ["new"], "a", 5))

@@ -254,7 +254,7 @@ def test_a_compaction_that_completes_while_rows_are_replaced(world: World, verb:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_dead_compaction(verb: str) -> None:
-    """At each call of the compaction; what it left stops nobody, and the plan is carried out by the next one."""
+    """At each call of the compaction; its remains block no process, and the next one executes the plan."""
     made = grown()
     planned = plan(made)
 

@@ -24,8 +24,9 @@ def expected(first: Action, second: Action, *, same: bool) -> str:
 
 
 def shown(pairs: Iterable[tuple[Action, Action]], every: int) -> list[ParameterSet]:
-    """Of some pairs those with an upsert, of an action with itself, and one in `every` of the others, in which each action stands
-    first and second; the rest are wide.
+    """Of some pairs those with an upsert, of an action with itself, and one in `every` of the others.
+
+    Each action is first and second; the rest are wide.
     """
     found = []
     for first, second in pairs:
@@ -70,8 +71,9 @@ def test_copy_on_write_ends_alike(first: Action, second: Action) -> None:
 @pytest.mark.parametrize("change", ["downgrade to 6", "upgrade to 9", "downgrade to 8"])
 @pytest.mark.parametrize("first", ACTIONS, ids=NAMES)
 def test_what_has_looked_at_a_table_before_it_changes_its_version(first: Action, change: str) -> None:
-    """What was planned for a version acts on no other.  Between 6 and 8 the timeline lies elsewhere: nothing is acknowledged that
-    readers do not see.
+    """A plan for a version is not executed on another version.
+
+    Between 6 and 8 the timeline moves: nothing is acknowledged that readers do not see.
     """
     met = meet("mor", first, BY_NAME[change], Point.LOADED, same=True)
     assert met is not None

@@ -48,7 +48,7 @@ FORGETFUL = {
 
 
 class WatchedLock(LockProvider):
-    """Tells whether it is held: a writer that holds the lock keeps all others waiting, so nothing happens beside it then."""
+    """Reports whether it is held: a writer that holds the lock keeps all others waiting, so nothing happens concurrently."""
 
     def __init__(self, inner: LockProvider) -> None:
         self._inner = inner
@@ -203,7 +203,7 @@ def made(kind: str, **options: object) -> World:
 
 
 def busy(world: World) -> list[Rows]:
-    """Others bring the new key k4 and change the rest again and again; what stood there after each commit."""
+    """Others insert the new key k4 and change the rest again and again; the rows after each commit."""
     for turn in range(10, 15):
         world.upsert({"k0": turn, "k2": turn, "k4": turn} if turn < 14 else {"k2": turn, "k4": turn})
     return [dict(world.rows)]
@@ -225,7 +225,7 @@ def run_paused(world: World, verb: Verb, number: int, others: Callable[[World], 
     try:
         verb.act(run, replace(context, storage=storage, lock=lock))
     except WriteConflict:
-        # It says so and has done nothing.
+        # It reports that, and has done nothing.
         assert run.scanned() == after[0]
         return storage.paused_at
     found = run.scanned()
@@ -239,7 +239,7 @@ def run_paused(world: World, verb: Verb, number: int, others: Callable[[World], 
 
 
 def before_the_others(verb: Verb, before: Rows, after: Rows) -> Rows:
-    """What stands there when the write came first: the others wrote k0, k2 and k4 of partition a afterwards."""
+    """The rows if the write came first: the others wrote k0, k2 and k4 of partition a afterwards."""
     held = verb.effect(before)
     return {**held, **{key: value for key, value in after.items() if held.get(key, 0) < 100}}
 
@@ -262,7 +262,7 @@ def test_at_every_step(kind: str, verb: str) -> None:
 
 
 class Fetching(LocalEngine):
-    """An engine on which it takes a while to take the rows in: `others` act meanwhile."""
+    """An engine that reads its input slowly: `others` act concurrently."""
 
     def __init__(self, others: Callable[[], object]) -> None:
         super().__init__(1)
@@ -343,7 +343,7 @@ def test_eleven_commits_with_nothing_but_defaults() -> None:
 
 @pytest.mark.parametrize(("kind", "has_metadata_table"), [("cow", False), ("mor", False), ("cow", True)])
 def test_a_reader_at_every_step(kind: str, has_metadata_table: bool) -> None:
-    """It gives the rows that stood there before the others or after them, or says that files are gone; never fewer rows."""
+    """It returns the rows of before the others or after them, or an error about missing files; never fewer rows."""
     world = made(kind, **{"hoodie.metadata.enable": has_metadata_table})
     number = complete = 0
     paused: str | None = ""
@@ -432,7 +432,7 @@ def test_a_deleted_key_comes_back_once_beside_a_compaction(first: str) -> None:
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_who_was_rolled_back_while_standing_still_meets_a_conflict(kind: str) -> None:
-    """Nothing keeps the files that it reads any more, so what it meets first is a file that is gone."""
+    """Nothing protects the files that it reads any more, so it fails on a missing file first."""
     world = made(kind)
 
     def take_over() -> None:

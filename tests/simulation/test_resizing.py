@@ -59,7 +59,7 @@ def grown() -> World:
 
 
 def pending() -> tuple[World, str]:
-    """A resize that waits, and a write that was made beside it."""
+    """A resize that waits, and a concurrent write."""
     world = grown()
     planned = schedule_clustering(world.table.context, ENGINE, settings(world)).instant
     assert planned is not None
@@ -80,7 +80,7 @@ def write(run: World, context: TableContext, rows: Rows = WRITTEN) -> None:
 
 
 def goes_on(run: World) -> None:
-    """The rows are there; a writer, a resize and another writer find nothing in their way, and leave no file that nobody has."""
+    """The rows are there; a writer, a resize and another writer are not blocked, and leave no unreferenced file."""
     assert run.scanned() == run.rows
     run.upsert({"k4": 1004, "k30": 30})
     assert run.scanned() == run.rows
@@ -207,7 +207,7 @@ class TakenForDead(LocalEngine):
 
 
 def test_an_attempt_that_wakes_up_late_leaves_what_writes_copied() -> None:
-    """Copies bear the time of the resize, and are of writes: those stand, and the resize that others completed shows them."""
+    """Copies have the time of the resize, and are of writes: those remain, and the resize that others completed shows them."""
     world, planned = pending()
 
     def take_over() -> None:

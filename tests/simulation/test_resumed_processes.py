@@ -53,7 +53,7 @@ class Sleeper:
     """A process with a clock of its own, which sleeps at its step number `at`.  at: 0 for never.
 
     A step is a call of the storage or a proof that the lock is held.  What changes the table under the lock is none: between a
-    proof and the end of the call that it stands before no store can tell.
+    proof and the end of the next call no store can detect.
     beats: after it wakes, its heartbeat goes on before anything else does.
     """
 
@@ -91,7 +91,10 @@ class _SteppedLock(StorageLock):
 
 
 class Attack:
-    """What the sleeper does, and what the others do of it while it sleeps.  plan: makes the plan that both carry out."""
+    """The action of the sleeper, and what the others do with it while it sleeps.
+
+    plan: makes the plan that both execute.
+    """
 
     kind = "mor"
 
@@ -181,7 +184,7 @@ def awaken(made: World, attack: Attack, at: int, beats: bool) -> int:
     except HudiError as error:
         failure = error
     if isinstance(attack, Upsert) and failure is None:
-        # The later of the two has the greater ordering value, whoever commits last.
+        # The later of the two has the greater ordering value, regardless of which one commits last.
         world.rows = {**world.rows, "k8": 708, **({} if at else {"k0": 700})}
     try:
         check(world)

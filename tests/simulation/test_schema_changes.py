@@ -41,7 +41,7 @@ def with_rows(kind: str, **options: object) -> World:
 @pytest.mark.parametrize("has_history", [False, True])
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), pytest.param("mor", True, marks=pytest.mark.wide)])
 def test_a_change_that_dies_is_there_or_not(kind: str, metadata: bool, has_history: bool) -> None:
-    """At every call; the next change and the next write go on, and the ids of what died harm nobody."""
+    """At every call; the next change and the next write continue, and the ids of the dead change are harmless."""
     world = with_rows(kind, **{"hoodie.metadata.enable": metadata})
     if has_history:
         world.table.alter.add("more", pa.string())
@@ -67,7 +67,7 @@ def test_a_change_that_dies_is_there_or_not(kind: str, metadata: bool, has_histo
 @pytest.mark.parametrize("has_history", [False, True])
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_two_changes_at_once(kind: str, has_history: bool) -> None:
-    """Whichever was requested first, both are made; one that the other has made void says so."""
+    """Regardless of which was requested first, both are made; one that the other has made void reports that."""
     world = with_rows(kind)
     if has_history:
         world.table.alter.add("more", pa.string())
@@ -108,7 +108,7 @@ def test_a_write_under_way_was_requested_before_the_change(kind: str, has_histor
 
 @pytest.mark.parametrize("has_history", [False, True])
 def test_a_write_under_way_that_brings_a_column(has_history: bool) -> None:
-    """It would be changed behind the back of the newer change, so it is planned again; a column that it names is gone then."""
+    """It would be changed unnoticed by the newer change, so it is planned again; a column that it names is missing then."""
     world = with_rows("cow")
     if has_history:
         world.table.alter.add("more", pa.string())

@@ -1,4 +1,4 @@
-"""Updates, merges and schema changes beside writes and all services, in any order, against a dictionary.
+"""Updates, merges and schema changes concurrent with writes and all services, in any order, against a dictionary.
 
 The model maps key to column id to value. Plans are made and executed at different steps. Sometimes one action is
 suspended while another runs; it then counts as the later one or ends with a conflict.
@@ -91,7 +91,7 @@ class PausedAnywhere(PausedWrite):
 
 @dataclass
 class Model:
-    """columns: number -> name, of those beside id, part and ts.  rows: key -> number -> value."""
+    """columns: number -> name, in addition to id, part and ts. rows: key -> number -> value."""
 
     columns: dict[int, str]
     rows: dict[str, Row]
@@ -102,7 +102,10 @@ class Model:
 
 @dataclass
 class Run:
-    """One table and its model.  saved: models of savepoints, and of the moment before the newest write; done: what was done."""
+    """One table and its model.
+
+    saved: models of savepoints, and of the time before the newest write; done: the executed steps.
+    """
 
     kind: str
     settings: str
@@ -279,7 +282,7 @@ class Run:
             self.table.rollback(last)
             self.model = self.before
 
-    # One beside another
+    # Concurrent actions
 
     def beside(self) -> None:
         """An update or an upsert has its instant, and waits while something else is done."""
@@ -319,7 +322,7 @@ class Run:
         name, value, settings = self.model.columns[number], next(self.values), self.parsed()
 
         def landed() -> None:
-            # Planned anew, it changes the column that has the name by then, and the rows that are there by then.
+            # Planned again, it changes the column that has the name by then, and the rows that exist by then.
             for key in set(keys) & set(self.model.rows):
                 self.model.rows[key][number] = value
 
@@ -329,7 +332,7 @@ class Run:
         return self.paused(lambda context: run_update(context, LocalEngine(1), {name: value}, where, settings)), landed
 
     def begin_upsert(self) -> tuple[PausedWrite | None, Callable[[], None]]:
-        # Newer than what is written meanwhile, and older than what comes after.
+        # Newer than concurrent writes, and older than later ones.
         data, settings = self.data(self.some(KEYS), ahead_ms=500_000), self.parsed()
 
         def landed() -> None:

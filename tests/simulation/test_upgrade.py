@@ -152,7 +152,7 @@ def test_the_later_of_two_upgrades_is_refused() -> None:
 
 SERVED = {**INDEXED, "hoodie.log.compaction.blocks.threshold": 2, "hoodie.parquet.small.file.limit": 0}
 HALF_DONE = ("compaction", "log compaction", "clustering", "index build", "write", "rollback", "restore")
-# What the dead leave is ended or taken back; what is planned is carried out or dropped; the others have to be ended before.
+# Remains of dead processes are completed or rolled back; plans are executed or dropped; others have to end before.
 REFUSED = {"restore", "index build"}
 
 
@@ -230,7 +230,7 @@ def test_versions_change_in_the_middle_of_services(kind: str, what: str, version
         change(int(other))
     assert world.table.config.version is other
     assert world.scanned() == world.rows
-    # A plan that was made before is carried out after; until then writes to its groups are refused.
+    # A plan of before is executed afterwards; until then writes to its groups are refused.
     for pending in world.table.timeline().pending(Action.CLUSTERING):
         world.table.cluster(pending.request_time)
         assert world.scanned() == world.rows
@@ -267,7 +267,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
 @pytest.mark.parametrize("version", [TableVersion.EIGHT, pytest.param(TableVersion.NINE, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_begins_on_a_table_of_another_version(verb: str, version: TableVersion) -> None:
-    """Whatever waits for the lock finds the version that it was planned for, or leaves the table as it is."""
+    """Every action that waits for the lock finds the version that it was planned for, or leaves the table unchanged."""
     world = of_version("cow" if verb in ("archive", "clean", "dropped plan") else "mor", SERVED, version)
     for number in range(4):
         world.upsert({"k0": number, "k1": number})

@@ -95,7 +95,7 @@ def test_rollback(grown: World, outcome: FaultOutcome) -> None:
             undone = instant not in {i.request_time for i in timeline.completed_writes()}
             assert begun or not undone
             assert run.scanned() == (before if undone else world.rows)
-            # A rollback that was begun is carried to its end by the next writer.
+            # A rollback that was begun is completed by the next writer.
             run.rows = dict(before if begun else world.rows)
             check_next_writer(run)
             assert (instant in {i.request_time for i in run.table.timeline().completed_writes()}) == (not begun)
@@ -170,7 +170,7 @@ def test_the_answer_to_the_commit_is_lost_for_good(grown: World, landing: bool) 
         world.rows = {**world.rows, **UPSERTED}
     assert (instant in {i.request_time for i in world.table.timeline().completed_writes()}) == landing
     assert world.scanned() == world.rows
-    # What was sent may still land, so nobody touches it before the writer has been silent for long enough.
+    # A sent request may still land, so no process changes it before the writer has been silent for long enough.
     world.upsert({"k50": 50})
     if not landing:
         assert [i.request_time for i in world.table.timeline().pending()] == [instant]

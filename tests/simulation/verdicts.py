@@ -1,9 +1,9 @@
 """How every ordered pair of actions ends that meet on one table.  The page docs/concurrency-control.md has the same tables.
 
-A row is the first action, a column the second, in the order of `pairs.ACTIONS`.  `both`: both land, one after the other.
-Otherwise the words say what becomes of the first (1) and of the second (2): `retry` (planned again, and commits), `idle` (finds
-nothing to do), `yields` (its plan is dropped, or left to whoever carries it out), `refused`.  Two verdicts, where it is not the
-same after the plan of the first and before it publishes.  `-`: there is no such pair.
+A row is the first action, a column the second, in the order of `pairs.ACTIONS`. `both`: both land, one after the other. Otherwise
+the words say what becomes of the first (1) and of the second (2): `retry` (planned again, and commits), `idle` (finds nothing to
+do), `yields` (its plan is dropped, or left to the process that executes it), `refused`. Two verdicts, where it is not the same
+after the plan of the first and before it publishes. `-`: there is no such pair.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What test_job.py runs as a user would: `venv/bin/python job_program.py FOLDER MASTER`, nothing said about interpreters."""
+"""What test_job.py runs as a user would: `venv/bin/python job_program.py FOLDER MASTER`, without settings of interpreters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What test_cluster.py runs: `python kills_program.py FOLDER cow|mor STAGE...`, one line of JSON for each stage.
 
 Executors are processes of their own, and in each stage the first attempt of a task ends its executor once it has done its work:
-what it wrote lies there, and nobody has been told of it.
+its files exist, and no process knows of them.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def with_deaths(
 
 
 def found(spark: SparkSession, path: str, expected: dict[int, int]) -> dict[str, object]:
-    """Whether rows are right, what validation says, and data files that no completed action names."""
+    """Whether rows are right, the findings of validation, and data files that no completed action names."""
     rows = sorted((row["id"], row["ts"]) for row in hs.read(spark, path).select("id", "ts").collect())
     table = hp.Table(path)
     known = {row["path"] for row in table.inspect.files().to_pylist()}

@@ -39,7 +39,7 @@ def in_s3(aws_endpoint: str) -> dict[str, str]:
 
 
 def test_a_table_in_s3(spark: SparkSession, in_s3: dict[str, str]) -> None:
-    """Written, changed by SQL and read through tasks; the session has no file system for S3, which the reader is told."""
+    """Written, changed by SQL and read through tasks; the session has no file system for S3, and the reader gets a warning."""
     path, options = f"s3a://tables/{uuid.uuid4().hex}", {**WRITE, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
     hs.write(spark.createDataFrame(batch(range(8), 1)), path, options=options, storage_options=in_s3)
     hs.write(spark.createDataFrame(batch(range(8), 2)), path, mode="append", options=options, storage_options=in_s3)
@@ -53,7 +53,7 @@ def test_a_table_in_s3(spark: SparkSession, in_s3: dict[str, str]) -> None:
     table = hp.Table(path, in_s3)
     table.compact(spark=spark)
     assert rows_of(table.scan().to_arrow()) == expected
-    # Base files alone are for Spark's own scan, and this session has no file system for S3; the data source asks for none.
+    # Base files alone are for Spark's own scan, and this session has no file system for S3; the data source needs none.
     with pytest.raises(InvalidRequest, match=r"no file system for s3a://.*format\(.pyhudi.\)"):
         hs.read(spark, path, storage_options=in_s3)
     hs.enable(spark)

@@ -115,7 +115,7 @@ def test_a_small_upsert_is_one_query(spark: SparkSession, tmp_path: Path) -> Non
     try:
         result = hs.write(rows, path, options=OPTIONS)
     finally:
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None takes it back
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None resets it
     assert (result.rows_updated, result.rows_inserted) == (1, 1)
     assert len(context.statusTracker().getJobIdsForGroup("small")) == 1
 
@@ -133,7 +133,7 @@ def test_a_small_upsert_is_one_query(spark: SparkSession, tmp_path: Path) -> Non
 def test_rows_that_are_very_few_are_taken_without_being_measured(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: int, rows: int, width: int, *, measures: bool
 ) -> None:
-    """Whatever brings them, they are the same, in their order: of several partitions, of which some are empty."""
+    """For every source they are the same, in their order: of several partitions, of which some are empty."""
     measured: list[tuple[int, int]] = []
     measure = FrameIncoming.measured
 

@@ -33,7 +33,7 @@ def rows(v: int, *ids: str) -> pa.Table:
 def test_an_upsert_changes_the_living_row_alone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, index: str
 ) -> None:
-    """Key k was deleted in one place and lives in another, l is deleted in two places, m has two copies, n stands in one."""
+    """Key k was deleted in one place and exists in another, l is deleted in two places, m has two copies, n exists in one."""
     go(monkeypatch, way)
     options = {
         "hoodie.index.type": index,

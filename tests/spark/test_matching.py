@@ -26,7 +26,7 @@ OPTIONS = {
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Three partitions of one file; those of a and c are gone from the disk."""
+    """Three partitions of one file; those of a and c are deleted from the disk."""
     table = Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="n", options=OPTIONS)
     ids = [f"{part}{number}" for part in "abc" for number in range(3)]
     table.upsert(pa.table({"id": ids, "part": [text[0] for text in ids], "n": pa.array(range(9), pa.int64())}))

@@ -56,7 +56,7 @@ def test_rows_read_from_the_table_itself(spark: SparkSession, path: str, operati
     assert result.rows_in == 4
     assert rows(path) == [row for row in FIRST if row[3] >= 1]
     assert len(hp.Table(path).timeline().completed_writes()) == 2
-    # What lies in the folder beside the table's own stays.
+    # Other files in the folder than the table's own remain.
     assert hp.Table(f"{path}/archive/other").scan().count() == 1
     assert hp.Table(path).validate().ok
 

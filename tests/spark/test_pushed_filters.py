@@ -35,7 +35,7 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Four partitions of one base file each; the record key, `note` and `at` tell them apart."""
+    """Four partitions of one base file each, which the record key, `note` and `at` distinguish."""
     table = Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="ts", options=OPTIONS)
     ids = [f"{part}{number}" for part in "abcd" for number in range(3)]
     table.upsert(
@@ -68,7 +68,7 @@ def test_filters_of_where_and_of_sql_ask_the_indexes(spark: SparkSession, folder
     assert ids("id IN ('b0', 'b2', 'x') AND length(note) > 0") == ["b0"]
     assert ids("note = 'of b1'") == ["b1"]
     assert ids("note = 'of b1' AND NOT (ts = 2)") == ["b1"]
-    # The session's zone says which moment the text is; what is pushed is the moment.
+    # The session's zone defines the instant of the text; the instant is pushed down.
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     assert ids("at = TIMESTAMP '2024-03-10 20:00:00'") == ["b0", "b1", "b2"]
     spark.conf.set("spark.sql.session.timeZone", "UTC")

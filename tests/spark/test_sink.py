@@ -28,7 +28,7 @@ OPERATION = "hoodie.datasource.write.operation"
 
 
 def trips(spark: SparkSession, start: int, end: int, ts: int) -> DataFrame:
-    """Rows of all kinds of types in two tasks."""
+    """Rows of all types in two tasks."""
     return spark.range(start, end, 1, 2).selectExpr(
         "cast(id as string) id",
         "cast(id % 2 as string) city",
@@ -93,7 +93,7 @@ def test_many_rows_of_a_task_and_tasks_that_fail(spark: SparkSession, tmp_path: 
     fails = trips(spark, 0, 30_000, 1).selectExpr("*", "if(id = '29999', raise_error('a bad row'), 1) last")
     with pytest.raises(Exception, match="a bad row"):
         save(fails, failed)
-    # The other task may still put its rows aside, until Spark has ended it: nobody reads them, and a later write sweeps them up.
+    # The other task may still store its rows, until Spark has ended it: no reader uses them, and a later write deletes them.
     assert not Table.exists(failed)
     save(trips(spark, 0, 30_000, 1), path, **{OPERATION: "bulk_insert"})
     assert len(found(path)) == 30_000 and staged(path) == []
@@ -150,7 +150,7 @@ def test_a_stream_writes_each_batch_once(spark: SparkSession, tmp_path: Path) ->
         query.awaitTermination()
 
     run()
-    # The query dies after its commit and before the checkpoint says so.
+    # The query dies after its commit and before the checkpoint records it.
     done = sorted((checkpoint / "commits").glob("[0-9]*"))[-1]
     done.unlink()
     (checkpoint / "commits" / f".{done.name}.crc").unlink()
@@ -160,7 +160,7 @@ def test_a_stream_writes_each_batch_once(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_a_name_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark reads it by its name and changes it by ours; what Spark cannot tell of, a write that names no place, is refused."""
+    """Spark reads it by its name and changes it by ours; Spark cannot represent a write without a location, which is refused."""
     path, other = tmp_path / "it's", tmp_path / "other"
     rows = spark.createDataFrame([("a", "x", 1)], "id string, city string, ts long")
     try:

@@ -31,7 +31,7 @@ def test_timestamps_without_a_zone(spark: SparkSession, tmp_path: Path) -> None:
         hs.write(frame, uri, options=KEYED)
     assert not Table.exists(uri)
     hs.write(frame, uri, options={**KEYED, "pyhudi.timestamps.without.zone": "local"})
-    # Such a column takes such times from now on; what they may change else is said by the argument.
+    # Such a column accepts such times from now on; other changes depend on the argument.
     hs.write(frame.selectExpr("id", "n", "at + INTERVAL 1 HOUR AS at"), uri, schema_mode="strict")
     found = hs.read(spark, uri, ["at"])
     assert found.dtypes == [("at", "timestamp_ntz")]

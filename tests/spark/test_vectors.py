@@ -73,3 +73,12 @@ def test_sql_of_spark_creates_and_writes_vectors(spark: SparkSession, tmp_path: 
     hs.sql(spark, f"UPDATE {name} SET emb = ARRAY(9.0F, 8.0F) WHERE id = 2")
     found = hs.sql(spark, f"SELECT id, emb FROM {name} ORDER BY id").collect()
     assert [tuple(row) for row in found] == [(1, [1.0, 2.0]), (2, [9.0, 8.0])]
+
+
+def test_vector_search_function_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    name = f"hudi.`{tmp_path}/t`"
+    hs.sql(spark, f"CREATE TABLE {name} (id INT, emb VECTOR(2), n STRING) USING hudi TBLPROPERTIES (primaryKey='id')")
+    hs.sql(spark, f"INSERT INTO {name} VALUES (1, ARRAY(3.0F, 4.0F), 'a'), (2, ARRAY(1.0F, 0.0F), 'b'), (3, NULL, 'c')")
+    text = f"SELECT id, n, _hudi_distance AS d FROM hudi_vector_search('{tmp_path}/t', 'emb', ARRAY(1.0, 2.0), 2, 'l2')"
+    found = hs.sql(spark, f"{text} WHERE id > 0 ORDER BY d").collect()
+    assert [(row["id"], row["n"], round(row["d"], 9)) for row in found] == [(2, "b", 2.0), (1, "a", 2.828427125)]

@@ -37,13 +37,13 @@ def test_rows_on_spark_are_those_of_apache_hudi(spark: SparkSession, tmp_path: P
 
 
 def test_enums_and_milliseconds_are_written_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Base files alone, which Spark's own scan reads, hold them as the table's schema says."""
+    """Base files alone, which Spark's own scan reads, have the types of the table's schema."""
     path = str(open_golden("mor_v9_avro_types", tmp_path).path)
     rows = hs.read(spark, path, columns=["id", "ts", "colour", "sure", "seen", "clock"])
     before = rows.toArrow()
 
     def write(given: pa.Table, operation: str) -> None:
-        # Spark makes a moment of every timestamp that it takes from Arrow.
+        # Spark converts every timestamp of Arrow to an instant.
         frame = spark.createDataFrame(given)
         frame = frame.withColumn("clock", frame["clock"].cast("timestamp_ntz"))
         hs.write(frame, path, options={"hoodie.datasource.write.operation": operation})

@@ -1,4 +1,4 @@
-"""The streaming sink writes every row once, whatever crashes between the commit and Spark's checkpoint."""
+"""The streaming sink writes every row once, after any crash between the commit and Spark's checkpoint."""
 
 from __future__ import annotations
 

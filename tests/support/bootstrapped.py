@@ -39,7 +39,10 @@ def lay_sources(table: Path, folder: Path) -> None:
 
 
 def point_at(table: Path, sources: dict[str, Path]) -> None:
-    """Has the index of a table say where the rows are.  sources: by partition, as each file is at this moment."""
+    """Write the locations of the rows to a table's index.
+
+    sources: by partition, as each file is at this time.
+    """
     entries = {}
     for skeleton in table.glob(SKELETONS):
         name = parse_base_file(skeleton.name)

@@ -104,7 +104,8 @@ class Shell:
             words = [string.Template(word).substitute(self.names) for word in shlex.split(line)[1:]]
             words = [str(self.made_table()) if word == "TABLE" else word for word in words]
             done = CliRunner().invoke(app, words)
-            # Errors of ours reach the runner as code 1, before the program maps them: only success and findings stand here.
+            # Errors of PyHudi reach the runner as code 1, before the program maps them: only success and findings are listed
+            # here.
             assert done.exit_code == code, f"{line}: {done.output} {done.exception}"
             return
         assigned = re.match(r"(\w+)=\$\(", line)

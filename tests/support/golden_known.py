@@ -32,7 +32,7 @@ def _image(text: str | None) -> str | None:
 def _changes(**lost: object) -> Callable[[pa.Table], pa.Table]:
     """Change data with its images in one form, and the row that was lost.
 
-    The real iterator moves on whenever it is asked for more, so a program that asks twice before the first row loses that row.
+    Hudi's iterator advances on each call of hasNext, so a program that calls it twice before the first row loses that row.
     """
 
     def changed(rows: pa.Table) -> pa.Table:

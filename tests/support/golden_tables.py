@@ -76,7 +76,7 @@ def case_folder(name: str) -> Path:
 
 @cache
 def load_case(name: str) -> GoldenCase:
-    """What case.json says."""
+    """The content of case.json."""
     described = json.loads((case_folder(name) / "case.json").read_text(encoding="utf-8"))
     queries = tuple(GoldenQuery(query["name"], query["options"], query["row_count"]) for query in described["queries"])
     return GoldenCase(name, described["shows"], tuple(described["traits"]), queries)

@@ -1,4 +1,4 @@
-"""Log compactions that Apache Hudi plans and carries out in merge-on-read tables."""
+"""Log compactions that Apache Hudi plans and executes in merge-on-read tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def commit_of(path: Path, instant: str) -> CommitMetadata:
 
 
 def real_log_compaction(hudi: ApacheHudi, path: Path, mode: str, log_format: str, instant: str | None = None) -> str:
-    """Apache Hudi plans a log compaction, or carries out that of `instant`."""
+    """Apache Hudi plans a log compaction, or executes that of `instant`."""
     schema = commit_of(path, Table(str(path)).timeline().completed_writes()[0].request_time).extra_metadata["schema"]
     planned = hudi.log_compact(path, schema, instant, **real_options(mode, log_format))
     assert planned is not None

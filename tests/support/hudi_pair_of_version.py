@@ -1,4 +1,4 @@
-"""A pair of writers on a table that stays at its version beside Apache Hudi 1.2.0."""
+"""A pair of writers on a table that keeps its version during writes of Apache Hudi 1.2.0."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PairOfVersion(Pair):
         return {**super().options, **INDEXED, **self.more, "hoodie.write.table.version": self.version}
 
     def theirs(self, operation: str, data: Any, *, filters: int = 0, check: bool = True, **options: Any) -> None:
-        # Release 1.2.0 takes a table of version 8 to version 9 unless it is told not to.
+        # Release 1.2.0 upgrades a table of version 8 to version 9 unless an option prevents it.
         super().theirs(operation, data, filters=filters, check=check, **{"hoodie.write.auto.upgrade": False, **options})
 
     def checked(self) -> None:

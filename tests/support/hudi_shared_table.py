@@ -34,7 +34,7 @@ def keyed_rows(*values: Keyed) -> pa.Table:
 
 @dataclass
 class SharedTable:
-    """One table that PyHudi and Apache Hudi work on; of version 9 unless `more` says otherwise."""
+    """One table that PyHudi and Apache Hudi work on; of version 9 unless `more` sets another one."""
 
     hudi: ApacheHudi
     path: Path

@@ -6,7 +6,7 @@ from pyhudi.format.instants import Action, Instant, State
 
 
 def done(time: str, completion: str | None = None, action: Action = Action.COMMIT) -> Instant:
-    """A completed instant; it completes five digits after its request unless said otherwise."""
+    """A completed instant; by default it completes five digits after its request."""
     return Instant(time, action, State.COMPLETED, completion or f"{int(time) + 5:0{len(time)}d}")
 
 

@@ -48,7 +48,7 @@ def versions(table: Table) -> list[int]:
 
 
 def run_log_files(table: Table, data: Callable[[pa.Table], Any]) -> None:
-    """Updates and deletes in several files of one write are read, told once, and compacted."""
+    """Updates and deletes in several files of one write are read, reported once, and compacted."""
     table.insert(rows(range(40), 0))
     result = table.upsert(data(rows(range(30), 1)))
     assert result.log_files == len(versions(table)) > 2 and versions(table) == [*range(1, result.log_files + 1)]

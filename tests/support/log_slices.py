@@ -79,7 +79,7 @@ class Slice:
         self.instants = [BASE_TIME]
         if base is not None:
             sink = pa.BufferOutputStream()
-            # Two row groups, so that what is carried from one to the next is looked at.
+            # Two row groups, to test the state kept from one to the next.
             rows = stored(BASE_TIME, base, self.base_name or "")
             pq.write_table(rows, sink, row_group_size=max(1, len(base) // 2), store_schema=False)
             self.storage.put(f"p/{self.base_name}", sink.getvalue().to_pybytes())

@@ -50,7 +50,7 @@ from pyhudi.tasks.log_scan import InstantValidity
 
 
 def assert_metadata_is_true(table: Table) -> MetadataTable | None:
-    """Fails where the metadata table says something else than the table; None when the table has none."""
+    """Fails if the metadata table differs from the table; None if the table has none."""
     context = table.context.reloaded()
     if not context.config.metadata_partitions:
         return None
@@ -127,7 +127,7 @@ def _check_partitions(
     """Ranges of partitions that are tight are exact, and there are no others; those that overlapping writers left cover the
     files.
 
-    expected: the tight records; rows: what the index says of partitions.
+    expected: the tight records; rows: the records of partitions in the index.
     """
     tight = set(rows.filter(rows["is_tight"])["key"].cast(pa.string()).to_pylist())
     is_tight = pc.is_in(expected.keys, value_set=pa.array(sorted(tight), pa.string()))

@@ -36,7 +36,7 @@ def files_of_others() -> dict[str, bytes]:
 
 
 def look_at(content: bytes) -> None:
-    """Everything that a footer says of columns, and the rows."""
+    """Everything that a footer records of columns, and the rows."""
     file = open_parquet(pa.BufferReader(content))
     for group in range(file.metadata.num_row_groups):
         for place in range(file.metadata.row_group(group).num_columns):

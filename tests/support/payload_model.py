@@ -74,8 +74,10 @@ class Key:
         return merged(payload, self.base, self.log)
 
     def waits(self, payload: str) -> bool:
-        """Whether the key must not be written: Apache Hudi could not read it, or a plan that is not carried out yet drops its
-        row, and the index, which looks into base files, would not find a row that only a log has then.
+        """Whether the key must not be written.
+
+        Apache Hudi could not read it, or a plan that is not executed yet drops its row, and the index, which reads base files,
+        would not find a row that is only in a log then.
         """
         unreadable = any(isinstance(entry, Delete) and entry.ts is None for entry in self.log)
         return unreadable or (self.base is not None and merged(payload, self.base, self.log[: self.planned]) is None)

@@ -1,6 +1,7 @@
 """The public API as text: every name that a user may import, with its signature, as tests/support/public_api.txt holds it.
 
-`python -m tests.support.public_api` writes the file anew: do so when the API is meant to change, and say it in CHANGELOG.md.
+`python -m tests.support.public_api` writes the file: do so when the API is meant to change, and describe the change in
+CHANGELOG.md.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _names(table: pa.Table, ignoring: Collection[str]) -> set[str]:
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, float):
-        # Text tells -0.0 from 0.0, which `==` does not, and makes a NaN equal itself.
+        # Text distinguishes -0.0 and 0.0, which `==` does not, and makes a NaN equal itself.
         return ("float", "nan" if math.isnan(value) else repr(value))
     if isinstance(value, Mapping):
         return tuple((name, _canonical(inner)) for name, inner in sorted(value.items()))

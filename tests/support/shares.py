@@ -1,6 +1,6 @@
-"""Splits a test that loops over crash points or steps into two: the smoke tier takes three of them, the rest tier the others.
+"""Splits a test into two: the smoke tier takes one share of its crash points, steps or examples, the rest tier the others.
 
-A test with the marker `crash_points` runs once per share.  Its loop takes the items of `chosen`.
+A test with the marker `crash_points` runs once per share.  Its loop takes the items of `chosen`: three in the smoke tier.
 """
 
 from __future__ import annotations
@@ -10,16 +10,31 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TypeVar
 
+import hypothesis
+import pytest
+
 from tests.support.needs import WIDE
 
 T = TypeVar("T")
 
 
 class Share(StrEnum):
-    """Which items a test takes.  SMOKE: the first, the middle one and the last.  OTHERS: what the tier has beside those."""
+    """Which items a test uses.
+
+    SMOKE: the first, the middle one and the last. OTHERS: the further ones of the tier.
+    """
 
     SMOKE = "smoke"
     OTHERS = "others"
+
+
+EACH_SHARE = pytest.mark.parametrize("share", [Share.SMOKE, pytest.param(Share.OTHERS, marks=pytest.mark.full)])
+"""For a test that takes `share` as an argument."""
+
+
+def of_share(test: T, share: Share) -> T:
+    """A property test or state machine that draws examples of its own for each share, the same ones in every run."""
+    return hypothesis.seed(share.value)(test) if hypothesis.settings.default.derandomize else test  # type: ignore[union-attr,type-var]
 
 
 _active: list[Share] = []

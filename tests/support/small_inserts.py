@@ -44,7 +44,7 @@ def run_small_inserts(table: Table, data: Callable[[pa.Table], Any]) -> None:
         stored += 10
         told.append((result.file_groups_new, result.file_groups_rewritten, result.log_files))
         assert (result.rows_updated, result.rows_inserted) == (1, 10)
-    # 10 rows begin a file, 10 more are as much as it has, and the next 10 half of it; 10 beside 30 are less than half.
+    # 10 rows begin a file, 10 more are as many as it has, and the next 10 half of it; 10 compared with 30 are less than half.
     assert told == [(1, 0, 1), (0, 1, 1), (0, 1, 1), (1, 0, 1), (0, 1, 1), (0, 1, 1)]
     assert table.upsert(data(rows(*range(stored, stored + 2000)))).file_groups_new == 0, "which are worth the largest file"
     found = table.scan().to_arrow().sort_by("id")

@@ -14,7 +14,7 @@ ELSEWHERE = re.compile(r"(Avro specification|WebHDFS REST API|ORC specification|
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """(where, one source): what stands between `Source:` and the end of its sentence, cut at semicolons."""
+    """(where, one source): the text between `Source:` and the end of its sentence, split at semicolons."""
     for file in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two cores and UTC; started by the first test that asks, stopped at the end of the run.
+    """A local session with two cores and UTC; started by the first test that needs it, stopped at the end of the run.
 
-    Tests share it: what a test sets or registers, it takes back. Nothing here configures PyHudi, which must work in any session.
+    Tests share it: a test undoes what it sets or registers. Nothing here configures PyHudi, which must work in any session.
     """
     home = java_home(17, 99)
     if home is None:

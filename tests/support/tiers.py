@@ -2,7 +2,7 @@
 
 The environment variable PYHUDI_TIER selects the tier of a run:
 
-    smoke   `make test`: everything but combination runs; of spark/ and interop/ only what lies below their folder smoke/
+    smoke   `make test`: everything but combination runs; of spark/ and interop/ only what is below their folder smoke/
     rest    what smoke leaves out and full contains
     full    `make test-full`, and the default of a plain `pytest`: smoke and rest
     wide    `make test-wide`: full, every combination of parameters, and more seeds
@@ -14,6 +14,7 @@ import os
 from collections.abc import Collection
 from enum import StrEnum
 from pathlib import PurePosixPath
+from zlib import crc32
 
 # The first folder below tests/ to the markers of its tests.
 MARKERS = {
@@ -26,7 +27,7 @@ MARKERS = {
     "interop": "interop",
     "servers": "servers",
 }
-# Modules directly below tests/ that `make check` runs beside tests/unit.
+# Modules directly below tests/ that `make check` runs in addition to tests/unit.
 CHECKS = frozenset({"test_layers.py", "test_module_imports.py"})
 # Tests in these folders need a JVM; they are in the smoke tier only below <folder>/smoke/.
 JVM_FOLDERS = frozenset({"spark", "interop", "servers"})
@@ -65,11 +66,14 @@ def markers_of_path(path: str) -> tuple[str, ...]:
     return tuple(markers)
 
 
-def beyond_sample(count: int, size: int) -> set[int]:
-    """Of the cases 0 to `count` - 1 of a test those that the smoke tier leaves out; it takes `size` of them, evenly spaced."""
+def beyond_sample(test: str, count: int, size: int) -> set[int]:
+    """Of the cases 0 to `count` - 1 of a test those that the smoke tier leaves out; it takes `size` of them, evenly spaced.
+
+    A single case depends on the name of the test, so that not every test takes its first one, a copy-on-write table for example.
+    """
     if size >= count:
         return set()
-    taken = {0} if size == 1 else {round(number * (count - 1) / (size - 1)) for number in range(size)}
+    taken = {crc32(test.encode()) % count} if size == 1 else {round(number * (count - 1) / (size - 1)) for number in range(size)}
     return set(range(count)) - taken
 
 

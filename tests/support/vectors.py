@@ -1,4 +1,4 @@
-"""Bytes that Apache Hudi wrote, kept beside the checkout (../shared/vectors) and not in it; tests skip without them."""
+"""Bytes that Apache Hudi wrote, kept next to the checkout (../shared/vectors) and not in it; tests skip without them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every index that finds records, on one engine, against a dict of rows.
 
 A script of writes is the same for all; `data` turns an Arrow table into what the engine takes.  After each write the table holds
-the dict's rows and keys are unique; under BUCKET each row lies in the file group of its bucket.  At the end of each part of the
+the dict's rows and keys are unique; under BUCKET each row is in the file group of its bucket.  At the end of each part of the
 script the metadata table is right about every key (`Table.validate`).
 """
 
@@ -33,7 +33,10 @@ _FEW = {"hoodie.metadata.record.index.min.filegroup.count": 2}
 
 @dataclass(frozen=True)
 class Index:
-    """options: of the table.  is_global: the key alone names a record; moves: it changes its partition.  source: what it asks."""
+    """options: of the table.
+
+    is_global: the key alone names a record; moves: it changes its partition. source: the data that it reads.
+    """
 
     options: dict[str, Any]
     source: str
@@ -184,7 +187,7 @@ class Checked:
         assert all(file_id.endswith("-0") for _, file_id in groups)
 
     def _check_nodes(self, found: list[Values]) -> None:
-        """Each row lies in the group of the node that takes its key, by the ring that counts."""
+        """Each row is in the group of its key's node, by the valid hashing metadata."""
         context = self.table.context
         rings = {}
         for part in {row["_hoodie_partition_path"] for row in found}:
@@ -233,7 +236,7 @@ def run_script(checked: Checked) -> None:
 def run_beside_compactions(checked: Checked) -> None:
     """Keys that were deleted come back between the plan of a compaction and its end; merge on read, an index that reads files.
 
-    Their records stand in logs alone then, outside the key range of the base file, and every later write finds them.
+    Their records are in logs alone then, outside the key range of the base file, and every later write finds them.
     """
     ground = checked.ground()
     ground.upsert(*(row(key, f"p{key % 2}", 1) for key in range(10)))

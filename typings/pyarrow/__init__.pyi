@@ -260,6 +260,9 @@ class BufferOutputStream(NativeFile):
 class PythonFile(NativeFile):
     def __init__(self, handle: object, mode: str | None = ...) -> None: ...
 
+class CompressedInputStream(NativeFile):
+    def __init__(self, stream: NativeFile, compression: str) -> None: ...
+
 class OSFile(NativeFile):
     def __init__(self, path: str, mode: str = ..., memory_pool: MemoryPool | None = ...) -> None: ...
 
@@ -423,6 +426,7 @@ FixedSizeListArray: TypeAlias = Array
 Decimal128Array: TypeAlias = Array
 ListArray: TypeAlias = Array
 ListViewArray: TypeAlias = Array
+LargeListViewArray: TypeAlias = Array
 MapArray: TypeAlias = Array
 StructArray: TypeAlias = Array
 UnionArray: TypeAlias = Array

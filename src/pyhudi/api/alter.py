@@ -60,8 +60,7 @@ class Alter(ForeignNames):
         return self._change("add", Add(column, _arrow_type(type), comment, after), options)
 
     def drop(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Drop a column and all nested columns. A column added later under the same name is a new one, null in existing
-        rows.
+        """Drop a column and all nested columns. A column added later under the same name is a new one, null in existing rows.
 
         Args:
             column: Path of the column.

@@ -2,8 +2,7 @@
 
 Engines push columns and filters down to a dataset, through `scanner` (DuckDB, Polars) or through `get_fragments` and
 the scanners of the fragments (DataFusion). The translatable part of a filter prunes file slices before any file is
-opened: by partitions, and by statistics and indexes of the metadata table. The remaining slices are read by one of two
-readers:
+opened: by partitions, and by statistics and indexes of the metadata table. The remaining slices are read by one of two readers:
 
     Arrow's Parquet reader    slices without log files, of a scan without a filter, if the file has the columns of the
                               table;
@@ -109,32 +108,62 @@ class HudiDataset(ds.FileSystemDataset):
         return BatchScanner(self.schema, columns, filter, partial(self._read, options=options))
 
     def to_batches(self, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any) -> Batches:
-        """Read the rows of `scanner` as record batches."""
+        """Read the rows of `scanner` as record batches.
+
+        Args:
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+            options: As in `scanner`.
+        """
         return self.scanner(columns, filter, **options).to_batches()
 
     def to_table(self, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
-        """Read the rows of `scanner` into one table."""
+        """Read the rows of `scanner` into one table.
+
+        Args:
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+            options: As in `scanner`.
+        """
         return self.scanner(columns, filter, **options).to_table()
 
     def head(
         self, num_rows: int, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any
     ) -> pa.Table:
-        """Read the first rows of `scanner`."""
+        """Read the first rows of `scanner`.
+
+        Args:
+            num_rows: Maximum number of rows.
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+            options: As in `scanner`.
+        """
         return self.scanner(columns, filter, **options).head(num_rows)
 
     def take(
         self, indices: pa.Array, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any
     ) -> pa.Table:
-        """Return rows of `scanner` by position; all rows are read."""
+        """Return rows of `scanner` by position; all rows are read.
+
+        Args:
+            indices: Positions of the rows, from 0.
+            columns: As in `scanner`.
+            filter: As in `scanner`.
+            options: As in `scanner`.
+        """
         return self.to_table(columns, filter, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Count the rows that match the filter."""
+        """Count the rows that match the filter.
+
+        Args:
+            filter: As in `scanner`.
+            options: As in `scanner`.
+        """
         return self.scanner([], filter, **options).count_rows()
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Any]:
-        """Return a pyarrow fragment for each Parquet file that Arrow reads, and a `SliceFragment` for each other file
-        slice.
+        """Return a pyarrow fragment for each Parquet file that Arrow reads, and a `SliceFragment` for each other file slice.
 
         Slices without matching rows are pruned; a fragment returns all its rows.
 
@@ -145,11 +174,25 @@ class HudiDataset(ds.FileSystemDataset):
             yield SliceFragment(self._query, task) if fragment is None else fragment
 
     def filter(self, expression: pc.Expression) -> NoReturn:
-        """Not supported: pass filters to the methods that read."""
+        """Not supported: pass filters to the methods that read.
+
+        Args:
+            expression: The filter.
+
+        Raises:
+            Unsupported: Always.
+        """
         raise Unsupported("a table's dataset cannot be filtered: pass the filter to to_table, to scanner, or to Table.scan")
 
     def replace_schema(self, schema: pa.Schema) -> HudiDataset:
-        """Return the dataset itself if the schema is equal; other schemas are not supported."""
+        """Return the dataset itself; other schemas are not supported.
+
+        Args:
+            schema: The dataset's schema.
+
+        Raises:
+            Unsupported: The schema differs.
+        """
         if schema.equals(self.schema):
             return self
         raise Unsupported("a table's dataset has the schema of its scan: select columns in to_table, or in Table.scan")
@@ -289,9 +332,7 @@ class _ArrowFiles:
         self.format = _FORMATS[not never]
 
     def fragment(self, task: Any) -> Any:
-        """Fragment of the base file of a slice without log files, if its name shows that Arrow can read it; otherwise
-        None.
-        """
+        """Fragment of the base file of a slice without log files, if its name shows that Arrow can read it; otherwise None."""
         spec = self._spec
         if (
             spec is None
@@ -314,9 +355,7 @@ class _ArrowFiles:
         )
 
     def checked(self, task: Any, columns: Sequence[str]) -> Any:
-        """As `fragment`, if the file has the columns of the table. Errors of the file are left to PyHudi's reader to
-        report.
-        """
+        """As `fragment`, if the file has the columns of the table. Errors of the file are left to PyHudi's reader to report."""
         fragment = self.fragment(task)
         if fragment is None or self._spec is None:
             return None

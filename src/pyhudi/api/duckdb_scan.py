@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.hudi_types import VARIANT_TYPE
 from pyhudi.operations.read.native_scan import divide_query
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import NativeColumn, NativeScan
@@ -98,7 +99,9 @@ def text_literal(text: str) -> str:
 
 def _can_read(path: str, schema: pa.Schema) -> bool:
     names = {name.casefold() for name in schema.names}
-    return _GLOB_CHARACTERS.isdisjoint(path) and len(names) == len(schema.names) and _ROW_NUMBER not in names
+    # DuckDB reads a group that a file declares as Variant as its own type.
+    plain = all(field.type != VARIANT_TYPE for field in schema)
+    return plain and _GLOB_CHARACTERS.isdisjoint(path) and len(names) == len(schema.names) and _ROW_NUMBER not in names
 
 
 def _selects(scan: NativeScan, names: Iterable[str], where: str, named: Callable[[pa.Table], str]) -> Iterator[str]:
@@ -119,10 +122,11 @@ def _column(column: NativeColumn) -> str:
     if column.stored_name is None:
         return _literal(pa.scalar(None, column.field.type) if column.value is None else column.value)
     name = quote_identifier(column.stored_name)
-    return f"CAST({name} AS {_type_name(column.field.type)})" if column.is_cast else name
+    return f"CAST({name} AS {duckdb_type(column.field.type)})" if column.is_cast else name
 
 
-def _type_name(type_: pa.DataType) -> str:
+def duckdb_type(type_: pa.DataType) -> str:
+    """Name of a type in DuckDB. Raises Unsupported for a type without one."""
     types = pa.types
     if types.is_timestamp(type_):
         return "TIMESTAMP" if type_.tz is None else "TIMESTAMPTZ"
@@ -131,11 +135,11 @@ def _type_name(type_: pa.DataType) -> str:
     if types.is_fixed_size_binary(type_):
         return "BLOB"
     if types.is_struct(type_):
-        return f"STRUCT({', '.join(f'{quote_identifier(child.name)} {_type_name(child.type)}' for child in type_.fields)})"
+        return f"STRUCT({', '.join(f'{quote_identifier(child.name)} {duckdb_type(child.type)}' for child in type_.fields)})"
     if types.is_list(type_):
-        return f"{_type_name(type_.value_type)}[]"
+        return f"{duckdb_type(type_.value_type)}[]"
     if types.is_map(type_):
-        return f"MAP({_type_name(type_.key_type)}, {_type_name(type_.item_type)})"
+        return f"MAP({duckdb_type(type_.key_type)}, {duckdb_type(type_.item_type)})"
     try:
         return _TYPES[type_]
     except KeyError:
@@ -144,7 +148,7 @@ def _type_name(type_: pa.DataType) -> str:
 
 def _literal(value: pa.Scalar) -> str:
     type_ = value.type
-    name = _type_name(type_)
+    name = duckdb_type(type_)
     if not value.is_valid:
         return f"CAST(NULL AS {name})"
     if pa.types.is_timestamp(type_):

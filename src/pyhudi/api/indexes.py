@@ -61,8 +61,7 @@ class Indexes:
         Args:
             kind: Index type: `record_index`, `column_stats`, `partition_stats`, `bloom_filters` or `secondary_index`.
             columns: For `column_stats`, the columns to index (by default the first ones of the table). For
-                `secondary_index`, and with
-                `function`, the one column.
+                `secondary_index`, and with `function`, the one column.
             name: Name of a secondary or expression index.
             function: Makes `column_stats` or `bloom_filters` an expression index over one column.
             function_options: Options of the function, such as `format`.
@@ -91,8 +90,7 @@ class Indexes:
 
         Args:
             kind: As in `create`. Several types, such as `["record_index", "column_stats"]`, are built together from one
-                snapshot; the
-                arguments below then do not apply.
+                snapshot; the arguments below then do not apply.
             columns: As in `create`.
             name: Name of a secondary or expression index.
             function: Function of an expression index.

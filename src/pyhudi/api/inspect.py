@@ -87,9 +87,7 @@ COMMITS_SCHEMA = pa.schema(
         pa.field("metadata", pa.map_(pa.string(), pa.string()), nullable=False),
     ]
 )
-"""Newest request time first. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which changes
-no
-row.
+"""Newest request time first. operation: UPSERT, COMPACT and so on. is_service: a compaction or clustering, which changes no row.
 rows_written: including copied rows; bytes_written: of data files. metadata: entries of the commit besides the schema.
 """
 
@@ -130,9 +128,7 @@ PARTITIONS_SCHEMA = pa.schema(
         pa.field("all_bytes", pa.int64(), nullable=False),
     ]
 )
-"""Sorted by partition. all_files, all_bytes: including older versions, and uncommitted files if directories were
-listed.
-"""
+"""Sorted by partition. all_files, all_bytes: including older versions, and uncommitted files if directories were listed."""
 
 SIZES_SCHEMA = pa.schema(
     [
@@ -160,9 +156,7 @@ COLUMN_STATS_SCHEMA = pa.schema(
         pa.field("source", pa.string(), nullable=False),
     ]
 )
-"""Sorted by partition, file and column. min, max: as text; null if no non-null value is known. source: metadata or
-footer.
-"""
+"""Sorted by partition, file and column. min, max: as text; null if no non-null value is known. source: metadata or footer."""
 
 LOG_BLOCKS_SCHEMA = pa.schema(
     [
@@ -178,8 +172,7 @@ LOG_BLOCKS_SCHEMA = pa.schema(
         pa.field("damage", pa.string()),
     ]
 )
-"""In file order. kind: AVRO, PARQUET, HFILE, DELETE, COMMAND, CDC, or CORRUPT for a torn block, explained in `damage`.
-"""
+"""In file order. kind: AVRO, PARQUET, HFILE, DELETE, COMMAND, CDC, or CORRUPT for a torn block, explained in `damage`."""
 
 MARKERS_SCHEMA = pa.schema(
     [
@@ -237,8 +230,7 @@ class Inspection:
 
     @_of_present_state
     def commits(self, limit: int | None = None) -> pa.Table:
-        """Return the completed writes of the active timeline, newest first (COMMITS_SCHEMA). One timeline file is read per
-        write.
+        """Return the completed writes of the active timeline, newest first (COMMITS_SCHEMA). One timeline file is read per write.
 
         Args:
             limit: Return only the latest writes, at most this many; None for all.
@@ -355,8 +347,7 @@ class Inspection:
     def column_stats(self) -> pa.Table:
         """Return column statistics (COLUMN_STATS_SCHEMA).
 
-        They cover all files in the index of the metadata table; without an index, the current base files by their
-        footers.
+        They cover all files in the index of the metadata table; without an index, the current base files by their footers.
         """
         snapshot = load_snapshot(self._context)
         if snapshot.schema is None:
@@ -411,9 +402,7 @@ class Inspection:
         return pa.Table.from_pylist([_block_row(block) for block in blocks], schema=LOG_BLOCKS_SCHEMA)
 
     def markers(self) -> pa.Table:
-        """Return the markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled
-        back yet.
-        """
+        """The markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled back yet."""
         storage = self._context.storage
         rows = [
             {"instant_time": instant, "path": path, "kind": str(kind)}
@@ -423,9 +412,7 @@ class Inspection:
         return pa.Table.from_pylist(rows, schema=MARKERS_SCHEMA)
 
     def locks(self) -> pa.Table:
-        """Return the lock objects stored with the table (LOCKS_SCHEMA). Locks of external lock providers are not
-        included.
-        """
+        """Return the lock objects stored with the table (LOCKS_SCHEMA). Locks of external lock providers are not included."""
         storage, now_ms = self._context.storage, self._context.env.now_ms()
         rows: list[dict[str, Any]] = []
         lease = storage.read(LEASE_PATH)

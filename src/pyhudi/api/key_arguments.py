@@ -71,10 +71,8 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
 
 
 def _is_empty(keys: Any, spec: KeySpec) -> bool:
-    """Whether the keys are known to be empty before anything is read; their types do not matter then.
-
-    Rows without the key fields are not empty: they are rejected by the names of their columns.
-    """
+    """Whether the keys are known to be empty before anything is read; their types do not matter then."""
+    # Rows without the key fields are not empty: they are rejected by the names of their columns.
     if isinstance(keys, (pa.Array, pa.ChunkedArray, *_COLLECTIONS)):
         return not len(keys)
     if not is_frame(keys) or known_length(keys) != 0:

@@ -69,18 +69,23 @@ class Merge:
         Args:
             set: Values by table column.
             where: Condition on the pair of rows; None applies to all pairs.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.UPDATE, set, where))
 
     def when_matched_update_all(self, where: Filter | Column | None = None) -> Merge:
-        """Update the matching table row with all columns of the source. Columns that the source lacks keep their
-        values.
+        """Update the matching table row with all columns of the source. Columns that the source lacks keep their values.
 
         Record key and partition fields of the source that `on` does not name must equal those of the table row; on
         Spark, another partition moves the record.
 
         Args:
             where: Condition on the pair of rows; None applies to all pairs.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.UPDATE, None, where))
 
@@ -89,6 +94,9 @@ class Merge:
 
         Args:
             where: Condition on the pair of rows; None applies to all pairs.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.DELETE, None, where))
 
@@ -98,6 +106,9 @@ class Merge:
         Args:
             values: Values by table column; columns named in `on` are copied from the source.
             where: Condition on the source row; None applies to all rows.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.INSERT, values, where, ClauseRows.OF_SOURCE))
 
@@ -106,6 +117,9 @@ class Merge:
 
         Args:
             where: Condition on the source row; None applies to all rows.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.INSERT, None, where, ClauseRows.OF_SOURCE))
 
@@ -115,6 +129,9 @@ class Merge:
         Args:
             set: Values by table column; only `target.x` can be referenced.
             where: Condition on the table row; None applies to all rows.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.UPDATE, set, where, ClauseRows.OF_TARGET))
 
@@ -123,6 +140,9 @@ class Merge:
 
         Args:
             where: Condition on the table row; None applies to all rows.
+
+        Returns:
+            This merge, for further clauses.
         """
         return self.with_clause(Clause(ClauseAction.DELETE, None, where, ClauseRows.OF_TARGET))
 
@@ -137,8 +157,7 @@ class Merge:
 
         Raises:
             InvalidRequest: Several source rows change one table row, or insert one key; a column does not exist; a key
-                or
-                partition field is assigned, or a column cannot hold its value.
+                or partition field is assigned, or a column cannot hold its value.
             WriteConflict: Conflicts with other writers exhausted the retries.
             Unsupported: An expression contains a query or a function that DuckDB lacks; a merge with inserts matches by
                 names of other columns than the record key.
@@ -167,7 +186,14 @@ class Merge:
         return any(needs_sql(clause.values, clause.where) for clause in self._clauses)
 
     def with_clause(self, clause: Clause) -> Merge:
-        """Add a clause, as the methods above define it."""
+        """Add a clause, as the methods above define it.
+
+        Args:
+            clause: The clause.
+
+        Returns:
+            This merge.
+        """
         self._clauses = (*self._clauses, clause)
         return self
 

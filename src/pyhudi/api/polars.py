@@ -51,6 +51,9 @@ def scan_polars(
         storage_options: As in `Table`, if `source` is a URI.
         options: `hoodie.*` options of the scan.
 
+    Returns:
+        A lazy frame, which reads the table when it is collected.
+
     Raises:
         InvalidRequest: Polars is not installed, or arguments contradict one another.
         Unsupported: The Polars release has no IO source plugins.

@@ -7,9 +7,12 @@ PyHudi's reader reads the slices and reports the error.
 from __future__ import annotations
 
 import operator
+import os
+import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +20,7 @@ import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported_polars
 from pyhudi.errors import Unsupported
+from pyhudi.format.hudi_types import without_extension
 from pyhudi.operations.read.native_scan import divide_query
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import NativeScan
@@ -32,6 +36,24 @@ if TYPE_CHECKING:
 
 _ROW_INDEX = "\x00row"
 """Name of the column of row numbers; no table has it."""
+
+
+_LARGE_BYTES = 128 << 20
+"""Size of base files from which on a read gains more by Polars than loading its module takes (0.3 seconds)."""
+
+
+class _Fork:
+    """Whether this process was forked from one that had loaded Polars, whose threads the fork lacks."""
+
+    inherits_polars = False
+
+    @classmethod
+    def check(cls) -> None:
+        cls.inherits_polars = "polars" in sys.modules
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Fork.check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +174,32 @@ def suppress_polars_errors() -> Iterator[None]:
 
 def to_frame(rows: pa.Table) -> polars.DataFrame:
     """Convert rows to a DataFrame."""
-    frame: polars.DataFrame = imported_polars().from_arrow(rows)
+    frame: polars.DataFrame = imported_polars().from_arrow(without_extension(rows))
     return frame
+
+
+def from_frame(frame: polars.DataFrame, schema: pa.Schema) -> pa.Table:
+    """Convert a DataFrame to an Arrow table with the same columns in the types of a schema."""
+    return with_types(frame.to_arrow(compat_level=imported_polars().CompatLevel.newest()), schema)
+
+
+def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Cast the columns of a table to the types of a schema."""
+    columns = [rows[name] for name in schema.names]
+    del rows
+    for number, type_ in enumerate(schema.types):
+        if columns[number].type != type_:
+            # One column at a time, so that the values of at most one are in memory twice.
+            columns[number] = columns[number].cast(type_)
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def is_worth_loading(slices: Iterable[object]) -> bool:
+    """Whether `to_arrow` reads these slices with Polars: it is installed, and loaded or worth loading."""
+    if _Fork.inherits_polars or find_spec("polars") is None:
+        return False
+    bases = (slice_.base for slice_ in slices if isinstance(slice_, FileSlice))
+    return "polars" in sys.modules or sum(base.size_bytes for base in bases if base is not None) >= _LARGE_BYTES
 
 
 def frame_schema(schema: pa.Schema) -> polars.Schema:

@@ -12,10 +12,11 @@ import pyarrow as pa
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.optional_imports import imported, imported_polars
-from pyhudi.api.polars_scan import native_rows, suppress_polars_errors, to_frame
+from pyhudi.api.polars_scan import from_frame, is_worth_loading, native_rows, suppress_polars_errors, to_frame, with_types
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.hudi_types import with_extension
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.partition_pruning import ReadPlan
@@ -102,7 +103,7 @@ class Scan(ForeignNames):
         raise TypeError("a Scan has no len(), and no truth value: use count(), which reads the table")
 
     def to_arrow(self, *, text: str = "strings") -> pa.Table:
-        """Read all rows into one Arrow table.
+        """Read all rows into one Arrow table. With Polars installed, it may read plain base files.
 
         Args:
             text: "strings" returns text and binary columns as `pa.string()` and `pa.binary()`. "views" returns them as
@@ -117,31 +118,34 @@ class Scan(ForeignNames):
         if text == "views":
             return self._with_views()
         if self._limit is not None:
-            return pa.Table.from_batches(self.to_batches(), self.schema)
+            return with_extension(pa.Table.from_batches(self.to_batches(), self.schema))
+        tasks: Sequence[Any] = self._query.tasks
+        tables = []
+        if all(not pa.types.is_nested(type_) for type_ in self.schema.types) and is_worth_loading(tasks):
+            native = self._polars_rows()
+            if native is not None:
+                frame, tasks = native
+                tables.append(from_frame(frame, self.schema))
+                del frame, native
         read: Callable[[Any], Iterator[pa.Table]] = self._query.reader
-        engine = LocalEngine(self._threads)
-        parts = engine.map(lambda task: list(read(task)), self._query.tasks)
-        tables = [table for part in parts for table in part]
+        parts = LocalEngine(self._threads).map(lambda task: list(read(task)), tasks)
+        tables += [table for part in parts for table in part]
         if not self.schema.names:
             return rows_without_columns(sum(table.num_rows for table in tables))
-        return pa.concat_tables([self.schema.empty_table(), *tables])
+        return with_extension(pa.concat_tables([self.schema.empty_table(), *tables]))
 
     def _with_views(self) -> pa.Table:
         schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in self.schema])
-        rows = self._native_views() if all(not pa.types.is_nested(type_) for type_ in schema.types) else None
-        if rows is None:
+        is_flat = all(not pa.types.is_nested(type_) for type_ in schema.types)
+        native = self._polars_rows() if is_flat and find_spec("polars") is not None else None
+        if native is None:
             rows = self.to_arrow()
-        if not schema.names:
-            return rows
-        return pa.Table.from_arrays([rows[field.name].cast(field.type) for field in schema], schema=schema)
-
-    def _native_views(self) -> pa.Table | None:
-        """Read the rows with Polars; None if it is not installed, or reads none of the files."""
-        frame = self._polars_rows() if find_spec("polars") is not None else None
-        if frame is None:
-            return None
-        rows: pa.Table = frame.to_arrow(compat_level=imported_polars().CompatLevel.newest())
-        return rows
+            return with_types(rows, schema) if schema.names else rows
+        frame, rest = native
+        tables = [from_frame(frame, schema)]
+        if rest:
+            tables.append(with_types(self.of_slices(rest).to_arrow(), schema))
+        return pa.concat_tables(tables)
 
     def head(self, limit: int = 10) -> pa.Table:
         """Read at most `limit` rows, and no further data than these need.
@@ -161,6 +165,9 @@ class Scan(ForeignNames):
 
         Args:
             size_bytes: Combine file slices while a split has at most that many bytes. 0 makes each slice its own split.
+
+        Returns:
+            The splits, in the order of the scan.
 
         Raises:
             InvalidRequest: The scan has a limit, which cannot be applied across splits.
@@ -197,28 +204,34 @@ class Scan(ForeignNames):
 
     def to_polars(self) -> polars.DataFrame:
         """Read all rows into a Polars DataFrame; `pyhudi.scan_polars` returns a LazyFrame."""
-        frame = self._polars_rows()
-        return to_frame(self.to_arrow()) if frame is None else frame
+        native = self._polars_rows()
+        if native is None:
+            return to_frame(self.to_arrow())
+        frame, rest = native
+        if not rest:
+            return frame
+        whole: polars.DataFrame = imported_polars().concat([frame, to_frame(self.of_slices(rest).to_arrow())])
+        return whole
 
-    def _polars_rows(self) -> polars.DataFrame | None:
-        """Read the rows, plain base files with Polars; None if Polars reads none of them."""
+    def _polars_rows(self) -> tuple[polars.DataFrame, tuple[FileSlice, ...]] | None:
+        """Read plain base files with Polars: their rows, and the other slices; None if Polars reads none of them."""
         query = self._query
         if self._limit is not None or not isinstance(query, SnapshotQuery) or not query.schema.names:
             return None
         native = native_rows(query, query.spec.condition)
-        frames: list[polars.DataFrame] = []
         if native is not None:
             with suppress_polars_errors():
-                frames.append(native.rows.collect())
-        if native is None or not frames:
-            return None
-        if native.rest:
-            frames.append(to_frame(self.of_slices(native.rest).to_arrow()))
-        whole: polars.DataFrame = imported_polars().concat(frames)
-        return whole
+                return native.rows.collect(), native.rest
+        return None
 
     def of_slices(self, slices: Sequence[FileSlice]) -> Scan:
         """Return the scan of some of its file slices.
+
+        Args:
+            slices: File slices of this scan.
+
+        Returns:
+            A scan of these file slices.
 
         Raises:
             InvalidRequest: The scan reads change data, or the argument is not a list of its file slices.

@@ -22,12 +22,7 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings, with_names
 from pyhudi.operations.catalog_sync.sync_table import SyncResult, run_sync
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.results import (
-    ArchiveResult,
-    CleanResult,
-    CompactionResult,
-    WriteResult,
-)
+from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.background_services import BackgroundServices, Printed, run_loop
 from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
@@ -93,6 +88,9 @@ class TableServices(OpenedTable):
 
         Args:
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The archived instants.
         """
         parsed = self._open.parse(VERBS["archive"], options)
         return run_archive(self._open.writable(parsed), ArchiveSettings.of(parsed))
@@ -113,6 +111,9 @@ class TableServices(OpenedTable):
             instant: Execute only the plan of this instant: its request time, or the result of scheduling it.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The executed plans, and statistics of the files that they wrote.
 
         Raises:
             InstantNotFound: No such plan exists.
@@ -135,6 +136,9 @@ class TableServices(OpenedTable):
             if_due: Schedule only if the trigger (`hoodie.compact.inline.trigger.strategy`) is met.
             extra_metadata: Key-value text stored in the plan.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the plan in `planned`; None if there is nothing to compact.
         """
         parsed = self._open.parse(VERBS["schedule_compaction"], options)
         settings = CompactSettings.of(parsed)
@@ -171,6 +175,9 @@ class TableServices(OpenedTable):
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
 
+        Returns:
+            The executed plans, and statistics of the files that they wrote.
+
         Raises:
             InstantNotFound: No such plan exists.
             TableState: The table is copy-on-write, or another process executes the plan.
@@ -189,6 +196,9 @@ class TableServices(OpenedTable):
         Args:
             spark: Session that scans the log files on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the plan in `planned`; None if there is nothing to compact.
         """
         parsed = self._open.parse(VERBS["schedule_log_compaction"], options)
         settings = CompactSettings.of(parsed)
@@ -212,6 +222,13 @@ class TableServices(OpenedTable):
             layout: "linear" (default), "zorder" or "hilbert".
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant, and statistics; no instant if there was nothing to cluster.
+
+        Raises:
+            InstantNotFound: No such plan exists.
+            TableState: Another process executes the plan.
         """
         parsed = self._open.parse(VERBS["cluster"], options)
         settings = _clustering_options(order_by, layout, parsed)
@@ -228,7 +245,17 @@ class TableServices(OpenedTable):
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
-        """Schedule a clustering, to be executed by `cluster(instant)`, here or elsewhere. Arguments as in `cluster`."""
+        """Schedule a clustering, to be executed by `cluster(instant)`, here or elsewhere.
+
+        Args:
+            order_by: As in `cluster`.
+            layout: As in `cluster`.
+            spark: As in `cluster`.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the plan; None if there is nothing to cluster.
+        """
         parsed = self._open.parse(VERBS["schedule_clustering"], options)
         settings = _clustering_options(order_by, layout, parsed)
         return schedule_clustering(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
@@ -270,6 +297,9 @@ class TableServices(OpenedTable):
             table: Name in the catalog; defaults to the table name.
             options: `hoodie.*` options of this call.
 
+        Returns:
+            What was changed in the catalog.
+
         Raises:
             TableState: The table has no columns yet, the catalog rejects the change, or has a different table of that
                 name.
@@ -295,6 +325,9 @@ class TableServices(OpenedTable):
         Args:
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the delete; no instant if no partition was expired.
         """
         parsed = self._open.parse(VERBS["run_ttl"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
@@ -313,8 +346,7 @@ class TableServices(OpenedTable):
 
         Args:
             services: Any of clean, metadata, archive, compact, log_compact, cluster, ttl. None runs all of them;
-                clusterings and log
-                compactions are then scheduled, and partitions expired, only if the options enable that.
+                clusterings and log compactions are then scheduled, and partitions expired, only if the options enable that.
             plan: False schedules no new compactions and clusterings.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
@@ -382,6 +414,9 @@ class TableServices(OpenedTable):
             plan: As in `run_services`.
             spark: Session that runs the tasks on the cluster.
             options: `hoodie.*` options of this call.
+
+        Returns:
+            The services, as a context manager: the thread runs for the block.
 
         Example:
             >>> with table.background_services():

@@ -43,8 +43,7 @@ _SERVICES = ("compact", "cluster")
 class StreamSink:
     """A function for `foreachBatch`: `df.writeStream.foreachBatch(StreamSink(path, options)).start()`.
 
-    Creates the table from the options if it does not exist. It can be pickled; the background thread starts with the
-    first batch.
+    Creates the table from the options if it does not exist. It can be pickled; the background thread starts with the first batch.
     """
 
     def __init__(
@@ -129,9 +128,7 @@ class StreamSink:
         return self._table
 
     def _identifier(self, batch: DataFrame) -> str:
-        """Identifier of the stream in commits: from the option, otherwise the query id that Spark stores in the
-        checkpoint.
-        """
+        """Identifier of the stream in commits: from the option, otherwise the query id that Spark stores in the checkpoint."""
         if self._settings.identifier is not None:
             return self._settings.identifier
         query_id: str | None = None

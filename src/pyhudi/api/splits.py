@@ -30,8 +30,7 @@ __all__ = ["Split"]
 @checked_class
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Some file slices of a scan, readable in any process. It can be pickled, and includes the storage options of the
-    table.
+    """Some file slices of a scan, readable in any process. It can be pickled, and includes the storage options of the table.
 
     Attributes:
         number: Position of the split in its scan, from 0.

@@ -86,8 +86,7 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
             options: Further `hoodie.*` options.
             environment: Clock, id generator and sleep function; the system's by default.
             exist_ok: Open an existing table if its record key, partitioning, columns (`schema`) and every setting
-                passed here
-                match. Settings that are not passed may differ, such as table type or version.
+                passed here match. Settings that are not passed may differ, such as table type or version.
 
         Returns:
             The open table.

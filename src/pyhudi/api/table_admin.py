@@ -20,18 +20,11 @@ from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
 from pyhudi.operations.admin.versions.version_step import VersionChange
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.results import (
-    RestoreResult,
-    SavepointResult,
-)
+from pyhudi.operations.commit.results import RestoreResult, SavepointResult
 from pyhudi.operations.commit.rollback import RollbackResult, find_rollback_target, rollback_instant
 from pyhudi.operations.services.archive import ArchiveSettings
-from pyhudi.operations.services.compact import (
-    CompactSettings,
-)
-from pyhudi.operations.services.index_admin import (
-    drop_metadata_table,
-)
+from pyhudi.operations.services.compact import CompactSettings
+from pyhudi.operations.services.index_admin import drop_metadata_table
 from pyhudi.options.scope import VERBS
 from pyhudi.options.write_options import THREADS
 from pyhudi.planning.instant_arguments import CommittedInstant, InstantArgument, format_as_of, request_time_text
@@ -74,8 +67,7 @@ class TableAdmin(TableServices):
         tag: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> SavepointResult:
-        """Create a savepoint: protect the files of a completed write from cleaning, so that the table can be restored
-        to it.
+        """Create a savepoint: protect the files of a completed write from cleaning, so that the table can be restored to it.
 
         Args:
             instant: Request time of the write, its result, or a datetime or date: the latest write up to then. None for the
@@ -126,8 +118,7 @@ class TableAdmin(TableServices):
     def set_properties(
         self, properties: Mapping[str, object], *, options: Mapping[str, object] | None = None
     ) -> dict[str, str | None]:
-        """Set table properties that do not affect the file layout, under the table lock: name, database and custom
-        keys.
+        """Set table properties that do not affect the file layout, under the table lock: name, database and custom keys.
 
         Properties that define the layout are rejected, with the method that changes them if there is one. Every reader
         and writer sees the properties in `config.properties`, and Hudi preserves them.
@@ -207,8 +198,7 @@ class TableAdmin(TableServices):
             to: 8 or 9; None for 8, the version in which PyHudi creates tables.
             spark: Session that runs the compaction; None for this process.
             options: `hoodie.*` options of this call. `hoodie.payload.delete.field` and `.marker`, which version 8 takes
-                with
-                every write, become table properties in version 9.
+                with every write, become table properties in version 9.
 
         Raises:
             TableState: A restore is pending, or a writer is active.
@@ -226,8 +216,7 @@ class TableAdmin(TableServices):
     def downgrade(
         self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
     ) -> VersionChange:
-        """Downgrade the table to an earlier table version: 8 for Hudi 1.0, or 6 for earlier releases, which PyHudi can
-        only read.
+        """Downgrade the table to an earlier table version: 8 for Hudi 1.0, or 6 for earlier releases, which PyHudi can only read.
 
         A merge-on-read table is compacted until no log file remains to be merged. From version 9 to 8, indexes with a
         later layout are dropped (the result lists them); to 6, the metadata table is dropped. Otherwise as `upgrade`.
@@ -252,8 +241,7 @@ class TableAdmin(TableServices):
         return result
 
     def validate(self, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
-        """Validate the consistency of the timeline, the data files, the metadata table and its indexes. Nothing is
-        changed.
+        """Validate the consistency of the timeline, the data files, the metadata table and its indexes. Nothing is changed.
 
         Args:
             sample: Number of base files whose footers are read; None for all.

@@ -14,9 +14,7 @@ from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.check_writable import check_writable
-from pyhudi.operations.commit.results import (
-    WriteResult,
-)
+from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.services.background_services import BackgroundServices
 from pyhudi.operations.write.write_once import skip_if_committed
 from pyhudi.operations.write.write_settings import WriteSettings

@@ -21,7 +21,13 @@ from pyhudi.operations.read.key_lookup import plan_read_lookup
 from pyhudi.operations.read.projection import column_list
 from pyhudi.operations.read.query import completion_range, incremental_range, plan_incremental_query, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, anti_join, key_columns, semi_join_filter
-from pyhudi.options.read_options import AS_OF, INCREMENTAL_FORMAT, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH
+from pyhudi.options.read_options import (
+    AS_OF,
+    BLOB_ROOTS,
+    INCREMENTAL_FORMAT,
+    READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE,
+    VALUES_FROM_PATH,
+)
 from pyhudi.options.scope import VERBS
 from pyhudi.options.write_options import THREADS
 from pyhudi.planning.incremental_query import EARLIEST, CompletionRange, RequestRange
@@ -56,14 +62,12 @@ class TableReads(OpenedTable):
             columns: Columns to read, or the name of one; all data columns by default. Meta columns (`_hoodie_...`) can be
                 named; "*" selects both.
             filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an
-                expression of
-                pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
+                expression of pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
             as_of: An instant, the result of a write, a datetime, a date, ISO text, or `tag:NAME` of a savepoint. A time
                 without a zone is in the table's time zone (`hoodie.table.timeline.timezone`).
             limit: Maximum number of rows, in any order; None for all.
             keys: Rows with some of the table's columns: a semi join. Only rows that equal one of them in all these
-                columns are
-                returned. Their values are looked up in the indexes to prune files.
+                columns are returned. Their values are looked up in the indexes to prune files.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -133,6 +137,45 @@ class TableReads(OpenedTable):
         )
         return rows
 
+    def read_blobs(
+        self,
+        blobs: pa.Array | pa.ChunkedArray | Sequence[Mapping[str, Any] | None],
+        *,
+        offset: int = 0,
+        length: int | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> pa.ChunkedArray:
+        """Read the bytes of BLOB values: inline ones, and ranges of files outside of the table.
+
+        Only files below the folders of the option `pyhudi.blob.roots` are read, with the storage options of the table.
+        Ranges that are close to each other are read with one request. A scan never reads such files.
+
+        Args:
+            blobs: A column of type BLOB of this or another table, in parts of any size.
+            offset: First byte of each value to return.
+            length: Maximum number of bytes of each value to return; None for all. Large values are read range by range.
+            options: `pyhudi.blob.roots`, folders separated by commas.
+
+        Returns:
+            The bytes, binary, in the order of the values; null for a null value and for one that is inline without data.
+
+        Raises:
+            Unsupported: A file is outside of the allowed folders, or a value has more than 2 GiB.
+            TableState: A file does not exist, or is too short.
+            InvalidRequest: The values are not BLOB values.
+
+        Example:
+            >>> rows = table.scan(["id", "picture"], filter="id = 7").to_arrow()
+            >>> table.read_blobs(rows["picture"], options={"pyhudi.blob.roots": "s3://bucket/pictures"})
+        """
+        parsed = self._open.parse(VERBS["read_blobs"], options)
+        reader = features.load("blob_reader", "Table.read_blobs")
+        storage_options = dict(self._open.context.storage.spec().options)
+        content: pa.ChunkedArray = reader.BlobReader(parsed.text(BLOB_ROOTS), storage_options).read(
+            reader.blobs_of(blobs), offset, length
+        )
+        return content
+
     def count(
         self,
         filter: Filter | None = None,
@@ -190,10 +233,9 @@ class TableReads(OpenedTable):
 
         Args:
             keys: Values of the record key field (`[1, 2]`), tuples of values if the key has several fields, record keys
-                as strings,
-                or rows with the record key fields. With the partition fields too, a key is only looked up in its
-                partition.
-                A Spark DataFrame of keys is collected; `pyhudi.spark.read(..., keys=)` joins with one of any size.
+                as strings, or rows with the record key fields. With the partition fields too, a key is only looked up
+                in its partition. A Spark DataFrame of keys is collected; `pyhudi.spark.read(..., keys=)` joins with one
+                of any size.
             columns: As in `scan`.
             options: `hoodie.*` options of this call.
         """
@@ -217,8 +259,7 @@ class TableReads(OpenedTable):
 
         Args:
             data: Rows with the record key fields. With the partition fields too, a key is only looked up in its
-                partition. A
-                Spark DataFrame is filtered on Spark, without a defined order.
+                partition. A Spark DataFrame is filtered on Spark, without a defined order.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -264,8 +305,7 @@ class TableReads(OpenedTable):
             columns: As in `scan`.
             filter: As in `scan`.
             after: Exclusive start, in place of `start`, for tables of every version: the checkpoint up to which all
-                commits have
-                been read. A consumer that continues from its last checkpoint reads no commit twice.
+                commits have been read. A consumer that continues from its last checkpoint reads no commit twice.
             options: `hoodie.*` options of this call.
 
         Raises:

@@ -20,18 +20,13 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import is_empty, required_without_nulls
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.results import (
-    WriteResult,
-)
-from pyhudi.operations.read.query import (
-    SnapshotQuery,
-)
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.micro_batches import StreamBatch
 from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_attempt import exclusive_write
-from pyhudi.operations.write.write_once import with_once
+from pyhudi.operations.write.write_once import CommitMark, with_once
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options.declaration import Options
@@ -69,15 +64,12 @@ class TableWrites(OpenedTable):
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             partial: Partial update: the data has the key, partition and ordering fields and some other columns. Missing
-                columns keep
-                their stored values, and keys that do not exist in the table are skipped. (Option
+                columns keep their stored values, and keys that do not exist in the table are skipped. (Option
                 `pyhudi.partial.update`.)
             based_on: The scan from which the rows were computed (optimistic concurrency). The write commits only if the
-                file
-                groups that it writes to have not changed since that scan; otherwise it raises `WriteConflict`, and the
-                caller scans
-                and computes again. No update is lost between read and write. File groups that were only read are not
-                checked.
+                file groups that it writes to have not changed since that scan; otherwise it raises `WriteConflict`, and
+                the caller scans and computes again. No update is lost between read and write. File groups that were
+                only read are not checked.
             schema_mode: Schema evolution that the data may cause. "strict": none. "merge" (default): new columns, and
                 wider types that hold all values exactly (int32 to int64 or double, float to double). "widen": also nulls
                 in columns that may not be null, which become nullable. "evolve": as in Hudi, also integers to floating
@@ -242,8 +234,7 @@ class TableWrites(OpenedTable):
 
         Args:
             keys: Values of the record key field (`[1, 2]`), tuples of values if the key has several fields, or rows
-                with the record
-                key fields. With the partition fields too, only those partitions are searched.
+                with the record key fields. With the partition fields too, only those partitions are searched.
             where: SQL text, tuples or an expression, as the filter of `scan`.
             spark: With `where`: session that finds and deletes the records on the cluster. With `keys` the type of
                 `keys` decides.
@@ -298,8 +289,7 @@ class TableWrites(OpenedTable):
                 requires `pip install "pyhudi[sql]"`; other Python values are literals.
             where: SQL text or tuples, as the filter of `scan`, or another condition in SQL; None updates all records.
             spark: Session that runs the update on the cluster; values and `where` are then Spark SQL text or Columns,
-                as in
-                `pyhudi.spark.update`.
+                as in `pyhudi.spark.update`.
             once: Application id and version of this write, as in `upsert`.
             options: `hoodie.*` options of this call.
 
@@ -343,9 +333,8 @@ class TableWrites(OpenedTable):
 
         Args:
             source: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB). They are held
-                in memory,
-                and so are the rows of the table that they match. A Spark DataFrame makes it a merge on Spark, as in
-                `pyhudi.spark.merge`.
+                in memory, and so are the rows of the table that they match. A Spark DataFrame makes it a merge on
+                Spark, as in `pyhudi.spark.merge`.
             on: Columns whose values are equal in a source row and the table row that it matches; nulls match nothing.
                 Matching by record key uses the table's indexes; matching by other columns reads all rows. Or a condition
                 in SQL, such as `"target.id = source.id AND target.day > source.day"`.
@@ -397,16 +386,15 @@ class TableWrites(OpenedTable):
         )
 
     def write_batch(
-        self, data: Any, operation: WriteOperation, batch: StreamBatch, *, options: Mapping[str, object] | None = None
+        self, data: Any, operation: WriteOperation, batch: CommitMark, *, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Write a micro-batch of a stream exactly once: it is skipped if it, or a later batch of the same stream, is
-        committed.
+        """Write a batch of a stream or an ingestion job exactly once: it is skipped if it, or a later batch, is committed.
 
         Args:
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark
                 DataFrame.
             operation: Write operation.
-            batch: Identifier of the stream and number of the batch.
+            batch: Mark of the batch in the commits of the table.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -419,8 +407,7 @@ class TableWrites(OpenedTable):
 
     @contextmanager
     def exclusive(self, *, seconds: float = 60) -> Iterator[Self]:
-        """Hold the table lock from a read to the commit of the rows computed from it, so that no other writer commits
-        in between.
+        """Hold the table lock from a read to the commit of the rows computed from it, so that no other writer commits in between.
 
         For callers that read, compute and write with `based_on`, and whose writes conflict too often. All other writers
         wait, so keep the block short: read, compute, write. The first write that commits releases the lock, before its

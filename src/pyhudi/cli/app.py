@@ -12,7 +12,14 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli import data_commands, index_commands, inspect_commands, repair_commands, report_command, service_commands
+from pyhudi.cli import (
+    data_commands,
+    index_commands,
+    ingest_command,
+    inspect_commands,
+    repair_commands,
+    service_commands,
+)
 from pyhudi.cli.output import in_commands, print_text
 from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 from pyhudi.options.plugins import load_plugin
@@ -36,7 +43,7 @@ data_commands.add_to(app)
 service_commands.add_to(app)
 repair_commands.add_to(app)
 index_commands.add_to(app)
-report_command.add_to(app)
+ingest_command.add_to(app)
 
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 - signature required by Typer

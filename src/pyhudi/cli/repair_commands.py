@@ -1,7 +1,10 @@
-"""Commands for diagnosis and repair, and Hudi's stored procedures."""
+"""Commands for diagnosis, repair and reports, and Hudi's stored procedures."""
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated
 
@@ -21,6 +24,7 @@ from pyhudi.cli.arguments import (
     parse_pairs,
 )
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
+from pyhudi.errors import InvalidRequest, visible
 from pyhudi.operations.admin.repair import RepairKind
 
 KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="What to repair; may be repeated. All by default.")]
@@ -28,7 +32,7 @@ KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="Wha
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (repair, doctor, call, procs):
+    for command in (repair, doctor, report, call, procs):
         app.command()(command)
 
 
@@ -109,3 +113,28 @@ def procs(procedure: Annotated[str | None, typer.Argument(help="Name of the proc
 
 def _procedures() -> ModuleType:
     return features.load("procedures", "pyhudi call")
+
+
+def report(
+    table: TableArgument,
+    to: Annotated[str | None, typer.Option("--to", "-t", metavar="FILE", help="Output file; - is standard output.")] = None,
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Also validate data, metadata table and indexes; opens files.")
+    ] = False,
+    storage: StorageOption = None,
+) -> None:
+    """Write a health report as one HTML page, by default to NAME-report.html in the current directory."""
+    opened = open_table(table, storage)
+    page = visible(
+        features.load("report", "pyhudi report").render_report(opened, validation=opened.validate() if validate else None)
+    )
+    if to == "-":
+        sys.stdout.write(page)
+        return
+    # Any writer can set the table name: sanitize it, to prevent path traversal.
+    path = Path(to or f"{re.sub(r'[^A-Za-z0-9_-]+', '_', opened.name).strip('_')[:100] or 'table'}-report.html")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {path}: {error.strerror}; choose another file with --to") from error
+    print_text(f"report of {opened.uri} written to {path}")

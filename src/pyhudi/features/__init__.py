@@ -15,9 +15,11 @@ from typing import Any
 from pyhudi.errors import Unsupported
 
 CAPABILITIES = (
+    "blob_reader",
     "bootstrap",
     "consistent_hashing",
     "hbase_index",
+    "ingestion",
     "procedures",
     "recovery",
     "report",

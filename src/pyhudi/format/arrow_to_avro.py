@@ -45,7 +45,7 @@ from pyhudi.format.avro_to_arrow import (
     default_text,
     record_fields,
 )
-from pyhudi.format.hudi_types import is_vector, vector_to_avro
+from pyhudi.format.hudi_types import is_vector, record_to_avro, vector_to_avro
 from pyhudi.format.meta_columns import is_meta_field
 
 
@@ -112,7 +112,9 @@ def _field_json(field: pa.Field, namespace: str, previous: Json | None, path: st
     check_name(field.name, path)
     if previous is not None and _field_matches(field, previous):
         return previous
-    type_ = _type_json(field.type, field.name, namespace, _branch(previous["type"]) if previous is not None else None, path)
+    type_ = _type_json(
+        field.type, field.name, namespace, record_to_avro(field) if previous is None else _branch(previous["type"]), path
+    )
     result: Json = {"name": field.name, "type": ["null", type_] if field.nullable else type_}
     doc = _doc(field)
     if doc is not None:

@@ -14,8 +14,7 @@ from pyhudi.format.json_document import parse_json
 Json = dict[str, Any]
 
 _MOST_TYPES = 100_000
-"""Limit on expanded types. A schema of a few kilobytes can double a named type repeatedly and expand beyond any memory.
-"""
+"""Limit on expanded types. A schema of a few kilobytes can double a named type repeatedly and expand beyond any memory."""
 
 
 def resolve_avro(text: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.avro_resolve import Json, resolve_avro
-from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, vector_from_avro
+from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, record_from_avro, vector_from_avro
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.meta_columns import is_meta_field
 
@@ -27,9 +27,7 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
 COMMENT = b"comment"
 DEFAULT = b"default"
-"""Metadata key of a non-nullable field with a default: the value, as JSON, that the field has in files older than the
-field.
-"""
+"""Metadata key of a non-nullable field with a default: the value, as JSON, that the field has in files older than the field."""
 ARROW_TYPES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "boolean"),
     (pa.int32(), "int"),
@@ -100,11 +98,18 @@ def arrow_field(field: Json) -> pa.Field:
     reason = None if is_vector(type_) else _unsupported_reason(field["type"])
     if reason is not None:
         metadata[UNSUPPORTED] = reason
-    if is_vector(type_):
-        metadata[HUDI_TYPE] = hudi_type_name(type_)
+    name = hudi_type_name(type_) if is_vector(type_) else _record_name(field["type"])
+    if name is not None:
+        metadata[HUDI_TYPE] = name
     if not nullable and field.get("default") is not None:
         metadata[DEFAULT] = json.dumps(_in_microseconds(field["default"], field["type"]))
     return pa.field(field["name"], type_, nullable, metadata=metadata or None)
+
+
+def _record_name(node: Any) -> str | None:
+    if isinstance(node, list):
+        node = next((branch for branch in node if branch != "null"), None)
+    return record_from_avro(node) if isinstance(node, dict) else None
 
 
 def check_supported(fields: Iterable[pa.Field], what: str) -> None:
@@ -129,7 +134,7 @@ def _unsupported_reason(node: Any) -> str | None:
         return next(filter(None, map(_unsupported_reason, node)), None)
     if not isinstance(node, dict):
         return None
-    if node.get("logicalType") in _NOT_PLAIN:
+    if node.get("logicalType") in _NOT_PLAIN and record_from_avro(node) is None:
         return f"the logical type {node['logicalType']} (Hudi 1.2) is not supported in this form"
     below = [node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields") or ())]
     return _unsupported_reason([part for part in below if part is not None]) if any(below) else None

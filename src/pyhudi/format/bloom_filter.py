@@ -28,7 +28,7 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, cast
@@ -160,6 +160,37 @@ class BloomFilter:
             self._max_entries if max_entries is None else max_entries,
             self._counted,
         )
+
+    @staticmethod
+    def merged(filters: Sequence[BloomFilter], max_entries: int = DEFAULT_MAX_ENTRIES) -> BloomFilter | None:
+        """Return a filter with the keys of several ones; None if their types or sizes differ, so that keys must be added.
+
+        Rows are combined as long as their keys fit into one row; a DYNAMIC_V0 filter has at most as many rows as one to
+        which the keys were added.
+
+        Args:
+            filters: At least one.
+            max_entries: As for `create`.
+        """
+        first = filters[0]
+        sizes = {(f._kind, f._hash_count, len(f._rows[0]), f._num_entries) for f in filters}
+        if len(sizes) > 1:
+            return None
+        capacity = first._num_entries
+        limit = 1 if first._kind is BloomKind.SIMPLE else max(1, -(-max_entries // max(1, capacity)))
+        rows: list[npt.NDArray[np.bool_]] = []
+        counts: list[int] = []
+        for each in filters:
+            for number, row in enumerate(each._rows):
+                count = each._counted if number == len(each._rows) - 1 else capacity
+                if not rows or (counts[-1] + count > capacity and len(rows) < limit):
+                    rows.append(row.copy())
+                    counts.append(count)
+                    continue
+                target = len(rows) - 1 if counts[-1] + count <= capacity else int(np.argmin(counts))
+                rows[target] |= row
+                counts[target] += count
+        return BloomFilter(first._kind, first._hash_count, rows, capacity, max_entries, counts[-1])
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
         """Add every key, in order. One call with many keys produces the same bytes as many calls with one.

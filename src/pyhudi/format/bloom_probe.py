@@ -1,7 +1,6 @@
 """Lookup of a few keys in a serialized Bloom filter, decoding only the bits that those keys set.
 
-Most absent keys are ruled out after two bits. Decoding a filter of some hundred thousand keys takes a thousand times as
-long.
+Most absent keys are ruled out after two bits. Decoding a filter of some hundred thousand keys takes a thousand times as long.
 
 Specification: docs/formats/bloom-filter.md.
 """

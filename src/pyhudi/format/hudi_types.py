@@ -5,6 +5,14 @@
       Parquet            FIXED_LEN_BYTE_ARRAY without annotation: the elements in order, little-endian
       Arrow              fixed_size_list of elements that are not nullable; the bytes are the same, so nothing is copied
 
+    VARIANT              any value, in the binary encoding of Parquet
+      Avro               record variant, logical type variant
+      Arrow, Parquet     struct<metadata, value>; Arrow's extension arrow.parquet.variant in results and in rows to write
+
+    BLOB                 bytes in the row (INLINE), or a range of a file outside of the table (OUT_OF_LINE)
+      Avro               record blob, logical type blob, whose type is an enum
+      Arrow, Parquet     struct<type, data, reference<external_path, offset, length, managed>>
+
 Hudi names a type in the metadata entry `hudi_type` of an engine's column, and in no file. The footer of a Parquet file
 lists its vector columns (`hoodie.vector.columns`). A table has such types regardless of its version.
 
@@ -15,7 +23,7 @@ from __future__ import annotations
 
 import copyreg
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,6 +39,86 @@ VECTOR_COLUMNS: Final = "hoodie.vector.columns"
 MOST_DIMENSIONS: Final = 1 << 20
 """Limit on the elements of a vector, which bounds the size of a value that a schema declares."""
 
+INLINE: Final = "INLINE"
+OUT_OF_LINE: Final = "OUT_OF_LINE"
+
+BLOB_TYPE: Final = pa.struct(
+    [
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("data", pa.binary()),
+        pa.field(
+            "reference",
+            pa.struct(
+                [
+                    pa.field("external_path", pa.string(), nullable=False),
+                    pa.field("offset", pa.int64()),
+                    pa.field("length", pa.int64()),
+                    pa.field("managed", pa.bool_(), nullable=False),
+                ]
+            ),
+        ),
+    ]
+)
+"""Arrow type of a BLOB. Without `offset` and `length` it is the whole file; Hudi ignores `managed`."""
+
+VARIANT_TYPE: Final = pa.struct(
+    [pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
+)
+"""Arrow type of a VARIANT."""
+
+VARIANT_EXTENSION: Final = "arrow.parquet.variant"
+_EXTENSION_NAME: Final = b"ARROW:extension:name"
+_EXTENSION: Final = {_EXTENSION_NAME: VARIANT_EXTENSION.encode(), b"ARROW:extension:metadata": b""}
+
+_BLOB_AVRO: Final[Mapping[str, Any]] = {
+    "type": "record",
+    "name": "blob",
+    "namespace": "",
+    "fields": [
+        {
+            "name": "type",
+            "type": {"type": "enum", "name": "blob_storage_type", "namespace": "", "symbols": [INLINE, OUT_OF_LINE]},
+        },
+        {"name": "data", "type": ["null", "bytes"], "default": None},
+        {
+            "name": "reference",
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "reference",
+                    "namespace": "",
+                    "fields": [
+                        {"name": "external_path", "type": "string"},
+                        {"name": "offset", "type": ["null", "long"]},
+                        {"name": "length", "type": ["null", "long"]},
+                        {"name": "managed", "type": "boolean"},
+                    ],
+                },
+            ],
+            "default": None,
+        },
+    ],
+    "logicalType": "blob",
+}
+_VARIANT_AVRO: Final[Mapping[str, Any]] = {
+    "type": "record",
+    "name": "variant",
+    "namespace": "",
+    "fields": [
+        {"name": "metadata", "type": "bytes", "doc": "Variant metadata component"},
+        {"name": "value", "type": "bytes", "doc": "Variant value component"},
+    ],
+    "logicalType": "variant",
+}
+
+RECORD_NAMES: Final = frozenset({"BLOB", "VARIANT"})
+"""Types whose Arrow type alone does not tell them from a struct: only the field's metadata names them."""
+
+_RECORDS: Final[Mapping[str, tuple[pa.DataType, Mapping[str, Any]]]] = {
+    "BLOB": (BLOB_TYPE, _BLOB_AVRO),
+    "VARIANT": (VARIANT_TYPE, _VARIANT_AVRO),
+}
 _ELEMENTS: Final[Mapping[str, pa.DataType]] = {"FLOAT": pa.float32(), "DOUBLE": pa.float64(), "INT8": pa.int8()}
 _BACKING: Final = "FIXED_BYTES"
 _VECTOR: Final = re.compile(r"VECTOR\s*\(\s*(-?\d+)\s*(?:,\s*(\w+)\s*)?(?:,\s*(\w+)\s*)?\)", re.IGNORECASE)
@@ -59,6 +147,65 @@ def is_vector(type_: pa.DataType) -> bool:
     return bool(pa.types.is_fixed_size_list(type_) and not type_.value_field.nullable and type_.value_type in _ELEMENTS.values())
 
 
+def stated_hudi_type(field: pa.Field) -> str | None:
+    """Return the name of a canonical field's type of Hudi 1.2; None for other types."""
+    if is_vector(field.type):
+        return hudi_type_name(field.type)
+    name = (field.metadata or {}).get(HUDI_TYPE)
+    return None if name is None else name.decode(errors="replace").strip().upper()
+
+
+def given_hudi_type(field: pa.Field) -> bytes | None:
+    """Return the name of the type of Hudi 1.2 that a caller's field names, also by an extension type of Arrow."""
+    metadata = field.metadata or {}
+    is_variant = metadata.get(_EXTENSION_NAME) == VARIANT_EXTENSION.encode() or (
+        isinstance(field.type, pa.BaseExtensionType) and field.type.extension_name == VARIANT_EXTENSION
+    )
+    return metadata.get(HUDI_TYPE) or (b"VARIANT" if is_variant else None)
+
+
+def with_extension(rows: pa.Table) -> pa.Table:
+    """Return rows whose VARIANT columns have Arrow's extension name, by which other libraries know the type."""
+    return _with_metadata(rows, lambda field: _EXTENSION if stated_hudi_type(field) == "VARIANT" else None)
+
+
+def without_extension(rows: pa.Table) -> pa.Table:
+    """Undo `with_extension`."""
+    return _with_metadata(rows, lambda field: dict.fromkeys(_EXTENSION) if _EXTENSION_NAME in (field.metadata or {}) else None)
+
+
+def _with_metadata(rows: pa.Table, change: Callable[[pa.Field], Mapping[bytes, bytes | None] | None]) -> pa.Table:
+    """Return rows with changed metadata of fields: entries to set, None to remove one."""
+    changes = [change(field) for field in rows.schema]
+    if not any(changes):
+        return rows
+    fields = []
+    for field, changed in zip(rows.schema, changes, strict=True):
+        metadata = {**(field.metadata or {}), **(changed or {})}
+        fields.append(field.with_metadata({key: text for key, text in metadata.items() if text is not None}))
+    return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields, rows.schema.metadata))
+
+
+def record_from_avro(node: Mapping[str, Any]) -> str | None:
+    """Return the name of the type whose record a resolved Avro node is, such as BLOB; None for other nodes."""
+    name = str(node.get("logicalType")).upper()
+    if node.get("type") != "record" or name not in _RECORDS:
+        return None
+    expected = [field["name"] for field in _RECORDS[name][1]["fields"]]
+    return name if [field["name"] for field in node["fields"]] == expected else None
+
+
+def record_type(field: pa.Field) -> pa.DataType | None:
+    """Return the Arrow type of the record that a canonical field's metadata names, such as BLOB; None for other types."""
+    known = _RECORDS.get(stated_hudi_type(field) or "")
+    return None if known is None else known[0]
+
+
+def record_to_avro(field: pa.Field) -> Mapping[str, Any] | None:
+    """Return the Avro node of a canonical field whose type is a record of Hudi 1.2; None for other types."""
+    return _RECORDS[stated_hudi_type(field) or ""][1] if record_type(field) == field.type else None
+
+
 def hudi_type_name(type_: pa.DataType) -> str:
     """Return the name of a vector type, such as VECTOR(4) or VECTOR(2, DOUBLE)."""
     element = _element_name(type_)
@@ -71,9 +218,13 @@ def parse_hudi_type(text: str) -> pa.DataType:
     Raises:
         InvalidRequest: An unknown type, or a vector that Hudi does not have.
     """
+    record = _RECORDS.get(text.strip().upper())
+    if record is not None:
+        return record[0]
     matched = _VECTOR.fullmatch(text.strip())
     if matched is None:
-        raise InvalidRequest(f"unknown Hudi type {text!r}: use VECTOR(dimension) or VECTOR(dimension, element type)")
+        known = ", ".join(_RECORDS)
+        raise InvalidRequest(f"unknown Hudi type {text!r}: use {known}, VECTOR(dimension) or VECTOR(dimension, element type)")
     dimension, element, backing = matched.groups()
     if backing is not None and backing.upper() != _BACKING:
         raise InvalidRequest(f"unknown storage of a vector: {backing}. Leave it out")

@@ -46,9 +46,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def redact_secret(key: str, value: str) -> str:
-    """Return the value of a property or option for messages, listings and logs: redacted if its name is that of a
-    secret.
-    """
+    """Return the value of a property or option for messages, listings and logs: redacted if its name is that of a secret."""
     return REDACTED if value and _SECRET.search(key) else value
 
 

@@ -17,8 +17,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 def decode_fields(cursor: ByteCursor) -> Iterator[tuple[int, int | memoryview]]:
     """Yield each field of the message that fills the cursor, in order.
 
-    Varints and fixed numbers are returned as unsigned int (fixed ones are little endian), strings and messages as
-    memoryview.
+    Varints and fixed numbers are returned as unsigned int (fixed ones are little endian), strings and messages as memoryview.
 
     Raises:
         CorruptData: A truncated field, or an unknown wire type.

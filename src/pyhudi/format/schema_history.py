@@ -24,6 +24,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pyhudi.errors import CorruptData
@@ -101,11 +102,20 @@ class VersionedSchema:
 
 def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
     """Decode the schemas of a completed schemacommit, newest first. Raises CorruptData."""
+    return _decode_cached(data) if len(data) <= _MAX_CACHED_BYTES else _decode_history(data)
+
+
+def _decode_history(data: bytes) -> tuple[VersionedSchema, ...]:
     document = _load(data)
     schemas = document.get("schemas") if isinstance(document, dict) else None
     if not isinstance(schemas, list):
         raise CorruptData("a schema history has no list of schemas")
     return tuple(_schema(schema) for schema in schemas)
+
+
+# Each load of a table reads all its history files, and each file repeats the schemas of those before it.
+_MAX_CACHED_BYTES = 1 << 16
+_decode_cached = lru_cache(maxsize=64)(_decode_history)
 
 
 def decode_schema(text: str) -> VersionedSchema:

@@ -44,9 +44,7 @@ class TimelineLayout(IntEnum):
 
     @property
     def has_lsm_history(self) -> bool:
-        """Archived instants form an LSM timeline (Parquet files and a manifest); without it log files in the archive
-        folder.
-        """
+        """Archived instants form an LSM timeline (Parquet files and a manifest); without it log files in the archive folder."""
         return self is TimelineLayout.V2
 
 

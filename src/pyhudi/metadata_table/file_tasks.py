@@ -410,8 +410,7 @@ def _write_base(
 ) -> WriteStat:
     """Write a base file.
 
-    parts: keys and values, ascending; before: the slice that it replaces, None for the first file; schema: of the
-    values.
+    parts: keys and values, ascending; before: the slice that it replaces, None for the first file; schema: of the values.
     """
     storage = open_storage(file.storage)
     name = BaseFileName(file.file_id, file.token, file.instant_time, BASE_EXTENSION)

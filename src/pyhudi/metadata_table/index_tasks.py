@@ -32,11 +32,11 @@ from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.secondary_index_codec import format_secondary_keys, routing_prefixes
 from pyhudi.records.column_statistics import ColumnRange, RangeCollector
 from pyhudi.records.dotted_columns import column_at
-from pyhudi.records.expression_functions import IndexExpression, filter_texts
 from pyhudi.records.java_strings import value_text
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.schema_cast import conform, conform_table
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
+from pyhudi.records.sql_functions import IndexExpression, filter_texts
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.bootstrap_sources import BootstrapSources
@@ -221,9 +221,7 @@ def log_batches(
     validity: InstantValidity,
     ids: ColumnIds | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a log file's valid data blocks in the given columns; delete blocks have none. `ids` are the
-    column ids.
-    """
+    """Yield the rows of a log file's valid data blocks in the given columns; delete blocks have none. ids: the column ids."""
     log_name = parse_log_file(file_name(path))
     assert log_name is not None, "the path belongs to a log file"
     blocks, _, _ = find_blocks(storage, [LogFile(path, log_name, size_bytes)], validity, skip_compacted=False)

@@ -45,9 +45,7 @@ def column_stats_keys(column: str, partition: str, hashes: pa.StringArray) -> pa
 
 
 def column_stats_prefix(column: str) -> str:
-    """Return the common prefix of the keys of a column's statistics, in files and partitions, including expression
-    indexes.
-    """
+    """Return the common prefix of the keys of a column's statistics, in files and partitions, including expression indexes."""
     return name_hash(column)
 
 

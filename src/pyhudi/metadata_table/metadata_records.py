@@ -253,8 +253,7 @@ def expression_records(
     is_tight: bool = True,
     typed: bool = False,
 ) -> MetadataRecords:
-    """Build records of an expression index of ranges. The value_count of the ranges includes nulls; the index stores it
-    without.
+    """Build records of an expression index of ranges. The value_count of the ranges includes nulls; the index stores it without.
 
     Args:
         column: Column of the table.

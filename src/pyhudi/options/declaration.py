@@ -8,9 +8,8 @@ settings refer to it:
         days: Annotated[int, service_options.PARTITION_TTL_STRATEGY_DAYS_RETAIN]
 
 A field that depends on several options lists them all, and the `of` method of its class computes it. `read_settings`
-reads the fields with one option.
-`settings_options` returns the options that settings read, which determines the options of an operation.
-`pyhudi.options.supported` collects them all.
+reads the fields with one option. `settings_options` returns the options that settings read, which determines the
+options of an operation. `pyhudi.options.supported` collects them all.
 """
 
 from __future__ import annotations

@@ -75,6 +75,20 @@ METADATA_COMPACT_MAX_DELTA_COMMITS = Option(
     "hoodie.metadata.compact.max.delta.commits", int, "10", "delta commits after which the metadata table is compacted"
 )
 
+METADATA_COMPACT_TRIGGER = Option(
+    "hoodie.metadata.compact.trigger.strategy",
+    ("NUM_COMMITS", "NUM_COMMITS_AFTER_LAST_REQUEST", "TIME_ELAPSED", "NUM_AND_TIME", "NUM_OR_TIME"),
+    "NUM_COMMITS",
+    "what makes a compaction of the metadata table due: delta commits, time, or both",
+)
+METADATA_COMPACT_MAX_DELTA_SECONDS = Option(
+    "hoodie.metadata.compact.max.delta.seconds",
+    int,
+    "7200",
+    "seconds since the last compaction of the metadata table, for its trigger",
+    at_least=1,
+)
+
 METADATA_INDEX_CHECK_TIMEOUT_SECONDS = Option(
     "hoodie.metadata.index.check.timeout.seconds",
     int,

@@ -193,14 +193,10 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     ),
     "used only with a user-defined partitioner, which is refused": ("hoodie.bulkinsert.sort.suffix.record_key",),
     "used only with hoodie.clustering.enable.expirations, which is refused": ("hoodie.clustering.expiration.threshold.mins",),
-    "used only with hoodie.metadata.compact.trigger.strategy, which is refused": ("hoodie.metadata.compact.max.delta.seconds",),
     "used only with hoodie.metadata.log.compaction.enable, which is refused": (
         "hoodie.metadata.log.compaction.blocks.threshold",
     ),
     "used only with hoodie.rollback.instant.backup.enabled, which is refused": ("hoodie.rollback.instant.backup.dir",),
-    "used only with hoodie.write.rolling.metadata.keys, which is refused": (
-        "hoodie.write.rolling.metadata.timeline.lookback.commits",
-    ),
     "used only with hoodie.write.merge.handle.class, which is refused": ("hoodie.write.merge.handle.fallback",),
     "base files are Parquet or ORC": ("hoodie.lance.*",),
     "record sizes are estimated from recent commits": ("_hoodie.record.size.estimator.max.commits",),
@@ -209,7 +205,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "hoodie.avro.schema.externalTransformation",
     ),
     "files of repeated tasks are never published": ("hoodie.block.writes.on.speculative.execution",),
-    "a clustering rewrites rows": ("hoodie.clustering.plan.strategy.binary.copy.schema.evolution.enable",),
     "curves are built from ranks of the values": (
         "hoodie.layout.optimize.build.curve.sample.size",
         "hoodie.layout.optimize.curve.build.method",

@@ -35,9 +35,7 @@ class Registry(Generic[T]):
         self._known: dict[str, T] = {}
 
     def register(self, name: str, rule: T) -> None:
-        """Register a rule in this process; a later one replaces an earlier one. Raises InvalidRequest for an empty
-        name.
-        """
+        """Register a rule in this process; a later one replaces an earlier one. Raises InvalidRequest for an empty name."""
         if not name:
             raise InvalidRequest(f"cannot register a {self._kind}: the name is empty")
         with _mutex:
@@ -52,7 +50,14 @@ class Registry(Generic[T]):
 
 
 def load_plugin(module: str) -> None:
-    """Import a module that registers rules. Raises InvalidRequest if the module does not exist."""
+    """Import a module that registers rules.
+
+    Args:
+        module: Dotted name of the module.
+
+    Raises:
+        InvalidRequest: The module does not exist.
+    """
     try:
         import_module(module)
     except ModuleNotFoundError as error:

@@ -72,6 +72,13 @@ VALUES_FROM_PATH = Option(
 COLUMNS = Option("pyhudi.columns", str, None, "columns that a read returns; unset: all", chooses="read")
 FILTER = Option("pyhudi.filter", str, None, "filter on the rows of a read", chooses="read")
 
+BLOB_ROOTS = Option(
+    "pyhudi.blob.roots",
+    str,
+    None,
+    "folders, separated by commas, below which BLOB values may refer to files that `read_blobs` reads; unset: none",
+)
+
 START_OFFSET = Option(
     "hoodie.datasource.streaming.startOffset",
     str,

@@ -265,17 +265,6 @@ REFUSALS = (
     Refusal("sort the data instead", ("",), ("hoodie.bulkinsert.user.defined.partitioner.sort.columns",)),
     Refusal("use insert_overwrite or insert_overwrite_table", ("",), ("hoodie.bulkinsert.overwrite.operation.type",)),
     Refusal(
-        "a clean considers all partitions and commits",
-        ("",),
-        (
-            "hoodie.clean.partition.filter.regex",
-            "hoodie.clean.partition.filter.selected",
-            "hoodie.cleaner.partition.filter.regex",
-            "hoodie.cleaner.partition.filter.selected",
-        ),
-    ),
-    Refusal("a clean considers all partitions and commits", ("9223372036854775807",), ("hoodie.clean.max.commits.to.clean",)),
-    Refusal(
         "select partitions with the other options of the clustering plan",
         ("",),
         ("hoodie.clustering.plan.strategy.earliest.commit.to.cluster",),
@@ -317,11 +306,6 @@ REFUSALS = (
     Refusal("set hoodie.datasource.write.operation", ("false",), ("hoodie.sql.bulk.insert.enable",)),
     Refusal("set hoodie.datasource.write.operation", ("upsert",), ("hoodie.sql.insert.mode",)),
     Refusal("the timestamp of a replicated table is not registered", ("",), ("hoodie.meta_sync.global.replicate.timestamp",)),
-    Refusal(
-        "compactions of the metadata table are due by the number of commits",
-        ("NUM_COMMITS",),
-        ("hoodie.metadata.compact.trigger.strategy",),
-    ),
     Refusal("all folders with files are partitions", ("",), ("hoodie.metadata.dir.filter.regex",)),
     Refusal("only the default is supported", ("1000",), ("hoodie.metadata.max.deltacommits.when_pending",)),
     Refusal("only the default is supported", ("2147483648",), ("hoodie.metadata.max.logfile.size",)),
@@ -358,10 +342,6 @@ REFUSALS = (
     Refusal("the index type determines how files are organized", ("DEFAULT", "BUCKET"), ("hoodie.storage.layout.type",)),
     Refusal("only the default is supported", ("1048576000",), ("hoodie.timeline.compaction.target.file.max.bytes",)),
     Refusal("only the default is supported", ("3",), ("hoodie.timeline.manifest.retained.versions",)),
-    Refusal("a clean without files creates no commit", ("-1",), ("hoodie.write.empty.clean.interval.hours",)),
-    Refusal(
-        "metadata of commits is not copied to later ones; pass it with each write", ("",), ("hoodie.write.rolling.metadata.keys",)
-    ),
 )
 
 REFUSED = {name: refusal for refusal in REFUSALS for name in refusal.names}

@@ -43,6 +43,7 @@ from pyhudi.options.declaration import Option, Options, settings_options
 from pyhudi.options.file_options import PARQUET_COMPRESSION_CODEC
 from pyhudi.options.read_options import (
     AS_OF,
+    BLOB_ROOTS,
     INCREMENTAL_FORMAT,
     QUERY_TYPE,
     RANGE_VERSION,
@@ -110,9 +111,7 @@ def check_call_options(verb: TableOperation, options: Options) -> None:
 
 
 def check_table_options(verb: TableOperation, options: Options) -> None:
-    """Raise InvalidRequest for table options that choose what a read or a write does, but that this operation does not
-    use.
-    """
+    """Raise InvalidRequest for table options that choose what a read or a write does, but that this operation does not use."""
     for key, value in options.values:
         option, assignment = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
         is_relevant = verb.family is OperationFamily.WRITE or (verb.family is OperationFamily.READ and option.chooses == "read")
@@ -256,6 +255,7 @@ VERBS: Mapping[str, TableOperation] = {
             implied={QUERY_TYPE: "incremental"},
         ),
         _read("changes", implied={QUERY_TYPE: "incremental", INCREMENTAL_FORMAT: "cdc"}),
+        TableOperation("read_blobs", OperationFamily.READ, frozenset({BLOB_ROOTS})),
         _read("pyhudi.spark.read", single=QUERY_OPTIONS),
         _read('readStream.format("pyhudi")', BatchLimits, single=(*QUERY_OPTIONS, START_OFFSET)),
         TableOperation(

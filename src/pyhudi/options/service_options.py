@@ -27,7 +27,20 @@ CLUSTERING_EXECUTION_STRATEGY_CLASS = Option(
     "hoodie.clustering.execution.strategy.class",
     str,
     "SparkSortAndSizeExecutionStrategy",
-    "class that decides whether a group becomes files of the target size or one file",
+    "class that decides whether a group becomes files of the target size or one file, and whether row groups are copied",
+)
+CLUSTERING_COPY = Option(
+    "pyhudi.clustering.copy",
+    ("auto", "always", "never"),
+    "auto",
+    "a clustering without sort columns copies encoded row groups: large ones with the codec of the options, all that can "
+    "be copied (as the binary copy strategies do), or none",
+)
+CLUSTERING_BINARY_COPY_SCHEMA_EVOLUTION = Option(
+    "hoodie.clustering.plan.strategy.binary.copy.schema.evolution.enable",
+    bool,
+    "false",
+    "row groups of files that lack columns of the table are copied too, with nulls in these columns",
 )
 CLUSTERING_INLINE = Option(
     "hoodie.clustering.inline",
@@ -156,6 +169,34 @@ CLEAN_MULTIPLE_ENABLED = Option(
     "false",
     "a clean may be planned while another one is pending",
     aliases=("hoodie.clean.allow.multiple",),
+)
+
+CLEAN_MAX_COMMITS = Option(
+    "hoodie.clean.max.commits.to.clean",
+    int,
+    "9223372036854775807",
+    "commits by which one clean moves the earliest commit to retain, except the first clean of a table",
+    at_least=1,
+)
+CLEAN_PARTITION_REGEX = Option(
+    "hoodie.clean.partition.filter.regex",
+    str,
+    None,
+    "partitions that are cleaned, by a Java regular expression; requires hoodie.clean.incremental.enabled=false",
+    aliases=("hoodie.cleaner.partition.filter.regex",),
+)
+CLEAN_PARTITION_SELECTED = Option(
+    "hoodie.clean.partition.filter.selected",
+    str,
+    None,
+    "partitions that are cleaned, by name; requires hoodie.clean.incremental.enabled=false",
+    aliases=("hoodie.cleaner.partition.filter.selected",),
+)
+EMPTY_CLEAN_INTERVAL = Option(
+    "hoodie.write.empty.clean.interval.hours",
+    int,
+    "-1",
+    "hours since the last clean after which one without files is recorded, so that later cleans inspect fewer commits; -1: never",
 )
 
 CLUSTERING_SORT_COLUMNS = Option(

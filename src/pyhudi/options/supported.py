@@ -319,7 +319,7 @@ def _check_value(key: str, option: Option, text: str) -> str:
     return text
 
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 

@@ -37,6 +37,19 @@ CLOCK_SKEW = Option(
 TIME_GENERATOR = Option(
     "hoodie.time.generator.type", str, "WAIT_TO_ADJUST_SKEW", "source of instant times: the clock, or a registered time generator"
 )
+ROLLING_METADATA_KEYS = Option(
+    "hoodie.write.rolling.metadata.keys",
+    str,
+    None,
+    "keys of extra metadata that commits without them copy from earlier commits",
+)
+ROLLING_METADATA_LOOKBACK = Option(
+    "hoodie.write.rolling.metadata.timeline.lookback.commits",
+    int,
+    "10",
+    "commits in which hoodie.write.rolling.metadata.keys are searched, from the newest on",
+    at_least=1,
+)
 METADATA_PREFIX = Option(
     "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options with this prefix are stored in the commit metadata"
 )

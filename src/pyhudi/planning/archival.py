@@ -274,11 +274,9 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
 
 
 def _late_write(timeline: Timeline, last_clean: LastClean, last_seen_time: str) -> str | None:
-    """The first of the writes that were requested before the last clean and that it did not see; None without any.
-
-    A compaction among them may have written to file groups that were replaced after it was planned. As long as it is on
-    the timeline, its output is known to be uncleaned. last_seen_time: the clean did not see later completions.
-    """
+    """The first of the writes that were requested before the last clean and that it did not see; None without any."""
+    # A compaction among them may have written to file groups that were replaced after it was planned. As long as it is on the
+    # timeline, its output is known to be uncleaned. last_seen_time: the clean did not see later completions.
     completed = [i for i in timeline.completed_writes() if (i.completion_time or i.request_time) > last_seen_time]
     return min((i.request_time for i in completed if i.request_time < last_clean.request_time), default=None)
 

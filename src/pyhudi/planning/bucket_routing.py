@@ -41,10 +41,7 @@ MAX_BUCKETS = 99_999_999
 """The largest count with eight-digit numbers."""
 
 _FEW_BUCKETS = 100_000
-"""More buckets than a partition has.  One UUID in forty begins with eight digits by chance, one in forty thousand with
-so
-few.
-"""
+"""More buckets than a partition has. One UUID in forty begins with eight digits by chance, one in forty thousand with so few."""
 
 
 class Placement(Protocol):
@@ -105,9 +102,7 @@ class BucketLayout:
         )
 
     def from_table_counts(self, stored: BucketCounts) -> BucketLayout:
-        """Return the layout by the counts that the table stores. Raises InvalidRequest if the caller's options
-        contradict them.
-        """
+        """The layout by the counts that the table stores. Raises InvalidRequest if the caller's options contradict them."""
         if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
             raise InvalidRequest(
                 f"option {index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={self.rules}: the table stores "
@@ -237,8 +232,7 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
 def shared_file_id(partition: str, bucket: int, replaced: Collection[tuple[str, str]]) -> str:
     """Return the file id that every writer gives to the new file group of a bucket, so that all append to one group.
 
-    replaced: the groups (partition, file id) that a completed instant replaced; data written to such a group is never
-    read.
+    replaced: the groups (partition, file id) that a completed instant replaced; data written to such a group is never read.
     """
     names = (format_shared_file_id(bucket, index) for index in itertools.count())
     return next(file_id for file_id in names if (partition, file_id) not in replaced)

@@ -97,9 +97,7 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan(ReadPlan):
-    """The sources that a CDC query reads, in the order of the changes, and how they were chosen.  slices: of the
-    sources.
-    """
+    """The sources that a CDC query reads, in the order of the changes, and how they were chosen. slices: of the sources."""
 
     sources: tuple[ChangeSource, ...] = ()
 
@@ -336,10 +334,8 @@ def _named_slice(
 
 
 def _slice_before(files: _FileIndex, partition: str, file_id: str, log: LogFile) -> FileSlice:
-    """The slice that a log was appended to, from existing files: what had completed before the log did.
-
-    A slice whose compaction is pending has no base file yet, and begins with the previous one.
-    """
+    """The slice that a log was appended to, from existing files: what had completed before the log did."""
+    # A slice whose compaction is pending has no base file yet, and begins with the previous one.
     group = files.group(partition, file_id)
     timeline = files.state.timeline
     own = timeline.completion_time(log.name.instant_time) or log.name.instant_time

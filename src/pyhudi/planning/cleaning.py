@@ -28,12 +28,13 @@ from enum import StrEnum
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.actions.clean_metadata import SAVEPOINTED_TIMESTAMPS_KEY, CleanMetadata
+from pyhudi.format.actions.clean_metadata import PARTITIONS_KEY, SAVEPOINTED_TIMESTAMPS_KEY, CleanMetadata
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from pyhudi.format.instants import Action, Instant, format_instant_time
 from pyhudi.format.paths import file_name
 from pyhudi.options import service_options
 from pyhudi.options.declaration import Options, read_settings
+from pyhudi.records.java_patterns import is_found
 from pyhudi.table.file_slices import FileGroup, FileSlice, SlicingState
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -68,6 +69,10 @@ class CleaningRules:
         trigger_commits: Completed writes since the last clean that make the next one due.
         incremental: Inspect only partitions that changed.
         several_pending: A clean may be planned while another one is pending.
+        max_commits: Commits by which one clean moves the earliest instant to retain.
+        selected_partitions: Partitions to clean, () for all.
+        partition_pattern: Java regular expression of partitions to clean, if none are selected; None for all.
+        empty_interval_hours: Hours since the last clean after which a clean without files is recorded; -1 for never.
     """
 
     policy: Annotated[
@@ -83,8 +88,21 @@ class CleaningRules:
     trigger_commits: Annotated[int, service_options.CLEAN_TRIGGER_MAX_COMMITS, service_options.CLEAN_TRIGGER_STRATEGY]
     incremental: Annotated[bool, service_options.CLEAN_INCREMENTAL_ENABLED]
     several_pending: Annotated[bool, service_options.CLEAN_MULTIPLE_ENABLED]
+    max_commits: Annotated[int, service_options.CLEAN_MAX_COMMITS]
+    selected_partitions: Annotated[tuple[str, ...], service_options.CLEAN_PARTITION_SELECTED]
+    partition_pattern: Annotated[str | None, service_options.CLEAN_PARTITION_REGEX]
+    empty_interval_hours: Annotated[int, service_options.EMPTY_CLEAN_INTERVAL]
 
     def __post_init__(self) -> None:
+        if self.empty_interval_hours < 1 and self.empty_interval_hours != -1:
+            raise InvalidRequest(
+                f"{service_options.EMPTY_CLEAN_INTERVAL}={self.empty_interval_hours} must be -1 (disabled) or at least 1"
+            )
+        if self.partition_filter and self.incremental:
+            raise InvalidRequest(
+                f"a filter of the partitions to clean requires {service_options.CLEAN_INCREMENTAL_ENABLED}=false: incremental "
+                "cleaning selects partitions by their commits"
+            )
         for name, value in (("commits", self.commits_retained), ("versions", self.versions_retained)):
             if value < 1:
                 raise InvalidRequest(f"a clean has to retain at least one of its file {name}, not {value}")
@@ -93,11 +111,21 @@ class CleaningRules:
                 f"{service_options.CLEAN_HOURS_RETAINED} and {service_options.CLEAN_TRIGGER_MAX_COMMITS} cannot be negative"
             )
 
+    @property
+    def partition_filter(self) -> str:
+        """The filter of partitions as text, '' if all are cleaned."""
+        return ",".join(self.selected_partitions) or self.partition_pattern or ""
+
+    def partitions_to_clean(self, partitions: Iterable[str]) -> tuple[str, ...]:
+        """Return the partitions that the filter selects."""
+        if self.selected_partitions:
+            return tuple(partition for partition in partitions if partition in self.selected_partitions)
+        pattern = self.partition_pattern
+        return tuple(p for p in partitions if not pattern or is_found(f"^(?:{pattern})$", p))
+
     @classmethod
     def of(cls, options: Options) -> CleaningRules:
-        """Build from checked options.  Without a policy option, the `...retained` option that is set decides the
-        policy.
-        """
+        """Build from checked options. Without a policy option, the `...retained` option that is set decides the policy."""
         named = options.text(service_options.CLEAN_POLICY)
         given = [policy for option, policy in _RETAINED.items() if options.explicit(option) is not None]
         if named is not None:
@@ -115,30 +143,32 @@ class LastClean:
         earliest_retained: '' under KEEP_LATEST_FILE_VERSIONS.
         last_completed: The newest completed write that it had seen.
         savepoints: Those that it had seen.
+        is_partial: It cleaned selected partitions only, so the next clean inspects all.
     """
 
     request_time: str
     earliest_retained: str
     last_completed: str
     savepoints: tuple[str, ...]
+    is_partial: bool = False
 
     @classmethod
     def of(cls, instant: Instant, metadata: CleanMetadata) -> LastClean:
         """Build from the completed file."""
-        savepoints = (metadata.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "")
+        extra = metadata.extra_metadata or {}
+        savepoints = extra.get(SAVEPOINTED_TIMESTAMPS_KEY, "")
         return cls(
             instant.request_time,
             metadata.earliest_commit_to_retain.strip(),
             metadata.last_completed_commit_timestamp,
             tuple(time for time in savepoints.split(",") if time),
+            PARTITIONS_KEY in extra,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionClean:
-    """Files to delete in one partition.  files: paths relative to the table.  delete_partition: delete its folder as
-    well.
-    """
+    """Files to delete in one partition. files: paths relative to the table. delete_partition: delete its folder as well."""
 
     files: tuple[str, ...]
     delete_partition: bool
@@ -169,6 +199,30 @@ def earliest_instant_to_retain(timeline: Timeline, settings: CleaningRules, now_
         before = [i for i in completed if i.request_time < unsettled]
         return before[-1] if before else None
     return earliest
+
+
+def limit_commits(timeline: Timeline, settings: CleaningRules, last: LastClean | None, earliest: Instant) -> Instant:
+    """Return the earliest instant to retain, moved by at most `max_commits` since the last clean."""
+    if last is None or not last.earliest_retained:
+        return earliest
+    passed = [i for i in timeline.completed_writes() if last.earliest_retained <= i.request_time < earliest.request_time]
+    return passed[settings.max_commits] if len(passed) > settings.max_commits else earliest
+
+
+def empty_clean_instant(
+    timeline: Timeline, settings: CleaningRules, last: LastClean | None, earliest: Instant | None, now_ms: int, zone: tzinfo
+) -> Instant | None:
+    """Return the earliest instant to retain of a clean without files; None if none is to be recorded."""
+    if settings.empty_interval_hours < 1 or not settings.incremental or earliest is None:
+        return None
+    if last is None:
+        return earliest
+    limit = format_instant_time(now_ms - settings.empty_interval_hours * HOUR_MS, zone)
+    if last.request_time >= limit:
+        return None
+    if earliest.request_time >= last.earliest_retained:
+        return earliest
+    return next((i for i in timeline.completed_writes() if i.request_time == last.earliest_retained), None)
 
 
 def reason_not_to_clean(timeline: Timeline, settings: CleaningRules, last: LastClean | None) -> str | None:
@@ -202,7 +256,7 @@ def commits_to_inspect(
         return None
     if last is None:
         first = "" if history_is_empty else None
-    elif not last.earliest_retained or timeline.is_before_start(last.earliest_retained):
+    elif last.is_partial or not last.earliest_retained or timeline.is_before_start(last.earliest_retained):
         first = None
     elif not set(last.savepoints) <= {i.request_time for i in timeline.completed(Action.SAVEPOINT)}:
         # Files that a deleted savepoint retained may be in any partition.
@@ -299,9 +353,7 @@ def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: I
 
 
 def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | None) -> list[FileSlice]:
-    """Those of the old slices that no pending write may read: it reads the newest one before the instants it saw
-    pending.
-    """
+    """Those of the old slices that no pending write may read: it reads the newest one before the instants it saw pending."""
     if unsettled is None:
         return old
     read = max((s.base_instant for s in slices if s.base_instant < unsettled), default="")

@@ -51,8 +51,14 @@ _registered: Registry[Grouping] = Registry("clustering strategy")
 
 
 def register_clustering_strategy(class_name: str, grouping: Grouping) -> None:
-    """Register a plan strategy in this process under a name for `hoodie.clustering.plan.strategy.class`; a later one
-    replaces it.
+    """Register a plan strategy in this process; a later one of the same name replaces it.
+
+    Args:
+        class_name: Value of `hoodie.clustering.plan.strategy.class` that selects the strategy.
+        grouping: Function that groups file slices, see `Grouping`.
+
+    Raises:
+        InvalidRequest: The name is empty.
     """
     _registered.register(class_name, grouping)
 
@@ -113,9 +119,7 @@ class ClusteringRules:
 
 @dataclass(frozen=True, slots=True)
 class SliceRange:
-    """Known value ranges of a slice: of the sort columns and of the record key, as (smallest, largest), None if
-    unknown.
-    """
+    """Known value ranges of a slice: of the sort columns and of the record key, as (smallest, largest), None if unknown."""
 
     columns: tuple[tuple[Any, Any] | None, ...] = ()
     record_key: tuple[str, str] | None = None

@@ -1,5 +1,4 @@
-"""Compaction planning for merge-on-read tables: when compactions and log compactions are due, and which slices they
-cover.
+"""Compaction planning for merge-on-read tables: when compactions and log compactions are due, and which slices they cover.
 
     1. due?         by delta commits or time since the last compaction (`hoodie.compact.inline.trigger.strategy`)
     2. partitions   those that the strategies select; the others are recorded in the plan for the next one
@@ -102,7 +101,15 @@ _registered: Registry[CompactionStrategyRule] = Registry("compaction strategy")
 
 
 def register_compaction_strategy(class_name: str, strategy: CompactionStrategyRule) -> None:
-    """Register a strategy in this process under a name for `hoodie.compaction.strategy`; a later one replaces it."""
+    """Register a strategy in this process; a later one of the same name replaces it.
+
+    Args:
+        class_name: Value of `hoodie.compaction.strategy` that selects the strategy.
+        strategy: Function that chooses operations, see `CompactionStrategyRule`.
+
+    Raises:
+        InvalidRequest: The name is empty.
+    """
     _registered.register(class_name, strategy)
 
 
@@ -212,8 +219,7 @@ def log_compaction_due(timeline: Timeline, settings: CompactionRules, last_log_c
     """Return whether enough delta commits completed since the last compaction or log compaction that a slice may have
     enough blocks.
 
-    last_log_compaction: request time of the last completed one, '' without any; on the timeline it appears as a delta
-    commit.
+    last_log_compaction: request time of the last completed one, '' without any; on the timeline it appears as a delta commit.
     """
     compaction = last_compaction(timeline)
     since = max(last_log_compaction, compaction.request_time if compaction else "")
@@ -255,8 +261,7 @@ def select_partitions(partitions: Iterable[str], settings: CompactionRules, time
 def compactable_slices(
     groups: Iterable[FileGroup], state: SlicingState, time: str, excluded: frozenset[FileGroupId]
 ) -> tuple[tuple[FileSlice, ...], bool]:
-    """Return the slices with log files to merge, in the order of the groups; and whether an excluded group has some as
-    well.
+    """Return the slices with log files to merge, in the order of the groups; and whether an excluded group has some as well.
 
     time: of the planned instant; only logs that completed before are included. excluded: (partition, file id) of the
     groups under another pending service.
@@ -405,9 +410,7 @@ _PARTITION_RULES: Mapping[Strategy, _PartitionRule] = {
 
 
 def partition_day(partition: str) -> date:
-    """Return the day of a partition path `yyyy/MM/dd`, with or without `name=` in each part.  Raises InvalidRequest for
-    another path.
-    """
+    """The day of a partition path `yyyy/MM/dd`, with or without `name=` in each part. Raises InvalidRequest for another path."""
     text = "/".join(part.rsplit("=", 1)[-1] for part in split_path(partition))
     try:
         return datetime.strptime(text, "%Y/%m/%d").date()

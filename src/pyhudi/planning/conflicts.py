@@ -5,18 +5,15 @@ A write conflicts with another instant when both change one file group, and the 
 write read the table or is a service that will rewrite the group.
 
 A write that looked up keys and did not find some has also read that no file group has them. So its write set contains
-the
-*new keys* of each partition into which it inserts, and so does that of every write that inserts there, whether into a
-new
-file group or an existing one: of two upserts that insert the same new key, the later one finds the key when it is
+the *new keys* of each partition into which it inserts, and so does that of every write that inserts there, whether into
+a new file group or an existing one: of two upserts that insert the same new key, the later one finds the key when it is
 replanned. Plain inserts look up nothing; they conflict with writes that do, but not with each other. Lookups of keys
-for which nothing is written count too: file groups with keys that an insert skips, and the new keys of partitions
-in which keys to delete were not found. A compaction drops keys that logs had deleted. A write requested
-before it completed may restore such a key in a log, if it still found the key in the base file; a write
-requested later does not find the key and inserts it. So if a compaction completed concurrently with a write, what the
-write
-appends to the compacted file groups counts as inserted and as looked up. Under a bucket index a write has read that a
-bucket has no file group; two writes that create one for it conflict.
+for which nothing is written count too: file groups with keys that an insert skips, and the new keys of partitions in
+which keys to delete were not found. A compaction drops keys that logs had deleted. A write requested before it
+completed may restore such a key in a log, if it still found the key in the base file; a write requested later does not
+find the key and inserts it. So if a compaction completed concurrently with a write, what the write appends to the
+compacted file groups counts as inserted and as looked up. Under a bucket index a write has read that a bucket has no
+file group; two writes that create one for it conflict.
 
 Writers under non-blocking concurrency control append to the same file groups without conflict.  They
 conflict only with an instant that replaced such a group, or that wrote to another file group of the same
@@ -121,8 +118,7 @@ _LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Acti
 def schema_to_commit(own_time: str, start: str, current_schema: str) -> str | None:
     """Return the schema that a completing write stores; None when the table's schema and the write's have diverged.
 
-    own_time: the write's; start: the table's when the write was planned; now: the table's now. Avro schemas as JSON, ''
-    for none.
+    own_time: the write's; start: the table's when the write was planned; now: the table's now. Avro schemas as JSON, '' for none.
     """
     if current_schema in (start, own_time):
         return own_time

@@ -142,9 +142,7 @@ def excluded_by_results(
     *,
     of_partitions: bool = False,
 ) -> pa.StringArray:
-    """Return the units in which no row can match, from statistics of the results of a bound call, stored under its
-    column's name.
-    """
+    """The units in which no row can match, from statistics of the results of a bound call, stored under its column's name."""
     found = _unit_ranges({call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
     return found.excluded(condition)
 
@@ -171,8 +169,7 @@ def _unit_ranges(
 
 
 def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_meta_columns: bool) -> pa.StringArray | None:
-    """Return the only record keys that matching rows can have; None when the filter does not determine them, or names
-    too many.
+    """Return the only record keys that matching rows can have; None when the filter does not determine them, or names too many.
 
     Literals count for `_hoodie_record_key` itself, and for the record key fields when each of them has some and is
     text, a whole number or a boolean.
@@ -253,8 +250,7 @@ def _stored_texts(values: Sequence[Any] | None, kind: pa.DataType, layout: int) 
 def groups_with_candidates(
     names: pa.Table, excluded: npt.NDArray[np.bool_], *, exclude_slices_with_logs: bool
 ) -> dict[str, list[str]]:
-    """Map each partition to the file groups with a file that is not excluded, or, with exclude_slices_with_logs, a log
-    file.
+    """Map each partition to the file groups with a file that is not excluded, or, with exclude_slices_with_logs, a log file.
 
     names: partition, name and file_id, as returned by `MetadataListing.names`; excluded: a flag for each.
     """
@@ -306,12 +302,9 @@ def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, *, of
 
 
 def _may_hide_nan(low: pa.Array, high: pa.Array, file_names: pa.StringArray) -> pa.BooleanArray:
-    """Whether bounds of floating point may omit a row group.
-
-    When a row group of a base file holds NaN, Hudi records the range 0 to 0 for it, regardless of its other values.  So
-    bounds that do not contain zero are sound, and others may not be.  Log files have NaN as their upper bound, or its
-    encoding.
-    """
+    """Whether bounds of floating point may omit a row group."""
+    # When a row group of a base file holds NaN, Hudi records the range 0 to 0 for it, regardless of its other values. So bounds
+    # that do not contain zero are sound, and others may not be. Log files have NaN as their upper bound, or its encoding.
     zero = pa.scalar(0.0, low.type)
     spans = pc.and_(pc.less_equal(low, zero), pc.greater_equal(high, zero))
     return pc.fill_null(pc.and_not(spans, pc.starts_with(file_names, ".")), False)

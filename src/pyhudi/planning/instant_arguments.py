@@ -83,9 +83,7 @@ def _committed(result: CommittedInstant, attribute: str) -> str:
 
 
 def range_text(instant_argument: InstantArgument, zone: tzinfo, *, end: bool = False) -> str:
-    """Convert a point in time to a bound of a range.  end: a whole second means its last millisecond, and not its
-    first.
-    """
+    """Convert a point in time to a bound of a range. end: a whole second means its last millisecond, and not its first."""
     if isinstance(instant_argument, date):
         return _digits(instant_argument, zone)
     if not isinstance(instant_argument, str):
@@ -106,8 +104,7 @@ def check_not_request_time(
 
     A commit completes after it was requested, so the range would not begin or end where the caller means.
 
-    arguments: the ends as the caller passed them; only instants in digits are checked, not datetimes or text with
-    hours.
+    arguments: the ends as the caller passed them; only instants in digits are checked, not datetimes or text with hours.
     """
     if not isinstance(range_, CompletionRange):
         return

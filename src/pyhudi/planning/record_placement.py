@@ -116,8 +116,7 @@ def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]],
 def small_files(
     slices: Iterable[FileSlice], settings: SizingSettings, excluded: frozenset[tuple[str, str]], limit: int | None = None
 ) -> tuple[FileSlice, ...]:
-    """Return slices of one partition that may receive more records: base files below the limit, smallest first, without
-    logs.
+    """Return slices of one partition that may receive more records: base files below the limit, smallest first, without logs.
 
     A bootstrapped base file is not eligible: an insert would rewrite it with all its rows.
     excluded: file groups under pending clustering or compaction, which receive no inserts.  limit: how many at most.

@@ -23,6 +23,11 @@ Flags = npt.NDArray[np.bool_]
 _LONG = np.iinfo(np.int64)
 
 
+def canonical_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that functions support in place of an equivalent one."""
+    return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
+
+
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return the common type of two numeric types, or of two equal types.
 

@@ -4,8 +4,7 @@
                 rows (`fare`, `source.fare`)
     others      Python values
 
-A literal is converted to its column's type exactly, or rejected. Not supported: functions, arithmetic, fields of
-structs.
+A literal is converted to its column's type exactly, or rejected. Not supported: functions, arithmetic, fields of structs.
 """
 
 from __future__ import annotations

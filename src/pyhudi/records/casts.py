@@ -9,14 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.records.expression_functions import IndexExpression
+from pyhudi.records.arithmetic import canonical_type
+from pyhudi.records.sql_functions import IndexExpression
 
 _LONG = np.iinfo(np.int64)
-
-
-def canonical_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that functions support in place of an equivalent one."""
-    return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
 
 
 def try_cast(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array], pa.Array] | None:

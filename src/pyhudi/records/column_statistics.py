@@ -307,8 +307,7 @@ def page_range(least: Any, greatest: Any, leaf: Any, type_: pa.DataType) -> Colu
 def may_omit_nan(metadata: Any) -> bool:
     """Return True if the bounds in a Parquet footer may ignore a NaN.
 
-    parquet-mr writes no bounds for a chunk with NaN. Arrow writes those of the other values; files with NAN_KEY have
-    none.
+    parquet-mr writes no bounds for a chunk with NaN. Arrow writes those of the other values; files with NAN_KEY have none.
 
     Args:
         metadata: A pyarrow.parquet.FileMetaData.

@@ -58,9 +58,7 @@ def key_shards(keys: pa.StringArray, shard_count: int) -> np.ndarray:
 def bucket_ids(
     keys: pa.StringArray, bucket_count: int, record_fields: Sequence[str], hash_fields: Sequence[str] = ()
 ) -> np.ndarray:
-    """Compute the bucket, 0 to bucket_count - 1, of each record key (int32). Arguments and errors as in
-    `bucket_hashes`.
-    """
+    """Compute the bucket, 0 to bucket_count - 1, of each record key (int32). Arguments and errors as in `bucket_hashes`."""
     _require_positive(bucket_count, "bucket_count")
     return (bucket_hashes(keys, record_fields, hash_fields) % bucket_count).astype(np.int32)
 
@@ -95,8 +93,7 @@ def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_f
 
 
 def name_hash(text: str) -> str:
-    """Return the 12 characters that encode a column or partition name in keys of the metadata table; `""` counts as
-    `.`.
+    """Return the 12 characters that encode a column or partition name in keys of the metadata table; `""` counts as `.`.
 
     Source: docs/formats/metadata-table.md.
     """

@@ -17,8 +17,7 @@ Java 19 and later print the shortest digits, and so does this module. Older rele
 whole numbers (above 2^53 for doubles, 2^24 for floats: 5.9028721132322368E16 for 5.902872113232237E16) and print 1E23
 as 9.999999999999999E22. Avoid such numbers as keys.
 
-Everything runs on Arrow kernels and numpy, except for subnormal numbers of one digit, of which few distinct values
-exist.
+Everything runs on Arrow kernels and numpy, except for subnormal numbers of one digit, of which few distinct values exist.
 
 `java.sql.Timestamp` strings are formatted in `records.keys.key_values`. Nested values are not supported.
 """
@@ -99,8 +98,7 @@ def value_text(array: pa.Array) -> pa.StringArray:
 
 def java_order(texts: pa.StringArray) -> pa.BinaryArray:
     """Encode strings as bytes that sort in Java's string order, by UTF-16 units; nulls remain null.
-    `text_in_java_order`
-    decodes.
+    `text_in_java_order` decodes.
 
     The order differs from that of UTF-8, used by Arrow and Python, only for characters above U+FFFF: UTF-16 encodes
     them as surrogate pairs, which sort before U+E000. So the lead bytes of these characters are swapped with those of
@@ -167,9 +165,7 @@ def float_text(array: pa.Array) -> pa.StringArray:
 
 
 def widen_floats_as_text(array: pa.FloatArray) -> pa.DoubleArray:
-    """Cast float32 to float64 through the shortest decimal string, as Hudi does: 0.1f becomes 0.1, not
-    0.10000000149011612.
-    """
+    """Cast float32 to float64 through the shortest decimal string, as Hudi does: 0.1f becomes 0.1, not 0.10000000149011612."""
     return pc.cast(pc.cast(array, pa.string()), pa.float64())
 
 

@@ -13,8 +13,7 @@ themselves (two quotes are one):
 A number is printed with at least as many digits as letters. When parsed it may have fewer digits, and ends after two
 digits (three for D), except that a year may have nine digits unless another number follows it immediately.
 
-Names are English. Not supported: the letters G C x w e z, ZZZ, and parsing yy, whose century depends on the current
-date.
+Names are English. Not supported: the letters G C x w e z, ZZZ, and parsing yy, whose century depends on the current date.
 """
 
 from __future__ import annotations
@@ -192,8 +191,7 @@ def parse_pattern(text: str) -> TimePattern:
 
 
 def local_ms(epoch_ms: np.ndarray, zone: tzinfo) -> np.ndarray:
-    """Return the wall clock of each instant in a time zone, as milliseconds since 1970-01-01T00:00 of that wall clock
-    (int64).
+    """Return the wall clock of each instant in a time zone, as milliseconds since 1970-01-01T00:00 of that wall clock (int64).
 
     The zone's offset is looked up once per distinct day, and more finely only on days on which it changes.
 

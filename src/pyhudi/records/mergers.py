@@ -86,7 +86,15 @@ class RecordMerger(Protocol):
     def strategy_id(self) -> str: ...
 
     def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask | pa.Array | None]:
-        """Merge aligned rows; the module docstring defines the contract."""
+        """Merge aligned rows; the module docstring defines the contract.
+
+        Args:
+            older: Older versions of some records.
+            newer: Newer versions of the same records, in the same order.
+
+        Returns:
+            The merged rows in the columns of the newer ones, and a mask of the rows that remain; None keeps all.
+        """
         ...
 
 
@@ -95,8 +103,14 @@ class PartialMerger(RecordMerger, Protocol):
     """Custom merge rule that also merges partial updates."""
 
     def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask | pa.Array | None]:
-        """Merge aligned rows with some columns each into rows with the columns of both; the module docstring defines
-        the contract.
+        """Merge aligned rows that have some of the columns; the module docstring defines the contract.
+
+        Args:
+            older: Older versions of some records.
+            newer: Newer versions of the same records, in the same order.
+
+        Returns:
+            Rows with the columns of both sides, and a mask of the rows that remain; None keeps all.
         """
         ...
 
@@ -106,7 +120,15 @@ class DeleteMerger(RecordMerger, Protocol):
     """Custom merge rule that also decides whether a delete wins."""
 
     def deletes(self, older: pa.Table, newer: pa.Table) -> BoolMask | pa.Array:
-        """Return a mask of the deletes that win, for aligned rows whose newer versions are deletes."""
+        """Decide which deletes win.
+
+        Args:
+            older: Older versions of some records.
+            newer: Deletes of the same records, in the same order.
+
+        Returns:
+            A mask of the deletes that win.
+        """
         ...
 
 
@@ -118,16 +140,6 @@ class MergerRule(CommonRule):
     ordering: Ordering
     delete_is_barrier: bool = False
     marker: DeleteMarker | None = None
-
-    @property
-    def selects_one_side(self) -> bool:
-        """Return False: rows are merged, not selected."""
-        return False
-
-    @property
-    def custom_merge(self) -> bool:
-        """Return True: the merger merges every pair."""
-        return True
 
     @property
     def partial_merger(self) -> PartialMerger:
@@ -227,16 +239,6 @@ class PartialRows(CommonRule):
     """Rule for two rows of one batch that both have the same subset of the columns: the merger's partial merge."""
 
     rule: RecordMergeRule
-
-    @property
-    def selects_one_side(self) -> bool:
-        """Return False: rows are merged, not selected."""
-        return False
-
-    @property
-    def custom_merge(self) -> bool:
-        """Return True: the merger merges every pair."""
-        return True
 
     @property
     def ordering(self) -> Ordering:

@@ -54,16 +54,6 @@ class PayloadRule(CommonRule):
     delete_is_barrier: bool = False
     marker: DeleteMarker | None = None
 
-    @property
-    def selects_one_side(self) -> bool:
-        """Return False: rows are merged, not selected."""
-        return False
-
-    @property
-    def custom_merge(self) -> bool:
-        """Return True: the payload class merges every pair."""
-        return True
-
     def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Return a mask of pairs in which the newer record wins by ordering value alone."""
         return ~_older_is_larger(older, newer, self.ordering)
@@ -108,8 +98,7 @@ def supported_payloads() -> tuple[str, ...]:
 FIRST_VALUE_PAYLOAD = MODEL_PACKAGE + "FirstValueAvroPayload"
 MARKER_PAYLOADS = (FIRST_VALUE_PAYLOAD,)
 """Payload classes, besides the default one, whose writes apply delete markers. Hudi's EventTimeAvroPayload applies them
-to
-new keys only: it stores marked updates of a copy-on-write table and fails on those of a merge-on-read table.
+to new keys only: it stores marked updates of a copy-on-write table and fails on those of a merge-on-read table.
 """
 
 _NON_DEFAULTS = MODEL_PACKAGE + "OverwriteNonDefaultsWithLatestAvroPayload"

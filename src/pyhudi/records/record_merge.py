@@ -92,9 +92,7 @@ class MissingValues(Protocol):
         ...
 
     def fill_missing(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
-        """Return the winner of each pair with its missing values filled from the other record, in the newer table's
-        columns.
-        """
+        """Return the winner of each pair with its missing values filled from the other record, in the newer table's columns."""
         ...
 
 
@@ -183,11 +181,19 @@ class Merged:
 
 
 class CommonRule:
-    """Defaults of all rules except those of table version 9: missing values are not filled, and a marker comes from the
-    caller.
-    """
+    """Defaults of rules: pairs of records are merged, missing values are not filled, a marker comes from the caller."""
 
     __slots__ = ()
+
+    @property
+    def selects_one_side(self) -> bool:
+        """Return False: rows are merged, not selected."""
+        return False
+
+    @property
+    def custom_merge(self) -> bool:
+        """Return True: every pair is merged."""
+        return True
 
     @property
     def by_commit_time(self) -> bool:
@@ -312,9 +318,7 @@ def delete_flags(rows: pa.Table) -> BoolMask | None:
 
 
 def deleted_rows(rows: pa.Table, marker: DeleteMarker | None) -> BoolMask | None:
-    """Return a mask of rows that are deletes by the marker, or by `_hoodie_is_deleted` if marker is None; None if there
-    are none.
-    """
+    """A mask of rows that are deletes by the marker, or by `_hoodie_is_deleted` if marker is None; None if there are none."""
     return delete_flags(rows) if marker is None else marker.flags(rows)
 
 

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
-from pyhudi.format.hudi_types import is_vector, vectors_to_bytes
+from pyhudi.format.hudi_types import VARIANT_TYPE, is_vector, vectors_to_bytes
 from pyhudi.records.java_strings import is_binary_like, is_string_like, timestamp_micros, value_text, widen_floats_as_text
 from pyhudi.records.type_normalization import is_list_like
+from pyhudi.records.variants.variant_shredding import is_shredded, unshredded
 from pyhudi.records.vectors import to_vectors
 
 
@@ -174,9 +175,7 @@ def _bytes(column: pa.ChunkedArray) -> bytes:
 
 
 def same_type(left: pa.DataType, right: pa.DataType) -> bool:
-    """Return True if two types have the same values and layout; nullability and the names of list and map entries may
-    differ.
-    """
+    """Return True if two types have the same values and layout; nullability and the names of list and map entries may differ."""
     types = pa.types
     if types.is_struct(left) and types.is_struct(right):
         return left.num_fields == right.num_fields and all(
@@ -216,10 +215,8 @@ def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
-    """Return the array without its validity bitmap; each of its nulls is inside a null parent.
-
-    Parquet's writer and Arrow's casts check these nulls without regard to the parent.
-    """
+    """Return the array without its validity bitmap; each of its nulls is inside a null parent."""
+    # Parquet's writer and Arrow's casts check these nulls without regard to the parent.
     type_ = array.type
     if pa.types.is_struct(type_):
         return pa.StructArray.from_arrays([array.field(i) for i in range(type_.num_fields)], fields=list(type_.fields))
@@ -250,6 +247,8 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str, parent_valid: pa.Array
         )
     if is_vector(source) and types.is_fixed_size_binary(type_):
         return vectors_to_bytes(array)
+    if type_ == VARIANT_TYPE and is_shredded(source):
+        return unshredded(array)
     if types.is_struct(type_) and types.is_struct(source):
         return _cast_struct(array, type_, path, parent_valid)
     if types.is_list(type_) and is_list_like(source):

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
-from pyhudi.format.hudi_types import hudi_type_name, is_vector
+from pyhudi.format.hudi_types import hudi_type_name, is_vector, record_type, stated_hudi_type
 from pyhudi.options import write_options
 from pyhudi.records.schema_cast import same_type
-from pyhudi.records.type_normalization import is_list_like, normalise
+from pyhudi.records.type_normalization import fits_record, is_list_like, normalise, takes_record
 
 _INTEGER_BITS = {"int32": 32, "int64": 64}
 _MODE_OPTION = "set pyhudi.schema.mode"
@@ -205,7 +205,7 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
         column_path = path + field.name
         other = incoming_by_name.get(field.name)
         if other is not None:
-            type_ = _evolve_type(field.type, other.type, column_path, rules)
+            type_ = _evolve_field(field, other, column_path, rules)
             result.append(field.with_type(type_).with_nullable(_nullable_after(field, other, column_path, rules)))
         elif rules.partial or (rules.null_for_missing and (field.nullable or _has_default(field))):
             result.append(field)
@@ -252,6 +252,17 @@ def _nullable_after(own: pa.Field, theirs: pa.Field, path: str, rules: _Evolutio
     return not _has_default(own) and rules.fixed.get(path) != RECORD_KEY_ROLE
 
 
+def _evolve_field(table: pa.Field, incoming: pa.Field, path: str, rules: _Evolution) -> pa.DataType:
+    record = record_type(table)
+    if record is None:
+        return _evolve_type(table.type, incoming.type, path, rules)
+    name = stated_hudi_type(table) or ""
+    if stated_hudi_type(incoming) not in (name, None) or not fits_record(incoming.type, record):
+        problem = f"{takes_record(name, record)}, and keeps its type"
+        rules.problems.append(_SchemaDifference(path, name, str(incoming.type), problem))
+    return table.type
+
+
 def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _Evolution) -> pa.DataType:
     types = pa.types
     if table == incoming:
@@ -290,9 +301,7 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
 
 
 def integer_hint(table: pa.DataType, incoming: pa.DataType) -> str:
-    """Return a hint on how to keep whole numbers with missing values, which pandas stores as float64; "" for other
-    types.
-    """
+    """Return a hint on how to keep whole numbers with missing values, which pandas stores as float64; "" for other types."""
     if not (pa.types.is_integer(table) and pa.types.is_floating(incoming)):
         return ""
     return f' (in pandas a missing value makes whole numbers float64: astype("{str(table).capitalize()}") keeps them)'

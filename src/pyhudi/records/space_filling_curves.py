@@ -87,12 +87,10 @@ def _interleaved(axes: Sequence[Keys], bits: int) -> Keys:
 
 
 def _hilbert_planes(axes: Sequence[Keys], bits: int) -> list[Keys]:
-    """Transform coordinates into the bit planes of the Hilbert index.
-
-    From the highest bit down, each axis whose bit is set inverts the lower bits of the first axis; one whose bit is
-    clear swaps them with it. This rotates the sub-cube so that the curve enters and leaves it next to its neighbours. A
-    Gray code over the axes then numbers the cells.
-    """
+    """Transform coordinates into the bit planes of the Hilbert index."""
+    # From the highest bit down, each axis whose bit is set inverts the lower bits of the first axis; one whose bit is clear swaps
+    # them with it. This rotates the sub-cube so that the curve enters and leaves it next to its neighbours. A Gray code over the
+    # axes then numbers the cells.
     planes = [axis.copy() for axis in axes]
     one_bit = np.uint64(1)
     for bit in range(bits - 1, 0, -1):

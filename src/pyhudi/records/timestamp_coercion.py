@@ -38,8 +38,7 @@ class ZonelessTimestamps(StrEnum):
 
 
 def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: ZonelessTimestamps) -> pa.Schema:
-    """Return the incoming schema with the type under which each timestamp without a time zone is accepted, at any
-    depth.
+    """Return the incoming schema with the type under which each timestamp without a time zone is accepted, at any depth.
 
     Args:
         incoming: Columns of the batch.

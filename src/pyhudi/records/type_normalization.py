@@ -9,8 +9,9 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.arrow_to_avro import check_name
 from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, LOCAL_TIMESTAMP, TIMESTAMP
-from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, parse_hudi_type
+from pyhudi.format.hudi_types import HUDI_TYPE, VARIANT_TYPE, given_hudi_type, hudi_type_name, is_vector, parse_hudi_type
 from pyhudi.records.java_strings import is_binary_like, is_string_like
+from pyhudi.records.variants.variant_shredding import is_shredded
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
@@ -56,27 +57,49 @@ def _normal_field(field: pa.Field, path: str, problems: list[str]) -> pa.Field:
         problems.append(
             f"{column_path}: a name may contain letters, digits and underscores, and must not begin with a digit: rename it"
         )
-    named = (field.metadata or {}).get(HUDI_TYPE)
-    metadata = {key: value for key, value in (field.metadata or {}).items() if key in (COMMENT, HUDI_TYPE) and value}
-    type_ = _normal_type(field.type, column_path, problems) if named is None else _named_type(field, column_path, problems)
+    named = given_hudi_type(field)
+    comment = (field.metadata or {}).get(COMMENT)
+    metadata = {key: value for key, value in ((COMMENT, comment), (HUDI_TYPE, named)) if value}
+    type_ = _normal_type(field.type, column_path, problems) if named is None else _named_type(field, named, column_path, problems)
     if "." in column_path and is_vector(type_):
         problems.append(f"{column_path}: {_NESTED_VECTOR}")
     return pa.field(field.name, type_, field.nullable, metadata=metadata or None)
 
 
-def _named_type(field: pa.Field, path: str, problems: list[str]) -> pa.DataType:
+def _named_type(field: pa.Field, named: bytes, path: str, problems: list[str]) -> pa.DataType:
     """Return the type that the field's metadata names, if the field has such values."""
-    name = (field.metadata or {})[HUDI_TYPE].decode(errors="replace")
+    name = named.decode(errors="replace")
     try:
         type_ = parse_hudi_type(name)
     except InvalidRequest as error:
         problems.append(f"{path}: {error}")
         return field.type
+    if pa.types.is_struct(type_):
+        source = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
+        if not fits_record(_normal_type(source, path, []), type_):
+            problems.append(f"{path}: {takes_record(name, type_)}, not {field.type}")
+        return type_
     if not (is_list_like(field.type) or pa.types.is_null(field.type)):
         problems.append(f"{path}: {name} takes lists of numbers, not {field.type}")
     if is_vector(field.type) and field.type != type_:
         problems.append(f"{path}: its metadata names {name}, and its type is {hudi_type_name(field.type)}")
     return type_
+
+
+def fits_record(incoming: pa.DataType, record: pa.DataType) -> bool:
+    """Return True if values of a canonical type may become those of a record of Hudi 1.2. Fields may be missing."""
+    types = pa.types
+    if incoming == record or types.is_null(incoming) or (record == VARIANT_TYPE and is_shredded(incoming)):
+        return True
+    if not (types.is_struct(incoming) and types.is_struct(record)):
+        return bool(types.is_integer(incoming) and types.is_int64(record))
+    known = {field.name: field.type for field in record.fields}
+    return all(field.name in known and fits_record(field.type, known[field.name]) for field in incoming.fields)
+
+
+def takes_record(name: str, record: pa.DataType) -> str:
+    """Return the sentence of an error about values of another type in a column of a record of Hudi 1.2."""
+    return f"a column of type {name} takes {record}"
 
 
 def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataType:
@@ -90,16 +113,14 @@ def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataT
         return type_
     if is_list_like(type_):
         value = type_.value_field
-        if is_vector(value.type):
-            problems.append(f"{path}[]: {_NESTED_VECTOR}")
+        _check_entry(value, f"{path}[]", problems)
         return pa.list_(pa.field("element", _normal_type(value.type, path + "[]", problems), value.nullable))
     if types.is_map(type_):
         key = _normal_type(type_.key_type, path + "{key}", problems)
         if not types.is_string(key):
             problems.append(f"{path}: the keys of a map must be strings, these are {type_.key_type}: use an array of structs")
         item = _normal_type(type_.item_type, path + "{}", problems)
-        if is_vector(item):
-            problems.append(f"{path}{{}}: {_NESTED_VECTOR}")
+        _check_entry(type_.item_field, f"{path}{{}}", problems)
         return pa.map_(pa.field("key", pa.string(), False), pa.field("value", item, type_.item_field.nullable))
     if types.is_struct(type_):
         if type_.num_fields == 0:
@@ -109,6 +130,18 @@ def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataT
         return pa.string()
     problems.append(f"{path}: type {type_}: {_refusal(type_)}")
     return type_
+
+
+def _check_entry(field: pa.Field, path: str, problems: list[str]) -> None:
+    """Refuse the types of Hudi 1.2 as entries of lists and maps."""
+    if is_vector(field.type):
+        problems.append(f"{path}: {_NESTED_VECTOR}")
+    elif given_hudi_type(field) is not None:
+        problems.append(f"{path}: a {_given_name(field)} must not be an entry of a list or map")
+
+
+def _given_name(field: pa.Field) -> str:
+    return (given_hudi_type(field) or b"").decode(errors="replace")
 
 
 _NESTED_VECTOR = "a vector must be a column of its own, not a part of a struct, list or map"

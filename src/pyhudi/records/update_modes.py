@@ -42,8 +42,7 @@ class PartialUpdateFill:
 
     Attributes:
         mode: Partial update mode. IGNORE_DEFAULTS compares by reference in Java, so besides null only booleans and
-            whole numbers from -128 to 127 ever equal their default. A column with a default that is not null keeps its
-            nulls.
+            whole numbers from -128 to 127 ever equal their default. A column with a default that is not null keeps its nulls.
         defaults: Column defaults that are not null.
         unavailable: Placeholder of FILL_UNAVAILABLE; None: nothing is filled.
     """
@@ -67,9 +66,7 @@ class PartialUpdateFill:
         return mask if mask is not None and mask.any() else None
 
     def fill_missing(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
-        """Return the winner of each pair with its missing values filled from the other record, in the newer table's
-        columns.
-        """
+        """Return the winner of each pair with its missing values filled from the other record, in the newer table's columns."""
         columns = []
         for field in newer.schema:
             first, second = relabel_column(older.column(field.name), field), newer.column(field.name)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.hudi_types import bytes_to_vectors, hudi_type_name, is_vector
+from pyhudi.format.hudi_types import VARIANT_TYPE, bytes_to_vectors, hudi_type_name, is_vector
 
 
 def to_vectors(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
@@ -45,18 +45,44 @@ def to_vectors(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     return dense.take(pa.array(np.cumsum(valid) - 1, pa.int64(), mask=~valid))
 
 
-def vectors_as_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch with its vectors as lists, for engines without fixed size lists. The elements are not copied."""
-    if not any(is_vector(field.type) for field in batch.schema):
+def in_spark_layout(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch in the layout of Spark: vectors as lists, and the value of a variant before its metadata.
+
+    Elements and bytes are not copied.
+    """
+    schema = spark_layout(batch.schema)
+    if schema.types == batch.schema.types:
         return batch
-    schema = list_layout(batch.schema)
-    arrays = [array.cast(field.type) for array, field in zip(batch.columns, schema, strict=True)]
+    arrays = [_in_spark_layout(array, field.type) for array, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _in_spark_layout(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if array.type == type_:
+        return array
+    if array.type != VARIANT_TYPE:
+        return array.cast(type_)
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays([array.field(1), array.field(0)], fields=list(type_.fields), mask=mask)
+
+
+def spark_layout(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of `in_spark_layout`."""
+    return pa.schema([field.with_type(_SPARK_VARIANT) if field.type == VARIANT_TYPE else field for field in list_layout(schema)])
+
+
 def list_layout(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of `vectors_as_lists`."""
+    """Return a schema with vectors as lists."""
     return pa.schema([field.with_type(pa.list_(field.type.value_field)) if is_vector(field.type) else field for field in schema])
+
+
+_SPARK_VARIANT = pa.struct(
+    [
+        VARIANT_TYPE.field("value"),
+        VARIANT_TYPE.field("metadata").with_metadata({"variant": "true"}),
+    ]
+)
+"""Layout of Spark's VariantType, by which Spark knows it."""
 
 
 def _check_lengths(array: pa.Array, type_: pa.DataType, path: str) -> None:

@@ -43,8 +43,7 @@ def sql(
 
     Args:
         statement: One statement in Spark SQL syntax: CREATE TABLE, INSERT, SELECT, UPDATE, DELETE, MERGE INTO, CALL,
-            ALTER TABLE
-            and other statements of Hudi.
+            ALTER TABLE and other statements of Hudi.
         tables: Tables and rows of this statement by name, as in `Catalog.register`.
         catalog: Catalog that resolves table names; `pyhudi.sql_engine.CATALOG` by default. A path needs none:
             hudi.`/data/trips`.

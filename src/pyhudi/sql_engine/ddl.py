@@ -18,7 +18,8 @@ from pyhudi.options.scope import VERBS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.sql_engine import index_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.session_state import StatementOptions, View, merged_options, view_of
+from pyhudi.sql_engine.session_state import StatementOptions, View, merged_options
+from pyhudi.sql_engine.views import view_of
 
 __all__ = ["RUN", "StatementSession", "called", "check_options", "result_row"]
 

@@ -29,7 +29,7 @@ from pyhudi.sql_engine.sql_ast import (
     Truncate,
     Value,
 )
-from pyhudi.sql_engine.sql_types import data_type
+from pyhudi.sql_engine.sql_types import column_type, data_type
 from pyhudi.sql_engine.table_references import parse_query_text
 from pyhudi.sql_engine.tokens import TokenCursor
 
@@ -119,7 +119,7 @@ def _columns(cursor: TokenCursor) -> tuple[ColumnDefinition, ...]:
 
 def _column(cursor: TokenCursor) -> ColumnDefinition:
     name = ".".join(cursor.dotted("the name of a column"))
-    kind = data_type(cursor)
+    kind, hudi_type = column_type(cursor)
     nullable, comment, default = True, None, None
     where: tuple[str | None, ...] = ()
     while True:
@@ -135,7 +135,7 @@ def _column(cursor: TokenCursor) -> ColumnDefinition:
         elif cursor.at_keywords("GENERATED"):
             raise Unsupported(f"{describe_position(cursor.statement, at)}: a column with GENERATED")
         else:
-            return ColumnDefinition(name, kind, nullable, comment, where, default)
+            return ColumnDefinition(name, kind, nullable, comment, where, default, hudi_type)
 
 
 def _place(cursor: TokenCursor) -> tuple[str | None, ...]:

@@ -190,9 +190,7 @@ class _StatementMerge:
         return cls(config, query, database, target, source, given, on, tuple(conditions), prepare)
 
     def candidate_rows(self, statement: MergeStatement) -> SnapshotQuery:
-        """Table rows that source rows can match; all rows if a clause applies to rows that are not matched by the
-        source.
-        """
+        """Table rows that source rows can match; all rows if a clause applies to rows that are not matched by the source."""
         if any(clause.rows is ClauseRows.OF_TARGET for clause in statement.clauses):
             return self.query
         tree, schema, alias = read_spark(statement.on.body.text, expression=True), self.query.schema, statement.target_alias
@@ -243,9 +241,7 @@ class _StatementMerge:
         return _marked(rows.select([*columns.names, *stored_names]), deletes=clause.outcome is ClauseAction.DELETE)
 
     def _values(self, clause: Clause, columns: pa.Schema) -> tuple[list[str], str]:
-        """Value of each table column, and the condition that a source row has the key and partition of the row that it
-        changes.
-        """
+        """Value of each table column, and the condition that a source row has the key and partition of the changed row."""
         inserts = clause.outcome is ClauseAction.INSERT
         if clause.outcome is ClauseAction.DELETE:
             return [f"{self.target}.{quote_identifier(name)}" for name in columns.names], "TRUE"

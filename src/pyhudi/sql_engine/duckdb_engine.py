@@ -23,6 +23,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from pyhudi.api.duckdb_scan import quote_identifier, text_literal
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
+from pyhudi.format.hudi_types import without_extension
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
@@ -45,6 +46,14 @@ _MACROS = tuple(
     for name, otherwise in ((_WHOLE, "error('no whole number: ' || x)"), (_WHOLE_OR_NULL, "NULL"))
 )
 """Macros wrapped around the operand of a cast to an integer."""
+
+PARSE_JSON, VARIANT_JSON, _TO_JSON = "parse_json", "pyhudi_variant_json", "pyhudi_to_json"
+TO_JSON_MACRO = f"""
+    CREATE TEMP MACRO {_TO_JSON}
+        (x STRUCT(metadata BLOB, "value" BLOB)) AS {VARIANT_JSON}(x),
+        (x) AS CAST(to_json(x) AS VARCHAR)
+    """
+"""Spark's to_json: of variants, and of other values."""
 
 _OTHER_VALUES = frozenset({"hash", "xxhash64", "crc32", "rand", "randn", "random", "uuid", "monotonically_increasing_id"})
 """Functions that DuckDB has by the same name with other values, or whose values differ at every call."""
@@ -102,6 +111,23 @@ class RowSource:
             raise
 
 
+class RowFunction:
+    """A function of one column, computed in Arrow. Its errors reach the caller as they were raised."""
+
+    def __init__(self, compute: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> None:
+        self._compute = compute
+        self.failure: HudiError | None = None
+
+    def __call__(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Compute the function."""
+        try:
+            return self._compute(values)
+        except HudiError as error:
+            # DuckDB passes on only the text of an error.
+            self.failure = error
+            raise
+
+
 class Database:
     """In-memory database with the rows of one statement. Close it after reading the result.
 
@@ -110,7 +136,8 @@ class Database:
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
-        self._rows: list[RowSource] = []
+        self._rows: list[RowSource | RowFunction] = []
+        self._functions: set[str] = set()
         self._named = 0
         self.known_columns: set[str] = set()
         self._is_sealed = False
@@ -132,8 +159,27 @@ class Database:
         """Register rows under a name."""
         if isinstance(rows, RowSource):
             self._rows.append(rows)
+        else:
+            # DuckDB would make its own type of variants, and change their bytes.
+            rows = without_extension(rows)
         with self._translated_errors():
             self._connection.register(name, rows)
+
+    def add_function(self, name: str, compute: RowFunction, argument: str, result: str) -> None:
+        """Define a function of one column. argument, result: types of DuckDB."""
+        if name in self._functions:
+            return
+        self._functions.add(name)
+        self._rows.append(compute)
+        types = [duckdb.sqltype(argument)], duckdb.sqltype(result)
+        connection: Any = self._connection
+        connection.create_function(name, compute, *types, type="arrow", null_handling="special", side_effects=True)
+
+    def add_macro(self, name: str, statement: str) -> None:
+        """Create a macro."""
+        if name not in self._functions:
+            self._functions.add(name)
+            self._connection.execute(statement)
 
     def add_files(self, name: str, sql: str, paths: Sequence[str], rows: RowSource) -> None:
         """Define a name as a query of base files. rows: the same rows, which replace it if DuckDB cannot read the files."""
@@ -243,6 +289,9 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
     """Rewrite a node for which DuckDB would return another value than Spark."""
     if isinstance(node, exp.Cast):
         return _cutting(node)
+    if isinstance(node, (exp.ParseJSON, exp.JSONFormat)):
+        # Spark's functions, which `column_functions` and `_MACROS` define; DuckDB's differ.
+        return exp.Anonymous(this=PARSE_JSON if isinstance(node, exp.ParseJSON) else _TO_JSON, expressions=[node.this])
     if isinstance(node, (exp.Like, exp.ILike)) and not isinstance(node.parent, exp.Escape):
         return _with_escape(node)
     if isinstance(node, exp.Literal) and not node.is_string:

@@ -32,6 +32,7 @@ from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.options.read_options import BLOB_ROOTS
 from pyhudi.options.scope import VERBS
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import SCHEMA_MODE
@@ -41,22 +42,17 @@ from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
+from pyhudi.sql_engine.column_functions import add_column_functions
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
-from pyhudi.sql_engine.session_state import (
-    DEFAULT_DATABASE,
-    StatementOptions,
-    View,
-    check_setting,
-    expand_views,
-    qualified,
-)
+from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
+from pyhudi.sql_engine.views import expand_views
 
 __all__ = ["EmbeddedStatementSession", "run"]
 
@@ -210,6 +206,7 @@ def _prepared(
         return names.setdefault(reference.start, database.new_name())
 
     tree = read_spark(splice_query(query, stand_in), expression=expression)
+    add_column_functions(tree, database, parse_options(session.options).text(BLOB_ROOTS), session.storage_options)
     for reference in query.references:
         name = names[reference.start]
         rows = _rows_of(session, database, reference, tree, name)
@@ -275,9 +272,7 @@ def _pushed_down(scan: Scan, columns: list[str], build_predicate: Callable[[pa.S
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
-    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and
-    PIVOT.
-    """
+    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and PIVOT."""
     everything = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
     aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
     whole_rows = any(not column.table and column.name.lower() in aliases for column in tree.find_all(exp.Column))

@@ -18,6 +18,7 @@ from pyhudi.metadata_table.codecs.metadata_schema import MetadataRecordType, Pay
 from pyhudi.metadata_table.codecs.payload_codec import decode_payload, payload_type
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap
 from pyhudi.metadata_table.indexes import index_for_partition
+from pyhudi.metadata_table.metadata_keys import FILE_STATS_KEY_LENGTH
 from pyhudi.metadata_table.reader.cell_merge import GroupCells, merge_column_stats_cells, merge_files, newest_cells
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
@@ -71,9 +72,13 @@ def _group_rows(partition: str, kind: str, group: GroupCells, schema: pa.Schema)
     if kind == "files":
         yield _file_rows(partition, merge_files(group))
     elif kind.endswith("_stats"):
-        number = MetadataRecordType.PARTITION_STATS if kind == "partition_stats" else MetadataRecordType.COLUMN_STATS
         for batch in merge_column_stats_cells(group):
-            yield _rows(partition, batch.column("key"), int(number), Payload.COLUMN_STATS, _stats(batch, schema))
+            keys = batch.column("key")
+            # An expression index has statistics of files and of partitions.
+            of_file = pc.equal(pc.binary_length(keys), FILE_STATS_KEY_LENGTH)
+            of_files, of_partitions = (int(n) for n in (MetadataRecordType.COLUMN_STATS, MetadataRecordType.PARTITION_STATS))
+            types = pc.if_else(of_file, of_files, of_partitions).cast(pa.int32())
+            yield _rows(partition, keys, types, Payload.COLUMN_STATS, _stats(batch, schema))
     else:
         payload = {_BLOOM: Payload.BLOOM_FILTER, _SECONDARY: Payload.SECONDARY_INDEX}.get(kind, Payload.RECORD_INDEX)
         for cells in newest_cells(group):

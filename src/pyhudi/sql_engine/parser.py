@@ -10,14 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.write.clauses import (
-    Clause,
-    ClauseAction,
-    ClauseRows,
-    DeleteStatement,
-    MergeStatement,
-    UpdateStatement,
-)
+from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
 from pyhudi.sql_engine.ddl_parser import alter_table, create, drop, parse_partition, truncate_table
 from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.sql_ast import (
@@ -96,9 +89,7 @@ def _query(cursor: TokenCursor) -> SelectQuery:
 
 
 def _with_or_query(cursor: TokenCursor) -> Statement:
-    """Parse WITH ... SELECT. In Spark's WITH ... INSERT the common table expressions precede INSERT and belong to its
-    query.
-    """
+    """Parse WITH ... SELECT. In Spark's WITH ... INSERT the common table expressions precede INSERT and belong to its query."""
     if not cursor.at_keywords("WITH"):
         return Select(_query(cursor))
     mark = cursor.mark()

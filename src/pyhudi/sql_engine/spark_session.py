@@ -11,6 +11,7 @@ table of that name in the session's catalog. Any other name is left to Spark: a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
+from pyhudi.engines.spark.blob_function import register_read_blob
 from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     SparkSession,
@@ -34,6 +36,8 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.admin.stored_settings import default_sql
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.clauses import Clause, ClauseAction, MergeStatement
+from pyhudi.options.read_options import BLOB_ROOTS
+from pyhudi.options.supported import parse_options
 from pyhudi.options.table_options import NAME
 from pyhudi.options.write_options import OPERATION
 from pyhudi.records.filters.filter_ast import Expr
@@ -42,13 +46,15 @@ from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.literals import parse_spark
-from pyhudi.sql_engine.session_state import StatementOptions, View, check_setting, expand_views, qualified
+from pyhudi.sql_engine.session_state import StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_pushdown import table_predicate
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
+from pyhudi.sql_engine.views import expand_views
 
 __all__ = ["SparkStatementSession", "SparkOperations", "run"]
 
+_READ_BLOB = re.compile(r"\bread_blob\s*\(", re.IGNORECASE)
 _WAREHOUSE = "spark.sql.warehouse.dir"
 
 
@@ -161,6 +167,9 @@ class SparkStatementSession:
             frames[name] = rows
             return f"{{{name}}}"
 
+        if _READ_BLOB.search(query.body.text):
+            roots = parse_options(self.options).text(BLOB_ROOTS)
+            register_read_blob(self.spark, roots, self.storage_options)
         text = splice_query(query, stand_in, lambda written: written.replace("{", "{{").replace("}", "}}"))
         # Braces are Spark's syntax to reference a DataFrame in SQL; without DataFrames they are ordinary characters.
         return self.spark.sql(lead + text, **frames) if frames else self.spark.sql(lead + query.body.text)

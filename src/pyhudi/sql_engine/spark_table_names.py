@@ -58,9 +58,13 @@ def store_view(session: SparkSession, name: str, view: View | None) -> None:
 
 
 def settings(session: SparkSession) -> dict[str, str]:
-    """Options of Hudi and PyHudi in the session's configuration, as SET stores them."""
+    """Options of Hudi and PyHudi in the session's configuration, as SET stores them.
+
+    `spark.hoodie.*` are those of `hoodie.*` that are not set: spark-submit accepts only names that begin with spark.
+    """
     configuration: Mapping[str, str] = session.conf.getAll
-    own = {
+    from_spark = {key.removeprefix("spark."): value for key, value in configuration.items() if key.startswith("spark.hoodie.")}
+    own = from_spark | {
         key: value
         for key, value in configuration.items()
         if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith((_PREFIX, _VIEW_PREFIX))

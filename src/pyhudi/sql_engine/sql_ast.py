@@ -137,6 +137,7 @@ class ColumnDefinition:
     Attributes:
         position: (None,) for FIRST, (x,) for AFTER x, otherwise ().
         default: Literal of DEFAULT, as written; None without DEFAULT.
+        hudi_type: Name of a record of Hudi 1.2, such as BLOB; None for other types.
     """
 
     name: str
@@ -145,6 +146,7 @@ class ColumnDefinition:
     comment: str | None = None
     position: tuple[str | None, ...] = ()
     default: str | None = None
+    hudi_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,12 +96,26 @@ class Catalog:
         return self._session
 
     def lookup(self, table: TableName) -> Any:
-        """Table, path of a table, or rows registered under a name; None if it is not registered."""
+        """Look up a registered name.
+
+        Args:
+            table: Name of a table.
+
+        Returns:
+            Table, path of a table, or registered rows; None if the name is not registered.
+        """
         entry = self._known.get(str(table).lower())
         return None if entry is None else entry[1]
 
     def location_for(self, table: TableName) -> str:
-        """Location of a new table. Raises InvalidRequest if the catalog has no warehouse."""
+        """Return the location of a new table.
+
+        Args:
+            table: Name of the table.
+
+        Raises:
+            InvalidRequest: The catalog has no warehouse.
+        """
         if self._warehouse is None:
             raise InvalidRequest(
                 f"table {table} has no location: add LOCATION '/path' to the statement, or use a catalog with a warehouse"

@@ -1,8 +1,7 @@
 """Predicate pushdown: derive a filter on a table from a statement, so that files without matching rows are pruned.
 
 The engine evaluates the original condition on every row. The filter only excludes rows for which the condition cannot
-be true;
-parts for which that is uncertain are ignored:
+be true; parts for which that is uncertain are ignored:
 
     supported      comparisons of a column with literals, IN, BETWEEN, IS NULL, with AND, OR, and NOT before one of them
     sources        WHERE of the query that has the table in its FROM or in an inner JOIN, and ON of inner joins there;
@@ -94,8 +93,7 @@ def equality_columns(condition: exp.Expr, left: str, right: str) -> dict[str, st
 def is_exact_in_duckdb(value: Any, kind: pa.DataType) -> bool:
     """Return True if DuckDB compares a literal with values of a type as filters do.
 
-    In addition to what all engines compare identically, these are numbers and times that DuckDB's casts leave
-    unchanged.
+    In addition to what all engines compare identically, these are numbers and times that DuckDB's casts leave unchanged.
     """
     if has_exact_type(value, kind):
         return True

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pyhudi.errors import Unsupported
-from pyhudi.format.hudi_types import hudi_type_name, is_vector, vector_type
+from pyhudi.format.hudi_types import (
+    HUDI_TYPE,
+    RECORD_NAMES,
+    hudi_type_name,
+    is_vector,
+    parse_hudi_type,
+    stated_hudi_type,
+    vector_type,
+)
 from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.tokens import TokenCursor
 
@@ -31,7 +39,7 @@ _PLAIN = {
 }
 _DECIMAL = ("DECIMAL", "DEC", "NUMERIC")
 _TEXT = ("CHAR", "CHARACTER", "VARCHAR")
-_OTHERS = ("INTERVAL", "VOID", "VARIANT", "GEOMETRY", "GEOGRAPHY", "TIME", "OBJECT")
+_OTHERS = ("INTERVAL", "VOID", "GEOMETRY", "GEOGRAPHY", "TIME", "OBJECT")
 
 _NAMES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "boolean"),
@@ -48,6 +56,17 @@ _NAMES: tuple[tuple[pa.DataType, str], ...] = (
 
 COMMENT = b"comment"
 """Metadata key of a field's comment."""
+
+
+def column_type(cursor: TokenCursor) -> tuple[pa.DataType, str | None]:
+    """Parse the type of a column or of a struct's field that comes next, and the name of a record of Hudi 1.2 if it is one.
+
+    Errors as in `data_type`.
+    """
+    word = cursor.peek.keyword if cursor.peek is not None else ""
+    if word in RECORD_NAMES and cursor.accept_keywords(word):
+        return parse_hudi_type(word), word
+    return data_type(cursor), None
 
 
 def data_type(cursor: TokenCursor) -> pa.DataType:
@@ -79,6 +98,8 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
         return _struct(cursor)
     if word == "VECTOR":
         return _vector(cursor)
+    if word in RECORD_NAMES:
+        raise Unsupported(f"{describe_position(cursor.statement, start)}: a type {word} that is not a column of a new table")
     if word in _TEXT:
         raise Unsupported(
             f"{describe_position(cursor.statement, start)}: type {word} with a length, which a table cannot store; use STRING"
@@ -100,9 +121,17 @@ def parse_type(text: str) -> pa.DataType:
     return kind
 
 
-def field(name: str, kind: pa.DataType, *, nullable: bool = True, comment: str | None = None) -> pa.Field:
-    """A field with its comment."""
-    return pa.field(name, kind, nullable, None if comment is None else {COMMENT: comment.encode()})
+def field(
+    name: str, kind: pa.DataType, *, nullable: bool = True, comment: str | None = None, hudi_type: str | None = None
+) -> pa.Field:
+    """A field with its comment and the name of its type of Hudi 1.2."""
+    metadata = {COMMENT: comment, HUDI_TYPE: hudi_type}
+    return pa.field(name, kind, nullable, {key: text.encode() for key, text in metadata.items() if text is not None} or None)
+
+
+def column_type_name(column: pa.Field) -> str:
+    """Name of a column's type in Spark SQL, or the name that Hudi 1.2 gives it."""
+    return (stated_hudi_type(column) or type_name(column.type)).lower()
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -121,7 +150,7 @@ def type_name(kind: pa.DataType) -> str:
     if pa.types.is_map(kind):
         return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in kind)}>"
+        return f"struct<{','.join(f'{field.name}:{column_type_name(field)}' for field in kind)}>"
     return "binary" if pa.types.is_fixed_size_binary(kind) else str(kind)
 
 
@@ -157,10 +186,10 @@ def _struct(cursor: TokenCursor) -> pa.DataType:
     while True:
         name = cursor.name("the name of a field")
         cursor.accept_keywords(":")
-        kind = data_type(cursor)
+        kind, hudi_type = column_type(cursor)
         nullable = not cursor.accept_keywords("NOT", "NULL")
         comment = cursor.text("a comment in quotes") if cursor.accept_keywords("COMMENT") else None
-        fields.append(field(name, kind, nullable=nullable, comment=comment))
+        fields.append(field(name, kind, nullable=nullable, comment=comment, hudi_type=hudi_type))
         if not cursor.accept_keywords(","):
             break
     _close(cursor)

@@ -1,5 +1,4 @@
-"""Store assignment: cast values of a statement to the types of table columns, as in Spark (ANSI store assignment
-policy).
+"""Store assignment: cast values of a statement to the types of table columns, as in Spark (ANSI store assignment policy).
 
 numbers          to numbers: fractions are truncated for integers and rounded for decimals; overflow is an error
 dates and times  to one another
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.hudi_types import is_vector
-from pyhudi.records.schema_cast import NULL_REMEDY
+from pyhudi.records.schema_cast import NULL_REMEDY, relabel_array
 from pyhudi.records.type_normalization import is_list_like
 from pyhudi.records.vectors import to_vectors
 
@@ -26,9 +25,7 @@ _types = pa.types
 
 
 def check_storable(input_schema: pa.Schema, target_schema: pa.Schema, *, casts_text: bool = False) -> None:
-    """Raise InvalidRequest for the first column whose type cannot be cast to the table's. Columns are matched by
-    position.
-    """
+    """Raise InvalidRequest for the first column whose type cannot be cast to the table's. Columns are matched by position."""
     for input_field, target_field in zip(input_schema, target_schema, strict=True):
         if casts_text and _is_text(input_field.type) and _is_cast_from_text(target_field.type):
             continue
@@ -111,6 +108,10 @@ def _become(array: pa.Array, field: pa.Field) -> pa.Array:
             if _types.is_decimal(array.type.value_type) or _types.is_null(array.type.value_type):
                 array = pc.cast(array, pa.list_(pa.float64()))
             return to_vectors(array, kind, field.name)
+        if _types.is_struct(kind) and _types.is_struct(array.type):
+            children = [_become(pc.struct_field(array, child.name), child.with_nullable(True)) for child in kind]
+            nullable = [child.with_nullable(True) for child in kind]
+            return relabel_array(pa.StructArray.from_arrays(children, fields=nullable, mask=array.is_null()), field)
         if _is_text(array.type) and _is_cast_from_text(kind):
             return _parsed(pc.utf8_trim_whitespace(array), kind)
         if _types.is_integer(kind) and not _types.is_integer(array.type) and _is_number(array.type):

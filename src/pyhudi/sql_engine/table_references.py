@@ -156,9 +156,7 @@ def _is_common(table: exp.Table, name: str) -> bool:
 
 
 def _visible(with_: exp.With, around: exp.CTE | None) -> list[exp.CTE]:
-    """Common table expressions in scope: those before the enclosing one, and the enclosing one itself if it is
-    recursive.
-    """
+    """Common table expressions in scope: those before the enclosing one, and the enclosing one itself if it is recursive."""
     expressions: list[exp.CTE] = with_.expressions
     if around is None or not any(expression is around for expression in expressions):
         return expressions

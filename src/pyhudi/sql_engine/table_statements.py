@@ -58,7 +58,7 @@ from pyhudi.sql_engine.sql_ast import (
     TableName,
     Value,
 )
-from pyhudi.sql_engine.sql_types import COMMENT, field, type_name
+from pyhudi.sql_engine.sql_types import COMMENT, column_type_name, field
 
 _SHORT = {
     "primarykey": RECORD_KEY_FIELDS.key,
@@ -102,6 +102,10 @@ def added_columns(statement: CreateTable) -> tuple[ColumnDefinition, ...]:
     if missing:
         raise InvalidRequest(f"CREATE TABLE {statement.table} is PARTITIONED BY {missing[0]}, which is not one of its columns")
     return (*(column for name, column in by_name.items() if name not in last), *(by_name[name] for name in last))
+
+
+def _field(column: ColumnDefinition) -> pa.Field:
+    return field(column.name, column.type, nullable=column.nullable, comment=column.comment, hudi_type=column.hudi_type)
 
 
 def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, object]:
@@ -154,7 +158,7 @@ def create(statement: CreateTable, path: str, storage_options: Mapping[str, str]
     if not columns:
         # Registers a name for an existing table.
         return Table(path, storage_options)
-    schema = pa.schema([field(one.name, one.type, nullable=one.nullable, comment=one.comment) for one in columns])
+    schema = pa.schema([_field(one) for one in columns])
     return Table.create(
         path,
         name=None if statement.table.path else statement.table.parts[-1],
@@ -207,8 +211,7 @@ def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tup
 
     Raises:
         InvalidRequest: A column does not exist, is assigned twice or not at all, or PARTITION names a column that is
-            not a
-            partition column.
+            not a partition column.
     """
     fixed = {one.column for one in static_partition_values(table, statement.partition)}
     for part in statement.partition:
@@ -329,9 +332,7 @@ def alter(table: Table, statement: Alteration) -> None:
 
 
 def set_properties(table: Table, statement: SetProperties) -> None:
-    """Set or remove properties. Raises InvalidRequest for properties that define the table, and for missing ones to be
-    removed.
-    """
+    """Set or remove properties. Raises InvalidRequest for properties that define the table, and for missing ones to remove."""
     known = dict(table.config.properties)
     missing = [key for key, value in statement.properties if value is None and key not in known]
     if missing and not statement.if_exists:
@@ -352,6 +353,8 @@ def _add(table: Table, column: ColumnDefinition) -> None:
         raise InvalidRequest(f"column {column.name} is NOT NULL, but existing rows have no value for it")
     if column.default is not None:
         raise Unsupported(f"ALTER TABLE ... ADD COLUMN {column.name} DEFAULT: a default would have to apply to existing rows")
+    if column.hudi_type is not None:
+        raise Unsupported(f"ALTER TABLE ... ADD COLUMN {column.name} {column.hudi_type}: write rows that have the column")
     after = _sibling(table, column.position[0]) if column.position else None
     table.alter.add(column.name, column.type, after=after, comment=column.comment)
 
@@ -484,7 +487,7 @@ def creation_text(table: Table, name: TableName) -> str:
     lines = []
     for column in (schema.field(name) for name in write_order(table)):
         comment = (column.metadata or {}).get(COMMENT)
-        parts = [f"  {_backquoted(column.name)} {type_name(column.type).upper()}"]
+        parts = [f"  {_backquoted(column.name)} {column_type_name(column).upper()}"]
         parts += [] if column.nullable else ["NOT NULL"]
         parts += [f"DEFAULT {default_sql(config, column.name)}"] if column.name in defaults else []
         parts += [] if comment is None else [f"COMMENT {_quoted(comment.decode())}"]
@@ -521,7 +524,7 @@ def _quoted(text: str) -> str:
 def described(table: Table, statement: Describe, *, names_only: bool = False) -> pa.Table:
     """Columns in the format of Spark's DESCRIBE, meta columns first, and details of the table; or their names alone."""
     schema = table.schema(meta_columns=True)
-    types = {one.name: type_name(one.type) for one in schema}
+    types = {one.name: column_type_name(one) for one in schema}
     names = [*(name for name in schema.names if name in META_COLUMNS), *write_order(table)]
     if names_only:
         return pa.table({"col_name": pa.array(names, pa.string())})

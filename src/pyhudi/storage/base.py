@@ -97,9 +97,7 @@ class Storage(Protocol):
         ...
 
     def spec(self) -> StorageSpec:
-        """The value from which `open_storage` opens this storage on a worker. A memory:// storage opens only within the
-        process.
-        """
+        """The value from which `open_storage` opens this storage on a worker. A memory:// storage opens only in the process."""
         ...
 
     def child(self, path: str) -> Storage:
@@ -135,9 +133,7 @@ class Storage(Protocol):
         ...
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
-        """All files below `folder`, in no particular order.  Files created or deleted concurrently may be included or
-        not.
-        """
+        """All files below `folder`, in no particular order. Files created or deleted concurrently may be included or not."""
         ...
 
     def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
@@ -149,9 +145,7 @@ class Storage(Protocol):
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a small document, replacing an existing one.  Creates missing folders.  The document is durable on
-        return.
-        """
+        """Write a small document, replacing an existing one. Creates missing folders. The document is durable on return."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -163,9 +157,7 @@ class Storage(Protocol):
         ...
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        """Content of a file and the tag for `put_if_matches`; None if it does not exist. A tag identifies content, not
-        a time.
-        """
+        """Content of a file and the tag for `put_if_matches`; None if it does not exist. A tag identifies content, not a time."""
         ...
 
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
@@ -261,8 +253,7 @@ def put_if_absent_confirmed(
         storage: Storage to write to.
         path: Path of the document.
         data: Unique to the caller (it contains an id or random bytes).  Only then does reading it back prove that the
-            call
-            succeeded.
+            call succeeded.
         environment: Provides the sleep.
         attempts: Maximum number of attempts, at least 1.
         pause_ms: Pause in milliseconds before the second attempt; it doubles with each attempt.

@@ -92,9 +92,7 @@ class SystemEnvironment:
 
 
 class ReplayEnvironment:
-    """A virtual clock that starts at `start_ms`, and randomness from `seed`.  Thread-safe; replayable with a single
-    thread.
-    """
+    """A virtual clock that starts at `start_ms`, and randomness from `seed`. Thread-safe; replayable with a single thread."""
 
     def __init__(self, seed: int, start_ms: int = 1_767_225_600_000) -> None:
         self.seed = seed

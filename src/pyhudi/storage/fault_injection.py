@@ -1,7 +1,6 @@
 """Fault-injecting storage, so that tests can crash a writer at each of its storage calls.
 
-`FaultyStorage(inner, plan)` numbers its calls and those of all its children from 1, and injects the planned fault at
-one of them:
+`FaultyStorage(inner, plan)` numbers its calls and those of all its children from 1, and injects the planned fault at one of them:
 
     FaultOutcome.CRASH          raises SimulatedCrash, and so does every later call, because the process is dead:
                                 `except` and `finally` blocks of the code under test have no effect, exactly as after
@@ -107,9 +106,7 @@ class StorageCall:
 
 
 CallListener = Callable[[int, StorageCall], Fault | None]
-"""Called with the number of a call (reads and writes counted together) and the call, on its thread, just before it
-takes
-effect.
+"""Called with the number of a call (reads and writes counted together) and the call, on its thread, just before it takes effect.
 
 A returned fault is injected at this call, regardless of its own number; a raised exception reaches the caller.
 """

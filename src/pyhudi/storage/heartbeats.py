@@ -52,9 +52,7 @@ class HeartbeatSettings:
 
 
 class Heartbeat:
-    """The heartbeat of one instant of this process.  A forked child neither refreshes nor deletes its parent's
-    heartbeat.
-    """
+    """The heartbeat of one instant of this process. A forked child neither refreshes nor deletes its parent's heartbeat."""
 
     def __init__(
         self,

@@ -344,9 +344,7 @@ class LocalStorage(UriMixin):
         return current is not None and _tag(current) == tag
 
     def _replace_if_matches(self, path: str, data: bytes, tag: str) -> bool:
-        """One attempt of `put_if_matches`; False if the content differs. Raises FileNotFoundError if another call
-        fenced it.
-        """
+        """One attempt of `put_if_matches`; False if the content differs. Raises FileNotFoundError if another call fenced it."""
         full = self.full_path(path)
         folder = os.path.dirname(full)
         # Synced before other calls wait for this one.

@@ -73,8 +73,7 @@ class Markers:
             path = join_path(self._folder, f"MARKERS{number}")
 
     def list(self, *, in_progress: bool = False) -> tuple[tuple[str, MarkerType], ...]:
-        """The recorded data files with their marker types, ascending and without duplicates; empty if there is no
-        folder.
+        """The recorded data files with their marker types, ascending and without duplicates; empty if there is no folder.
 
         Data files need not exist, and a running write may add markers concurrently.
 
@@ -109,8 +108,7 @@ class Markers:
     def marked_in(self, partition: str) -> frozenset[str]:
         """The data files of a partition that are recorded so far, for a write that may be running.
 
-        Markers that are being written concurrently may be missing, and so may the end of a list that a server is
-        rewriting.
+        Markers that are being written concurrently may be missing, and so may the end of a list that a server is rewriting.
         """
         folder = join_path(self._folder, partition)
         files = {info.path: info for info in self._storage.list(self._folder).files}

@@ -40,8 +40,14 @@ _registered: Registry[TimeGenerator] = Registry("time generator")
 
 
 def register_time_generator(name: str, generator: TimeGenerator) -> None:
-    """Register a time generator in this process under a name for `hoodie.time.generator.type`, replacing an earlier
-    one.
+    """Register a time generator in this process; a later one of the same name replaces it.
+
+    Args:
+        name: Value of `hoodie.time.generator.type` that selects the generator.
+        generator: The generator.
+
+    Raises:
+        InvalidRequest: The name is empty.
     """
     _registered.register(name, generator)
 

@@ -83,8 +83,7 @@ def parse_uri(text: str) -> Location:
 
     Raises:
         InvalidRequest: The text is empty, has a '.' or '..' part in a URI, or contains credentials.  Credentials are
-            not repeated
-            in the message; URIs appear in messages, plans and logs.
+            not repeated in the message; URIs appear in messages, plans and logs.
     """
     if not text or "\x00" in text:
         raise InvalidRequest(f"a table needs a path or URI, found {text!r}")

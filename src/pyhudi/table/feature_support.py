@@ -1,5 +1,4 @@
-"""Table features that PyHudi rejects: tables that it would misread are not read, and tables that it would damage are
-not written.
+"""Table features that PyHudi rejects: tables that it would misread are not read, and tables that it would damage are not written.
 
 Operations that read no rows (properties, the timeline) stay available.  Source: docs/formats/timeline.md, "Other files
 of a table".
@@ -16,9 +15,7 @@ from pyhudi.table.table_context import TableContext
 
 
 def check_open(context: TableContext) -> None:
-    """Raise Unsupported if files omit a partition column that is nested in another column: such a table is not even
-    read.
-    """
+    """Raise Unsupported if files omit a partition column that is nested in another column: such a table is not even read."""
     _check_whole_columns(context.config)
 
 

@@ -29,13 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.format.bootstrap_index import SourceFile
-from pyhudi.format.names import (
-    BaseFileName,
-    LogFileName,
-    parse_base_file,
-    parse_log_file,
-    split_base_files,
-)
+from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file, split_base_files
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -107,8 +101,7 @@ class FileSlice:
     Attributes:
         full_slice: The slice that this one is a subset of, if a query reads only some of its files; else None.
         source: The bootstrap source file that holds the data columns of the base file. None if the base file holds
-            them, or
-            if the source has not been looked up (see `table.bootstrap_sources`).
+            them, or if the source has not been looked up (see `table.bootstrap_sources`).
     """
 
     partition: str
@@ -178,8 +171,7 @@ def build_file_groups(
 
 
 def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = None) -> FileSlice | None:
-    """Return the slice of a group that a snapshot query reads, with committed logs only; None if the group is replaced
-    or empty.
+    """Return the slice of a group that a snapshot query reads, with committed logs only; None if the group is replaced or empty.
 
     A slice whose instant has not completed is invisible: its committed logs belong to the slice before it. (Apache Hudi
     ignores them until the instant completes or its base file is deleted.)  The same holds for a slice with a pending
@@ -240,8 +232,7 @@ def logs_with_uncovered_keys(slice_: FileSlice, timeline: Timeline) -> tuple[Log
 def visible_slices_from_rows(rows: pa.Table, state: SlicingState, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
     """Return the visible slices of many files at once: partition -> slices by file id, without empty partitions.
 
-    A file group without log files is the newest of its committed base files. The others are built by
-    `build_file_groups`.
+    A file group without log files is the newest of its committed base files. The others are built by `build_file_groups`.
 
     rows: partition, name (bare), file_id (the start of the name) and size_bytes of files.
     """

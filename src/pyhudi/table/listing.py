@@ -1,8 +1,7 @@
 """List the partitions of a table and their files.
 
 `FileListing` is the interface. `DirectoryListing` implements it by listing directories,
-`metadata.listing.MetadataListing`
-by reading the metadata table.
+`metadata.listing.MetadataListing` by reading the metadata table.
 
 A table's tree is its folder with everything below, except `.hoodie` and nested tables: a folder with a
 `.hoodie` of its own is another table, including all files below it.  Partitions exist at any depth, also nested in one
@@ -30,9 +29,7 @@ class FileListing(Protocol):
         ...
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
-        """Return the files of each requested partition; an unknown partition has none.  Paths are relative to the
-        table.
-        """
+        """Return the files of each requested partition; an unknown partition has none. Paths are relative to the table."""
         ...
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:

@@ -23,8 +23,7 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
 def load_written_sizes(store: TimelineStore, timeline: Timeline, paths: Iterable[str]) -> dict[str, int]:
-    """Load the sizes of log files from the commits that wrote them; logs whose commits are not in the timeline are
-    omitted.
+    """Load the sizes of log files from the commits that wrote them; logs whose commits are not in the timeline are omitted.
 
     paths: relative to the table.  Raises CorruptData that names a commit which cannot be read.
     """

@@ -1,5 +1,4 @@
-"""Plans of pending table services in requested files of the timeline: the file groups they cover, and the files they
-read.
+"""Plans of pending table services in requested files of the timeline: the file groups they cover, and the files they read.
 
 Source: docs/formats/timeline.md, "Paths in documents".
 """
@@ -29,9 +28,7 @@ def load_pending_compactions(store: TimelineStore, timeline: Timeline) -> dict[t
 
 
 def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPlan:
-    """Load the plan in the requested file of a compaction or log compaction.  Raises CorruptData when it is missing or
-    damaged.
-    """
+    """Load the plan in the requested file of a compaction or log compaction. Raises CorruptData when it is missing or damaged."""
     requested = Instant(instant.request_time, instant.action, State.REQUESTED)
     try:
         return CompactionPlan.decode(store.read(requested))
@@ -40,9 +37,7 @@ def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPl
 
 
 def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
-    """Load the plan in the requested file of a clustering or replace commit; None for a replace commit that is no
-    clustering.
-    """
+    """Load the plan in the requested file of a clustering or replace commit; None for a replace commit that is no clustering."""
     data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
     if not data:
         return None
@@ -53,9 +48,7 @@ def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPl
 
 
 def load_plan_files(store: TimelineStore, instant: Instant) -> frozenset[str]:
-    """Return the paths of the files that the plan of a table service reads, relative to the table; none for other
-    actions.
-    """
+    """Return the paths of the files that the plan of a table service reads, relative to the table; none for other actions."""
     if instant.action in (Action.COMPACTION, Action.LOGCOMPACTION):
         return compaction_files(load_compaction_plan(store, instant))
     if instant.action in (Action.CLUSTERING, Action.REPLACECOMMIT):
@@ -73,9 +66,7 @@ def plan_files(action: Action, plan: bytes) -> frozenset[str]:
 
 
 def load_planned_files(store: TimelineStore, pending: Iterable[Instant]) -> frozenset[str]:
-    """Return the paths of the files that pending compactions, log compactions and clusterings read and that must not be
-    deleted.
-    """
+    """The paths of the files that pending compactions, log compactions and clusterings read and that must not be deleted."""
     return frozenset().union(*(load_plan_files(store, instant) for instant in pending))
 
 

@@ -98,9 +98,7 @@ class ColumnHistory:
 
     @classmethod
     def first(cls, data_schema: pa.Schema) -> ColumnHistory:
-        """Return the initial history of a table before its first change.  data_schema: its columns, without meta
-        columns.
-        """
+        """Return the initial history of a table before its first change. data_schema: its columns, without meta columns."""
         columns = numbered(with_meta_fields(data_schema))
         return cls(ColumnIds(columns, ("",), (columns,)), (columns,), (columns,), columns, is_new=True)
 
@@ -220,9 +218,7 @@ def drop_older_histories(context: TableContext, timeline: Timeline) -> None:
 
 
 def _read_histories(context: TableContext) -> dict[str, bytes]:
-    """The files of the history by name.  Writers delete old files after a newer one exists, which an earlier listing
-    lacks.
-    """
+    """The files of the history by name. Writers delete old files after a newer one exists, which an earlier listing lacks."""
     storage = context.storage
     for _ in range(_ATTEMPTS):
         files = [info for info in storage.list(SCHEMA_FOLDER).files if info.name.endswith(_SCHEMA_COMMIT)]

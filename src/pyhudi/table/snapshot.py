@@ -164,9 +164,7 @@ class Snapshot:
         return replace(self, schema=schema, ids=self.ids.at_time(time))
 
     def columns_under_current_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
-        """Columns (dotted names) that a base file stores under their current names, or lacks: its footer describes
-        them.
-        """
+        """Columns (dotted names) that a base file stores under their current names, or lacks: its footer describes them."""
         instant_time = parse_data_file_instant(file_name(path))
         if self.ids is None or instant_time is None:
             return tuple(columns)
@@ -174,9 +172,7 @@ class Snapshot:
         return tuple(name for name in columns if name.split(".")[0] not in elsewhere)
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
-        """Return all file groups of the partitions.  Raises SnapshotOutdated when files of the snapshot may have been
-        deleted.
-        """
+        """Return all file groups of the partitions. Raises SnapshotOutdated when files of the snapshot may have been deleted."""
         found = self._grouped(self.listing.files(partitions))
         self.check_not_stale()
         return found
@@ -260,8 +256,7 @@ def load_snapshot(
     Raises:
         Unsupported: PyHudi cannot read the table (`table.feature_support`).
         SnapshotOutdated: Instants of `timeline` were rolled back or dropped since; without `timeline`, when that
-            happens
-            repeatedly.
+            happens repeatedly.
     """
     if timeline is not None:
         return _load_snapshot(context, listing, as_of, timeline)
@@ -392,8 +387,7 @@ def load_path_fields(config: TableConfig, schema: TableSchema | None) -> pa.Sche
 def load_schema_as_of(
     store: TimelineStore, timeline: Timeline, config: TableConfig, time: str, *, by_ids: bool = False
 ) -> TableSchema | None:
-    """Load the schema of the newest write requested at or before a time, active or archived; before all of them, the
-    current one.
+    """Load the schema of the newest write requested at or before a time, active or archived; before all of them, the current one.
 
     by_ids: as in `load_schema`.
     """
@@ -406,9 +400,7 @@ def load_schema_as_of(
 
 
 def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
-    """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that
-    replaces it.
-    """
+    """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that replaces it."""
     replaced: dict[tuple[str, str], str] = {}
     for instant in timeline.completed(Action.REPLACECOMMIT):
         for partition, file_ids in (read_commit(store, instant).partition_to_replace_file_ids or {}).items():

@@ -1,8 +1,7 @@
 """Snapshot cache: the last loaded snapshot of a table, reused by the next operations of an open table.
 
 An operation reads `hoodie.properties` and lists the timeline in any case; everything else is reused if all of the
-following
-is unchanged:
+following is unchanged:
 
     process                      a forked child loads its own snapshot: locks inside it may have been held at the fork
     properties                   a created, dropped or rebuilt metadata table or index, a change of version

@@ -13,8 +13,7 @@ missing silently. So the timeline is checked again after every listing:
                   contains every write before that instant; for time travel, as long as the query's time is at or after
                   it
 
-A clean that the snapshot contains was planned on an older state, so it retains the newest slice of every file group
-here.
+A clean that the snapshot contains was planned on an older state, so it retains the newest slice of every file group here.
 
 Source: docs/formats/writing.md, "Cleaning".
 """
@@ -84,9 +83,7 @@ def _lost_files(
 
 
 def load_earliest_retained(store: TimelineStore, clean: Instant) -> str | None:
-    """Return the instant from which on a clean retains everything, '' if it retains by file versions; None for one
-    without a plan.
-    """
+    """The instant from which on a clean retains everything, '' if it retains by file versions; None for one without a plan."""
     try:
         plan = store.read_state(clean.request_time, Action.CLEAN, State.REQUESTED)
         if plan:

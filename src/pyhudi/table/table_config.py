@@ -111,8 +111,7 @@ class TableConfig:
     def omitted_columns(self) -> tuple[str, ...]:
         """The partition columns that writers omit from files.
 
-        Hudi omits them in copy-on-write tables only: files of a merge-on-read table hold them regardless of the
-        property.
+        Hudi omits them in copy-on-write tables only: files of a merge-on-read table hold them regardless of the property.
         """
         return self.path_columns if self.is_cow else ()
 
@@ -384,9 +383,7 @@ def merge_properties(settings: MergeSettings) -> dict[str, str]:
 
 
 def mode_properties(settings: MergeSettings) -> dict[str, str]:
-    """Return the properties in which a table with merge modes stores its merge rule; properties that the mode implies
-    are omitted.
-    """
+    """The properties in which a table with merge modes stores its merge rule; properties that the mode implies are omitted."""
     values = {props.MERGE_MODE.stored_as: str(settings.mode)}
     if settings.mode is MergeMode.CUSTOM:
         values[props.STRATEGY_ID.stored_as] = settings.strategy_id

@@ -56,8 +56,8 @@ class TableContext:
         carried: State for the next operation, shared by every context derived from this one.
         lock: Guards instant times and commits against all other writers of the table.
         index_definitions: Index definitions by the location that the properties name, once read: as old as `config`,
-            and
-            read again by every context derived from this one (see `metadata_table.reader.stored_index_definitions`).
+            and read again by every context derived from this one (see
+            `metadata_table.reader.stored_index_definitions`).
     """
 
     storage: Storage
@@ -88,11 +88,9 @@ class TableContext:
 
     @contextmanager
     def exclusive(self, wait_ms: int | None, longest_ms: int) -> Iterator[TableContext]:
-        """Hold the table's lock during a `with` block, for a writer that must not be overtaken between reading and
-        publishing.
+        """Hold the table's lock during a `with` block, for a writer that must not be overtaken between reading and publishing.
 
-        Yields the table with a lock that `locked` acquires at once, as often as needed; within an exclusive write,
-        itself.
+        Yields the table with a lock that `locked` acquires at once, as often as needed; within an exclusive write, itself.
 
         Args:
             wait_ms: As in `LockProvider.acquire`.
@@ -114,9 +112,7 @@ class TableContext:
         return isinstance(self.lock, RetainedLock) and self.lock.is_held
 
     def release_lock(self) -> None:
-        """End an exclusive write early: other writers can proceed, and this table acquires the lock for each change
-        from here on.
-        """
+        """End an exclusive write early: other writers can proceed, and this table acquires the lock for each later change."""
         if isinstance(self.lock, RetainedLock):
             self.lock.end()
 

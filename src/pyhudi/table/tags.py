@@ -5,8 +5,7 @@ Hudi shows and preserves like all comments; a savepoint that Hudi created with s
 
     tag:2026-Q3              the whole comment, or its first line
 
-Wherever an API accepts a point in time, or the savepoint to restore or to delete, `tag:2026-Q3` resolves to its
-instant.
+Wherever an API accepts a point in time, or the savepoint to restore or to delete, `tag:2026-Q3` resolves to its instant.
 
 A tag cannot be moved to another instant.  Delete its savepoint, and create a new one.
 
@@ -58,8 +57,7 @@ def read_savepoint(store: TimelineStore, instant: Instant) -> SavepointMetadata:
 def with_tag(tag: str, comments: str) -> str:
     """Return the comments of a savepoint with a tag.
 
-    Raises InvalidRequest for an invalid name: empty, longer than 200 characters, of several lines, or with a space at
-    an end.
+    Raises InvalidRequest for an invalid name: empty, longer than 200 characters, of several lines, or with a space at an end.
     """
     if not _NAME.fullmatch(tag):
         raise InvalidRequest(f"{tag!r:.220} is no tag: a name has 1 to 200 characters in one line, and no space at its ends")

@@ -189,15 +189,13 @@ def _write_copies(
 
 
 def double_write_token(instant_time: str, token: WriteToken) -> WriteToken:
-    """Return a token that no other write gives to a log of the same name: it holds the write's time, in numbers that
-    fit 31 bits.
-    """
+    """A token that no other write gives to a log of the same name: it holds the write's time, in numbers that fit 31 bits."""
     moment = int(instant_time)
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)
 
 
 def _with_slice(stat: WriteStat, slice_: FileSlice) -> WriteStat:
-    """The statistics with the slice that ends with the log, from which readers of changes take the rows before it."""
+    """Add the slice that ends with the log to the statistics: readers of changes read the former rows from it."""
     return replace(
         stat,
         prev_commit=slice_.base_instant,
@@ -240,9 +238,7 @@ def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
 def _key_changes(
     storage: Storage, spec: WriterSpec, task: AppendTask, logs: tuple[LogFile, ...], rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> KeyChanges:
-    """Which keys the log files add to their group, and which they remove: looked up without the logs and with
-    them.
-    """
+    """Find the keys that the log files add to their group, and those that they remove, by lookups with and without the logs."""
     changes = KeyChanges(spec.key_shards)
     slice_ = task.slice
     only_updates = (
@@ -260,7 +256,7 @@ def _key_changes(
 
 
 def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
-    """Those of some keys that have a record in a slice."""
+    """Return the keys that have a record in a slice."""
     found = []
     if slice_.base is None and not slice_.logs:
         return keys.slice(0, 0)
@@ -374,7 +370,7 @@ def _in_row_order(
 def _of_partial_update(
     spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: RecordMergeRule
 ) -> tuple[WriterSpec, pa.Table]:
-    """The rows of a partial update whose keys the slice has: as they are, or completed where they must be written whole."""
+    """Return the rows of a partial update whose keys the slice has, completed if they must be written whole."""
     slice_ = task.slice
     keys = incoming.column(RECORD_KEY).combine_chunks()
     assert spec.partial is not None
@@ -428,11 +424,9 @@ def _split(
 
 
 def _without_outdated_deletes(spec: WriterSpec, task: AppendTask, deletes: pa.Table, rule: RecordMergeRule) -> pa.Table:
-    """Drop soft deletes whose ordering value a delete block cannot hold and whose record has a larger one.
-
-    A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, for any ordering
-    value. The slice is read only if such deletes are in the batch.
-    """
+    """Drop soft deletes whose ordering value a delete block cannot hold and whose record has a larger one."""
+    # A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, for any ordering value.
+    # The slice is read only if such deletes are in the batch.
     values = rule.ordering.values(deletes)
     unvalued = rule.ordering.are_zero(deletes)
     if pa.types.is_date32(values.type):
@@ -454,7 +448,7 @@ def _without_outdated_deletes(spec: WriterSpec, task: AppendTask, deletes: pa.Ta
 
 
 def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.Table:
-    """Rows whose deletes say so in `_hoodie_is_deleted`, not by a caller's marker, which other readers do not know."""
+    """Mark deletes in `_hoodie_is_deleted`, since other readers do not know a caller's marker."""
     if rule.custom_delete_marker is None:
         return rows
     position = rows.schema.get_field_index(IS_DELETED)
@@ -464,11 +458,9 @@ def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.
 
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: RecordMergeRule) -> pa.RecordBatch:
-    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out.
-
-    Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of, and
-    that row would outlive the delete: there the delete has the largest value of them all.
-    """
+    """Return deletes by key with the current ordering value of the record; keys without a record are omitted."""
+    # Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of,
+    # and that row would outlive the delete: there the delete has the largest value of them all.
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
@@ -484,7 +476,7 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Rec
 def _ordering_now(
     spec: WriterSpec, reader: ReadSpec, slice_: FileSlice, keys: pa.Array, ordering: Ordering
 ) -> tuple[pa.Array, pa.Array]:
-    """Which of the keys the slice has rows of, and the ordering value of each of those."""
+    """Return which keys have rows in the slice, and their ordering values."""
     found_keys: list[pa.Array] = []
     found_values: list[pa.Array] = []
     for rows in run_read(reader, slice_):

@@ -149,6 +149,13 @@ def _errors_named(storage: Storage, path: str) -> Iterator[None]:
         raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
 
 
+@contextmanager
+def open_base_bytes(storage: Storage, path: str) -> Iterator[pa.NativeFile]:
+    """Open the bytes of a base file during a `with` block, in which errors are translated as by `open_base_file`."""
+    with _errors_named(storage, path), open_base_input(storage, path) as source:
+        yield source
+
+
 def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
     """Open the bytes of a base file; the caller closes it. Raises TableState when it is missing, Unsupported for a
     format other than Parquet and ORC.

@@ -192,9 +192,7 @@ class BaseFileWriter:
 
     @property
     def estimated_size_bytes(self) -> int:
-        """Estimated size of the file if it were closed now: written bytes, and pending bytes at the current compression
-        ratio.
-        """
+        """Estimated size of the file if it were closed now: written bytes, and pending bytes at the current compression ratio."""
         written = int(self._sink.tell())
         waiting = self._pending_bytes + self._buffered_arrow_bytes
         if self._flushed_arrow_bytes:
@@ -276,9 +274,8 @@ class BaseFileWriter:
     def _close(self, writer: ParquetWriter | OrcWriter) -> Footer:
         if isinstance(writer, OrcWriter):
             return writer.close({ORC_AVRO_SCHEMA_KEY: self._avro_schema, **self._key_entries()})
-        # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader compares the values of
-        # dictionaries, where it tells the zeros apart, whichever of them a filter names.  Either way it would pass over
-        # rows that match.
+        # Bounds omit NaN, which Spark orders above every number. Spark's Parquet reader distinguishes 0.0 and -0.0 in
+        # dictionaries. In both cases a filter would skip matching rows.
         watched = self._floats
         plain = partial(closing_without, bounds=watched.columns, dictionaries=watched.zeros)
         entries = {
@@ -296,9 +293,7 @@ class BaseFileWriter:
             bloom = self._filter.finish()
             text = bloom.to_text()
             self._bloom = str(bloom.filter_type), text
-            entries[BLOOM_KEY] = text
-            if bloom.filter_type != "SIMPLE":
-                entries[BLOOM_TYPE_KEY] = bloom.filter_type
+            entries |= bloom_entries(bloom.filter_type, text)
             if self._least is not None and self._greatest is not None:
                 entries[MIN_KEY] = text_in_java_order(self._least)
                 entries[MAX_KEY] = text_in_java_order(self._greatest)
@@ -311,6 +306,11 @@ class BaseFileWriter:
         nan = self._floats.columns
         ranges = base_file_ranges(self._storage, self._path, footer, self._schema, wanted.columns, nan_columns=nan)
         return IndexedFile(ranges, self._bloom if wanted.bloom_filters else None)
+
+
+def bloom_entries(kind: str, text: str) -> dict[str, str]:
+    """Return the footer entries of a key filter."""
+    return {BLOOM_KEY: text, **({} if kind == "SIMPLE" else {BLOOM_TYPE_KEY: kind})}
 
 
 def _arrow_codec(name: str) -> str:

@@ -1,5 +1,4 @@
-"""Join bootstrapped base files with their source files: meta columns from the table, data columns from outside, row by
-row.
+"""Join bootstrapped base files with their source files: meta columns from the table, data columns from outside, row by row.
 
 The two files have independent row groups.  Memory: one row group of either.
 
@@ -130,10 +129,8 @@ def check_source_unchanged(table: StorageSpec, source: SourceFile) -> None:
 
 
 def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The tables of `rows`, each joined with as many of the rows of `heads`, in the order of the schema.
-
-    Both have columns, and the same total number of rows, which the caller has checked.
-    """
+    """Join each table of `rows` with as many rows of `heads`, in the order of the schema."""
+    # Both have columns, and the same total number of rows, which the caller has checked.
     held: list[pa.Table] = []
     count = 0
     coming = iter(heads)

@@ -56,9 +56,7 @@ class BucketCandidates:
         return None if bucket is None else self._numbers.get((partition, bucket))
 
     def route(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> tuple[Ints, Ints]:
-        """Return pairs of a row and its candidate.  texts: record keys, paths: partition paths, one of each for each
-        row.
-        """
+        """Return pairs of a row and its candidate. texts: record keys, paths: partition paths, one of each for each row."""
         encoded = pc.dictionary_encode(paths)
         names = encoded.dictionary.to_pylist()
         count = self._lookup.layout.cell_count

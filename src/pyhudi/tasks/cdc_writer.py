@@ -87,9 +87,7 @@ class ChangeLog:
             self._abandon()
 
     def update(self, keys: pa.ChunkedArray | pa.Array, before: pa.Table, after: pa.Table) -> None:
-        """Record replaced rows.  keys: record keys; before, after: aligned tables with the table's data columns among
-        others.
-        """
+        """Record replaced rows. keys: record keys; before, after: aligned tables with the table's data columns among others."""
         self._add(UPDATE, keys, before, after)
 
     def delete(self, keys: pa.ChunkedArray | pa.Array, before: pa.Table) -> None:

@@ -1,8 +1,9 @@
 """Clustering tasks: read ranges of file slices for planning, and rewrite one group of slices in a new order, or into
 the new nodes of a consistent hashing resize.
 
-Rows keep their meta columns except the file name. Beyond the memory budget they are spilled to an Arrow file on local
-disk and memory-mapped; in memory are the ranks of the sort columns and one row group of output.
+A group that is not sorted is copied without decoding if possible (see `copy_row_groups`). Rows keep their meta columns
+except the file name. Beyond the memory budget they are spilled to an Arrow file on local disk and memory-mapped; in
+memory are the ranks of the sort columns and one row group of output.
 
 Source: docs/formats/writing.md, "Clustering".
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, footer_text, open_base_file
+from pyhudi.tasks.copy_row_groups import DEFAULT_COPY_RULES, CopyPlan, CopyRules, CopyTarget, plan_copy, run_copy
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import merge_slice
 from pyhudi.tasks.row_layouts import stored_keys
@@ -59,7 +61,7 @@ class RangeTask:
 class ClusterTask:
     """Rewrite one group.  output_prefixes: file id prefixes of the new file groups, as many as planned.
 
-    sort_columns: () keeps the order of reading; layout: LINEAR, ZORDER or HILBERT.
+    sort_columns: () keeps the order of reading; layout: LINEAR, ZORDER or HILBERT. copy: when row groups are copied.
     """
 
     spec: WriterSpec
@@ -71,6 +73,7 @@ class ClusterTask:
     validity: InstantValidity
     token: WriteToken
     memory_budget_bytes: int
+    copy: CopyRules = DEFAULT_COPY_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,9 @@ def run_range(task: RangeTask) -> SliceRange:
 def run_cluster(task: ClusterTask) -> tuple[WriteStatus, ...]:
     """Write the rows of a group's slices, in the new order, to new file groups.  Returns one status per file."""
     storage = open_storage(task.spec.storage)
+    plan = "rows are sorted" if task.sort_columns else plan_copy(storage, task.spec, task.slices, task.copy)
+    if isinstance(plan, CopyPlan):
+        return tuple(run_copy(storage, task.spec, CopyTarget(task.partition, task.output_prefixes, task.token), plan))
     with tempfile.TemporaryDirectory(prefix="pyhudi-cluster-") as folder:
         rows = _gathered(storage, task, folder)
         order = _order(rows, task)
@@ -115,12 +121,11 @@ def run_cluster(task: ClusterTask) -> tuple[WriteStatus, ...]:
             start, end = rows.num_rows * number // outputs, rows.num_rows * (number + 1) // outputs
             statuses.extend(_write_output(storage, task, prefix, rows, order, start=start, end=end))
         del rows
-    return tuple(statuses)
+    return tuple(replace(status, decoded_reason=plan) for status in statuses)
 
 
 def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
-    """Write the rows of nodes to the file groups of the nodes that replace them, one file each; none for a node without
-    rows.
+    """Write the rows of nodes to the file groups of the nodes that replace them, one file each; none for a node without rows.
 
     Raises TableState for a row that belongs to no such node: its key was hashed by other fields.
     """

@@ -21,14 +21,7 @@ from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.format.bootstrap_index import SourceFile
 from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY
-from pyhudi.format.names import (
-    PARQUET_EXTENSION,
-    BaseFileName,
-    MarkerType,
-    WriteToken,
-    parse_base_file,
-    parse_log_file,
-)
+from pyhudi.format.names import PARQUET_EXTENSION, BaseFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.paths import join_path
 from pyhudi.records.schema_cast import relabel
 from pyhudi.storage import open_storage

@@ -87,11 +87,9 @@ def decode_dictionaries(rows: pa.Table) -> pa.Table:
 
 
 def _plain(column: pa.DictionaryArray) -> pa.Array:
-    """A coded column as plain values.
-
-    Arrow copies text value by value.  Where all have the same few bytes, as flags and years have, they are taken as whole numbers
-    are.
-    """
+    """Decode a dictionary-encoded column."""
+    # Arrow copies text value by value. Where all have the same few bytes, as flags and years have, they are taken as whole
+    # numbers are.
     texts, count = column.dictionary, len(column)
     if not count or not len(texts) or column.null_count or texts.null_count or not pa.types.is_string(texts.type):
         return pc.cast(column, texts.type)
@@ -125,7 +123,7 @@ def replace_coded(column: pa.DictionaryArray, mask: BoolMask, values: pa.StringA
 
 
 def _without_idle_values(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The column without values that no row has: a file that is rewritten often would gather them."""
+    """Remove dictionary values without rows: they would accumulate in a file that is rewritten often."""
     if len(column.dictionary) <= _TOLERATED_VALUES:
         return column
     used = np.asarray(pc.unique(column.indices.drop_null()), dtype=np.int64)

@@ -64,9 +64,7 @@ class EarlyConflicts:
                     )
 
     def check_new(self, storage: Storage, partition: str, file_id: str) -> None:
-        """As `check` for a file group that the write creates; a random file id outside of a bucket index cannot
-        conflict.
-        """
+        """As `check` for a file group that the write creates; a random file id outside of a bucket index cannot conflict."""
         if self.by_bucket:
             self.check(storage, [(partition, file_id)])
 

@@ -48,8 +48,7 @@ class PrepareRequest:
         by_partition: The rows will be written partition by partition, so an engine may sort them on arrival.
         lookup_columns: The keys will be looked up in the table, so an engine may extract them while it counts the rows.
         partition_columns: Partition columns of the rows that files omit: keys and paths are built from them, then they
-            are
-            dropped.
+            are dropped.
         constraints: Names and conditions that each row has to satisfy.
         marks_deletes: The rows have DELETE_COLUMN, which marks rows that only delete their key.
         driver_batch_bytes: Maximum size of rows that a distributed engine may collect on the driver; 0 for none.
@@ -119,9 +118,7 @@ class TagRequest:
         )
 
     def candidates_by_partition(self) -> dict[str | None, list[int]]:
-        """The numbers of the candidates that may hold keys of each partition path; under global keys all of them, under
-        None.
-        """
+        """The numbers of the candidates that may hold keys of each partition path; under global keys all of them, under None."""
         numbers: dict[str | None, list[int]] = {}
         for number, place in enumerate(self.candidates):
             numbers.setdefault(None if self.global_keys else place.partition, []).append(number)

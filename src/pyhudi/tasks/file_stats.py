@@ -1,5 +1,4 @@
-"""Statistics of data files for the metadata table, collected by the task that writes a file, so that it is not read
-again.
+"""Statistics of data files for the metadata table, collected by the task that writes a file, so that it is not read again.
 
     column ranges    of a base file from its footer, of a log file from the rows that are written
     Bloom filter     of a base file: the text stored in its footer
@@ -76,8 +75,7 @@ class IndexedFile:
 
 
 class FloatTracker:
-    """Tracks which floating point columns of a base file hold NaN, and which a zero: by dotted name, also inside
-    structs.
+    """Tracks which floating point columns of a base file hold NaN, and which a zero: by dotted name, also inside structs.
 
     footer: the file's footer entry about them, to be written before the rows are known (see
     `records.column_statistics.may_omit_nan`).

@@ -64,8 +64,7 @@ def _address(uri: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ValidCommits:
-    """Request times of completed writes: those of the active timeline, its start, and the completion times of archived
-    ones.
+    """Request times of completed writes: those of the active timeline, its start, and the completion times of archived ones.
 
     An instant before the start that is not archived was rolled back; Apache Hudi treats it as complete.
     """

@@ -27,6 +27,7 @@ from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.filters.arrow_expressions import RowFilter, row_filter
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
+from pyhudi.records.hudi_records import check_record_values
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION, partition_paths
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
@@ -69,6 +70,7 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     if not request.truncate_nanoseconds:
         check_no_truncated_nanoseconds(given)
     rows = conform(given, request.input_schema)
+    check_record_values(rows)
     paths = partition_paths(request.keys, rows)
     if request.keys.generates_keys:
         keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
@@ -113,8 +115,7 @@ def _violation_filter(condition: str, schema: pa.Schema) -> tuple[list[str], Row
 
 
 def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
-    """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the
-    latter alone.
+    """Raise WriteConflict if rows prepared by one request, cast to another, would differ from rows prepared by the latter alone.
 
     input_schema: the rows' columns as the caller had them.  For example, a float that became a double has another text than
     the float.
@@ -152,9 +153,7 @@ def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | No
 
 
 def key_columns(input_schema: pa.Schema, request: PrepareRequest) -> pa.Schema:
-    """Return the columns of rows to delete; an all-null column has the table's type, or is text if no file has the
-    column.
-    """
+    """Return the columns of rows to delete; an all-null column has the table's type, or is text if no file has the column."""
     typed = typed_nulls(input_schema, request.data_schema)
     return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
 
@@ -308,10 +307,13 @@ def resolve_moves(
 
 @dataclass(frozen=True, slots=True)
 class _MoveResolution:
-    """What becomes of incoming rows whose stored ones, aligned, lie in other partitions.
+    """How incoming rows change stored records of other partitions; records without a flag are unchanged.
 
-    rows: what is written where the record goes.  moved_away: it does not stay where it was; deleted: it goes nowhere then.
-    unmoved: it changes where it was, by the incoming row.  Of the others the stored row stays as it is.
+    Attributes:
+        rows: Rows to write to the new partitions.
+        moved_away: The record is removed from its partition.
+        deleted: The record is not written to another partition.
+        unmoved: The record is updated in its partition.
     """
 
     rows: pa.Table
@@ -323,7 +325,7 @@ class _MoveResolution:
 def _picked(
     request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
 ) -> _MoveResolution:
-    """By a rule that selects one of the two: the incoming row with its own partition, or the stored one."""
+    """Resolve moves by a rule that selects the incoming row, with its partition, or the stored one."""
     wins = request.rule.newer_wins(older, newer.select(older.column_names), plain_deletes)
     return _MoveResolution(
         newer, wins, _either(plain_deletes, request.rule.deletes(newer)), np.zeros(len(plain_deletes), dtype=np.bool_)
@@ -333,7 +335,7 @@ def _picked(
 def _filled(
     request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
 ) -> _MoveResolution:
-    """Under an update mode: the record that both make together goes where its columns say, which may be where it is."""
+    """Resolve moves under an update mode: the columns of the merged record define its partition."""
     data = newer.select(older.column_names)
     wins = request.rule.newer_wins(older, data, plain_deletes)
     dead = _either(plain_deletes, request.rule.deletes(newer))
@@ -345,24 +347,22 @@ def _filled(
 def _merged(
     request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
 ) -> _MoveResolution:
-    """By a payload class or a merger: as under an update mode, but that it may also drop the record, or leave it as it is.
-
-    A row whose stored one is gone meets nothing, and goes where it says.  A soft delete meets the stored row where that is.
-    """
+    """Resolve moves by a payload class or a merger, which may also delete the record, or leave it unchanged."""
+    # A row without a stored record is not merged. A soft delete is merged with the stored row in its partition.
     stored = np.logical_or.reduce([np.asarray(column.is_valid().combine_chunks(), dtype=np.bool_) for column in older.columns])
     stays = _either(plain_deletes, request.rule.deletes(newer)) & ~plain_deletes
     leaves, dead = ~stays, plain_deletes.copy()
-    asked = np.flatnonzero(stored & leaves & ~plain_deletes)
-    if not len(asked):
+    pairs = np.flatnonzero(stored & leaves & ~plain_deletes)
+    if not len(pairs):
         return _MoveResolution(newer, leaves, dead, stays)
-    met = newer.take(pa.array(asked))
-    merged = request.rule.merge(older.take(pa.array(asked)), met.select(older.column_names))
+    met = newer.take(pa.array(pairs))
+    merged = request.rule.merge(older.take(pa.array(pairs)), met.select(older.column_names))
     made = _with_columns(request, met, merged.rows)
-    at_home = np.asarray(pc.equal(made.column(PARTITION_PATH), stored_partitions.take(pa.array(asked))), dtype=np.bool_)
-    dead[asked] = ~merged.is_live
-    stays[asked] = merged.changed & merged.is_live & at_home
-    leaves[asked] = ~merged.is_live | (merged.changed & ~at_home)
-    return _MoveResolution(_with_rows(newer, asked, made), leaves, dead, stays)
+    at_home = np.asarray(pc.equal(made.column(PARTITION_PATH), stored_partitions.take(pa.array(pairs))), dtype=np.bool_)
+    dead[pairs] = ~merged.is_live
+    stays[pairs] = merged.changed & merged.is_live & at_home
+    leaves[pairs] = ~merged.is_live | (merged.changed & ~at_home)
+    return _MoveResolution(_with_rows(newer, pairs, made), leaves, dead, stays)
 
 
 def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:
@@ -370,7 +370,7 @@ def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:
 
 
 def _with_columns(request: TagRequest, rows: pa.Table, created: pa.Table) -> pa.Table:
-    """The rows with the columns that a rule made of them, and the partition path that they have then."""
+    """Replace the columns that a rule computed, and the partition path."""
     paths = partition_paths(request.spec.keys, as_batch(created)).cast(pa.string())
     for name in created.column_names:
         rows = _replaced(rows, name, combine_to_array(created.column(name)))
@@ -378,7 +378,7 @@ def _with_columns(request: TagRequest, rows: pa.Table, created: pa.Table) -> pa.
 
 
 def _with_rows(rows: pa.Table, at: Ints, other_rows: pa.Table) -> pa.Table:
-    """The rows with those at some places replaced, in order."""
+    """Replace the rows at some positions."""
     if not len(at):
         return rows
     order = np.arange(rows.num_rows, dtype=np.int64)
@@ -387,9 +387,7 @@ def _with_rows(rows: pa.Table, at: Ints, other_rows: pa.Table) -> pa.Table:
 
 
 def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints, read: ReadStored) -> pa.Table:
-    """The stored version of each key in its file slice, in order; nulls if the slice has no such
-    record.
-    """
+    """The stored version of each key in its file slice, in order; nulls if the slice has no such record."""
     reader = request.spec.reader(request.validity, rule=request.rule.with_marker(None))
     computed = None if request.spec.populate_meta_fields else request.spec.keys
     loose = pa.schema([field.with_nullable(True) for field in request.spec.stored_schema])

@@ -1,5 +1,4 @@
-"""Write the log files that one task appends to a file group: blocks in order, a next version of the file at the size
-limit.
+"""Write the log files that one task appends to a file group: blocks in order, a next version of the file at the size limit.
 
 Each file has its own statistics and column ranges.
 
@@ -28,9 +27,7 @@ from pyhudi.tasks.write_tasks import WriteStatus
 
 @dataclass(frozen=True, slots=True)
 class BlockRows:
-    """A block to be written, and its content.  rows: as stored, None if it has none; delete_count: its deleted
-    keys.
-    """
+    """A block to be written, and its content. rows: as stored, None if it has none; delete_count: its deleted keys."""
 
     block: Block
     rows: pa.RecordBatch | None = None

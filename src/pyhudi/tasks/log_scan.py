@@ -133,8 +133,7 @@ class LogScanRequest:
 
     Attributes:
         schema: The requested columns, including `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (if
-            the table
-            has it); key fields too when meta fields are not populated.
+            the table has it); key fields too when meta fields are not populated.
         rule: How records are merged.
         validity: Which blocks are valid.
         ids: Column ids; None if blocks are read by column names.

@@ -12,12 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.format.meta_columns import (
-    COMMIT_TIME,
-    PARTITION_PATH,
-    RECORD_KEY,
-    constant,
-)
+from pyhudi.format.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, constant
 from pyhudi.records.mergers import partial_merge
 from pyhudi.records.ordering import BoolMask
 from pyhudi.records.record_merge import Merged, RecordMergeRule, combine_to_array
@@ -142,10 +137,9 @@ class RowMerger:
 
 
 def _unchanged_where_kept(outcome: Merged, stored_rows: pa.Table, instant_time: str) -> Merged:
-    """The outcome without the commit times by which it shows which rows are the stored ones, as they were, whole.
-
-    Where a rule gave other values to a row that bears the stored one's commit time, all such rows of the batch count as changed.
-    """
+    """Return the outcome without the commit times that identify unchanged stored rows."""
+    # Where a rule gave other values to a row that bears the stored one's commit time, all such rows of the batch count as
+    # changed.
     times = outcome.rows.column(COMMIT_TIME)
     rows = outcome.rows.drop_columns([COMMIT_TIME])
     kept = pa.chunked_array(pc.fill_null(pc.not_equal(times, instant_time), False))
@@ -159,7 +153,7 @@ def _unchanged_where_kept(outcome: Merged, stored_rows: pa.Table, instant_time: 
 
 
 def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
-    """The rows with those under the mask replaced, in order, by the rows of `values`, which are plain."""
+    """Replace the rows under the mask, in order, by the rows of `values`, which are not dictionary-encoded."""
     flags = pa.array(mask)
     gather: pa.Array | None = None
     columns = []

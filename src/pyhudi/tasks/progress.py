@@ -74,7 +74,11 @@ _is_chosen = False
 
 
 def set_reporter(reporter: Reporter | None) -> None:
-    """Set the reporter of this process, or disable reporting with None."""
+    """Set the reporter of this process.
+
+    Args:
+        reporter: Receives the progress of stages; None disables reporting.
+    """
     global _chosen, _is_chosen
     _chosen, _is_chosen = reporter, True
 

@@ -196,7 +196,7 @@ def _logged(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iterato
 
 
 def _rewritten(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iterator[_Changes]:
-    """The rows of the new base file that this commit wrote, and the rows of the old one that are not there any more."""
+    """Return the rows that this commit wrote to the new base file, and the rows of the old one that are missing in it."""
     if not spec.reader.populate_meta_fields:
         raise Unsupported(
             f"the change log of {source.file_id} at {source.instant_time} is missing, and without meta columns changed rows "
@@ -221,7 +221,7 @@ def _rewritten(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iter
 
 
 def _appended(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iterator[_Changes]:
-    """Each key of the log before and after the log was written; an entry that lost to an older one gives nothing."""
+    """Yield each key of the log before and after the log was written; an entry that lost to an older one is omitted."""
     assert source.log is not None and source.before is not None and source.after is not None, "plan_changes fills them in"
     reader = spec.reader
     needed = merge_columns(replace(reader, output=pa.schema([])))
@@ -322,7 +322,7 @@ def _find_records(
 
 
 def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, name: str) -> pa.StructArray:
-    """An image of a change log in today's columns."""
+    """Convert an image of a change log to the current columns."""
     image = rows.column(name)
     fields = pa.RecordBatch.from_arrays(image.flatten(), schema=pa.schema(list(image.type)))
     constants = partition_path_values(spec.reader, source.partition, spec.data_schema)
@@ -336,7 +336,7 @@ def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, nam
 
 
 class _KeyReader:
-    """Record keys, to look others up in."""
+    """Record keys for lookups."""
 
     def __init__(self, parts: list[pa.Array]) -> None:
         self.values: pa.Array = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *parts]))
@@ -347,7 +347,7 @@ class _KeyReader:
 
 
 class _RowsByKey:
-    """Rows, to be had by key; of several rows with one key the last one."""
+    """Rows by key; of several rows with one key the last one."""
 
     def __init__(self, spec: ChangeSpec, tables: list[pa.Table]) -> None:
         self._spec = spec
@@ -380,7 +380,7 @@ class _RowsByKey:
 
 
 def _paired(spec: ChangeSpec, keys: pa.Array, before: _RowsByKey, after: _RowsByKey) -> _Changes:
-    """What became of keys: `i` without a row before, `d` without one after, else `u`."""
+    """Classify keys: `i` without a row before, `d` without one after, else `u`."""
     was, is_ = before.contains(keys), after.contains(keys)
     operations = pc.if_else(was, pc.if_else(is_, UPDATE, DELETE), INSERT)
     return _Changes(operations, before.structs(keys), after.structs(keys))

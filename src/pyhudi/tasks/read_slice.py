@@ -292,9 +292,7 @@ def merge_slice(
 
 
 def merge_columns(spec: ReadSpec) -> pa.Schema:
-    """Return the columns to read when logs are merged: output, filter, and inputs of the merge rule, in the table's
-    order.
-    """
+    """Return the columns to read when logs are merged: output, filter, and inputs of the merge rule, in the table's order."""
     if not spec.rule.selects_one_side:
         return spec.table_schema
     heads = {name.split(".")[0] for name in spec.output.names}
@@ -364,10 +362,8 @@ def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
 
 
 def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of a base file for which the condition is true, a table for each row group that has some.
-
-    Late materialization: the filter's columns are read first, and the others only if a row matches.
-    """
+    """The rows of a base file for which the condition is true, a table for each row group that has some."""
+    # Late materialization: the filter's columns are read first, and the others only if a row matches.
     if spec.condition is None:
         yield from _base_rows(storage, spec, slice_, needed)
         return
@@ -468,11 +464,9 @@ class _BaseFile:
 def _group_rows(
     file: _BaseFile, group: int, needed: pa.Schema, chosen: RowNumbers | None = None, *, keep_dictionary: bool = False
 ) -> pa.Table:
-    """One row group in the needed columns: the rows of some numbers, None for all.
-
-    Text of few values is read coded, so that it is made for the rows wanted alone.  keep_dictionary: it stays so where it is the
-    only column, stored as the table has it.
-    """
+    """One row group in the needed columns: the rows of some numbers, None for all."""
+    # Text of few values is read coded, so that it is made for the rows wanted alone. keep_dictionary: it stays so where it is the
+    # only column, stored as the table has it.
     wanted = names_in_file(file.origins, [name for name in needed.names if name not in file.constants])
     stored = [name for name in wanted if name in file.present_columns]
     count = file.opened.metadata.row_group(group).num_rows if chosen is None else len(chosen)

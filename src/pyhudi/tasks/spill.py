@@ -32,9 +32,7 @@ _SAMPLE_ROWS = 100_000
 
 
 class RowBuffer:
-    """Collects tables of one schema.  Call `finish` after the last row, `release` when the rows are not needed any
-    more.
-    """
+    """Collects tables of one schema. Call `finish` after the last row, `release` when the rows are not needed any more."""
 
     def __init__(self, schema: pa.Schema, key_column: str, budget_bytes: int) -> None:
         self._schema = schema

@@ -221,8 +221,7 @@ class TagHits:
 
 
 def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
-    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's candidates; one result for each
-    set.
+    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's candidates; one result for each set.
 
     Every file is read once for all sets.
     """
@@ -279,17 +278,13 @@ def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -
 
 
 def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
-    """Return each pair of a row and a file once, in order of the rows, then of the files. Both are numbers from 0,
-    below 2**31.
-    """
+    """Each pair of a row and a file once, in order of the rows, then of the files. Both are numbers from 0, below 2**31."""
     pairs = np.unique((rows << 32) | files)
     return pairs >> 32, pairs & 0xFFFFFFFF
 
 
 def read_keys(storage: Storage, path: str, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
-    """Return the record keys of a base file in row order: the stored ones, or computed from the key fields if meta
-    columns are empty.
-    """
+    """The record keys of a base file in row order: the stored ones, or computed from the key fields if meta columns are empty."""
     with open_base_file(storage, path) as file:
         return _keys_in(file, spec, populate_meta_fields=populate_meta_fields)
 
@@ -334,9 +329,7 @@ def find_in_record_index(reader: KeyedCells, keys: pa.StringArray) -> tuple[Ints
 
 
 def group_codes(found: pa.Table, groups: dict[tuple[str, str], int]) -> Ints:
-    """Return a number for the group of each row.  found: partition, file_id; groups: those known so far, new ones are
-    added.
-    """
+    """Return a number for the group of each row. found: partition, file_id; groups: those known so far, new ones are added."""
     distinct = found.select(["partition", "file_id"]).group_by(["partition", "file_id"], use_threads=False).aggregate([])
     for group in zip(distinct.column("partition").to_pylist(), distinct.column("file_id").to_pylist(), strict=True):
         groups.setdefault(group, len(groups))
@@ -435,7 +428,7 @@ def _by_filters(storage: Storage, task: TagTask, lookup: LookupByKeyFilters, key
 def _filters_of_metadata(
     lookup: LookupByKeyFilters, requested: Sequence[FileGroupCandidate], candidates: Sequence[_FileCandidates]
 ) -> Iterator[tuple[int, FileGroupCandidate, BloomFilter | None]]:
-    """Places with the filter that the metadata table has for each; those whose range excludes all keys are left out."""
+    """Return places with their filters in the metadata table; those whose range excludes all keys are omitted."""
     if lookup.filters is None:
         yield from ((number, place, None) for number, place in enumerate(requested))
         return

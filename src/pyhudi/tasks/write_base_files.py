@@ -22,18 +22,8 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.instants import timestamp_from_instant
-from pyhudi.format.meta_columns import (
-    FILE_NAME,
-    RECORD_KEY,
-)
-from pyhudi.format.names import (
-    BaseFileName,
-    LogFileName,
-    MarkerType,
-    WriteToken,
-    format_file_id,
-    parse_base_file,
-)
+from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY
+from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, join_path
 from pyhudi.records.record_merge import RecordMergeRule, row_codes
@@ -97,16 +87,11 @@ class NewFile:
 
     @classmethod
     def begin(cls, storage: Storage, spec: WriterSpec, partition: str, file_id: str, token: WriteToken) -> NewFile:
-        """Create the marker.  Raises as `ensure_partition` and as early conflict detection does."""
-        name = BaseFileName(file_id, str(token), spec.instant_time, spec.extension)
-        path = join_path(partition, name.text)
-        ensure_partition(storage, partition, spec.instant_time)
-        Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
-        if spec.early is not None:
-            spec.early.check_new(storage, partition, name.file_id)
+        """Create the marker.  Raises as `begin_new_file`."""
+        name = begin_new_file(storage, spec, partition, file_id, token)
         writer = BaseFileWriter(
             storage,
-            path,
+            join_path(partition, name.text),
             spec.stored_schema,
             spec.avro_schema,
             spec.files,
@@ -118,9 +103,28 @@ class NewFile:
 
     def status(self, storage: Storage) -> WriteStatus:
         """Return the write status, after the writer's block has ended."""
-        written = _finished(self.writer)
-        indexed = with_keys(written.indexed, self.changes.store(storage, self.spec.instant_time, self.name.text))
-        return WriteStatus(create_stat(self.partition, self.name, written), indexed)
+        return new_file_status(storage, self.spec, self.partition, self.name, _finished(self.writer), self.changes)
+
+
+def begin_new_file(storage: Storage, spec: WriterSpec, partition: str, file_id: str, token: WriteToken) -> BaseFileName:
+    """Create the marker of the base file of a new file group.  Raises as `ensure_partition` and as early conflict
+    detection does.
+    """
+    name = BaseFileName(file_id, str(token), spec.instant_time, spec.extension)
+    ensure_partition(storage, partition, spec.instant_time)
+    markers = Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists)
+    markers.create(join_path(partition, name.text), MarkerType.CREATE)
+    if spec.early is not None:
+        spec.early.check_new(storage, partition, name.file_id)
+    return name
+
+
+def new_file_status(
+    storage: Storage, spec: WriterSpec, partition: str, name: BaseFileName, written: WrittenFile, changes: KeyChanges
+) -> WriteStatus:
+    """Return the write status of a new file group's base file, and store its keys for the record index."""
+    indexed = with_keys(written.indexed, changes.store(storage, spec.instant_time, name.text))
+    return WriteStatus(create_stat(partition, name, written), indexed)
 
 
 def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: RecordMergeRule) -> WriteStatus:
@@ -196,7 +200,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Recor
 
 
 def _change_log(storage: Storage, spec: WriterSpec, task: MergeTask) -> AbstractContextManager[ChangeLog | None]:
-    """The change log of a file group's next version; nothing for a table that keeps none."""
+    """Return the change log of a file group's next version; None for a table without change logs."""
     if spec.changes is None:
         return nullcontext()
     name = LogFileName(task.file_id, spec.instant_time, CHANGE_LOG_VERSION, str(task.token), is_cdc=True)
@@ -216,7 +220,7 @@ def _columns_to_code(spec: WriterSpec, instant_time: str) -> list[str]:
 
 
 def _read_schema(old: OpenFile, spec: WriterSpec) -> pa.Schema:
-    """Today's stored layout, with those columns coded that come so from the old file."""
+    """Return the current stored layout, with the columns that are read as dictionaries from the old file."""
     stored = old.schema_arrow
     coded = {field.name for field in stored if pa.types.is_dictionary(field.type)}
     return coded_schema(spec.stored_schema, {name for name in coded if pa.types.is_string(spec.stored_schema.field(name).type)})

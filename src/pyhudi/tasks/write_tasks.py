@@ -13,10 +13,7 @@ import pyarrow as pa
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.bootstrap_index import SourceFile
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.names import (
-    PARQUET_EXTENSION,
-    WriteToken,
-)
+from pyhudi.format.names import PARQUET_EXTENSION, WriteToken
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, ColumnOrigin
@@ -129,9 +126,7 @@ class MergeTask:
 
 @dataclass(frozen=True, slots=True)
 class CreateTask:
-    """Write new file groups of one partition. file_id_prefix: their ids are `<prefix>-0`, `<prefix>-1`, ... as files
-    fill up.
-    """
+    """Write new file groups of one partition. file_id_prefix: their ids are `<prefix>-0`, `<prefix>-1`, ... as files fill up."""
 
     partition: str
     file_id_prefix: str
@@ -140,7 +135,16 @@ class CreateTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Statistics of one file that a writing task reports.  indexed: for the metadata table, None without one."""
+    """Statistics of one file that a writing task reports.
+
+    Attributes:
+        stat: Statistics for the commit metadata.
+        indexed: Statistics for the metadata table, None without one.
+        is_copied: The file consists of copied row groups.
+        decoded_reason: Why a clustering decoded rows instead of copying row groups.
+    """
 
     stat: WriteStat
     indexed: IndexedFile | None = None
+    is_copied: bool = False
+    decoded_reason: str = ""

@@ -95,7 +95,7 @@ def test_a_plan_that_nobody_runs(tmp_path: Path) -> None:
 
 
 def test_an_index_that_is_being_built(tmp_path: Path) -> None:
-    """Only where its builder is gone was it begun and never finished."""
+    """Only if its builder is dead was it started and not finished."""
     table = make(tmp_path / "t")
     seen: list[list[str]] = []
 
@@ -173,10 +173,13 @@ def test_the_wrong_interpreter_and_java_are_named(tmp_path: Path, monkeypatch: p
     assert "workers" not in found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("engine", ["SIMPLE", "CONSISTENT_HASHING"])
 def test_a_clustering_that_leaves_buckets(tmp_path: Path, engine: str) -> None:
-    """As a writer plans it that does not know how the table is bucketed.  Nobody should take records out of nodes of rings, and
-    writes wait for it; what stands in buckets by number stays there.
+    """Plan as a writer that does not know the bucketing of the table.
+
+    No process may move records out of the nodes of consistent hashing metadata, and writes wait for the plan; records in numbered
+    buckets stay there.
     """
     more: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": engine}
     table = make(tmp_path / "t", "mor", **more)

@@ -16,7 +16,7 @@ from tests.support.benchmark_rows import lineitem
 
 
 class Told:
-    """A side that takes as long as it is told."""
+    """A side that takes a given time."""
 
     def __init__(self, name: str, cpu_s: float, answer: str = "same") -> None:
         self.name = name

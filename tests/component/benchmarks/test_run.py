@@ -19,9 +19,9 @@ OK: dict[str, Any] = {"status": "ok"}
 
 
 class ScriptedWorker(Worker):
-    """Answers as told, without a process. replies: step method -> reply; others succeed with the right answer.
+    """Returns the given replies, without a process.
 
-    cleanings: how often the service has something to remove.
+    replies: step method -> reply; others succeed with the right answer. cleanings: how often the service has something to remove.
     """
 
     def __init__(self, name: str, replies: dict[str, Any] | None = None, cleanings: int = 1) -> None:
@@ -160,6 +160,7 @@ def test_a_difference_names_the_groups() -> None:
     assert difference([[1]], None) == "None, not [[1]]"
 
 
+@pytest.mark.full
 def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
     """The limit without Spark needs nothing that the tests do not have."""
     rows = lineitem(50)
@@ -196,11 +197,12 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
         worker.ask({"command": "settle"})
 
 
+@pytest.mark.full
 def test_a_worker_that_does_not_answer_is_ended(tmp_path: Path) -> None:
     worker = Worker(BY_NAME["pyarrow"], 1, "1g", tmp_path / "work", 600.0)
     worker.start()
     assert worker._process is not None
-    # It cannot answer, however long this process is kept from asking whether it has.
+    # It cannot reply, however long this process is kept from checking for its reply.
     worker._process.send_signal(signal.SIGSTOP)
     worker.timeout_s = 0.0
     with pytest.raises(WorkerLost, match="no answer"):

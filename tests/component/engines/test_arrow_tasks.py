@@ -37,7 +37,7 @@ def test_a_task_carries_its_own_rows_alone(slice_of_a_table: FileSlice) -> None:
 
 
 def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlice) -> None:
-    """For 100,000 file groups with a row each: the rows, and what a task says of a group."""
+    """For 100,000 file groups with a row each: the rows, and what a task reports about a group."""
     schema = pa.schema([("id", pa.string()), *((f"a_column_of_a_long_name_{n}", pa.int64()) for n in range(30))])
     rows = pa.table([["a-key"], *[[1]] * 30], schema=schema)
     count, bins = 100_000, 8

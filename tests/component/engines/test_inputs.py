@@ -56,7 +56,7 @@ class Batch:
 def batches() -> Iterator[pa.RecordBatch]:
     for start in range(3):
         yield from ROWS.slice(start, 1).to_batches()
-        # Empty batches may stand anywhere.
+        # Empty batches may be at any position.
         yield from ROWS.slice(0, 0).combine_chunks().to_batches()
 
 
@@ -280,7 +280,7 @@ def test_python_objects_of_pandas() -> None:
 
 @pytest.mark.parametrize(("name", "width"), [("id", 32), ("id", 64), ("ts", 64), ("n", 64)])
 def test_whole_numbers_that_pandas_made_floats(name: str, width: int) -> None:
-    """One missing value makes a column of whole numbers float64; the refusal says how it stays one of whole numbers."""
+    """One missing value makes a column of whole numbers float64; the error states how to keep whole numbers."""
     table = Table.create(f"memory://inputs-nulls-{name}-{width}", record_key="id", ordering="ts", options=OPTIONS)
     whole = pd.DataFrame({"id": [1, 2], "ts": [1, 2], "n": [1, 2]}).astype(f"int{width}")
     table.insert(whole)
@@ -359,6 +359,7 @@ EMPTY_KEYS = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("keys", EMPTY_KEYS, ids=lambda keys: f"{type(keys).__module__}.{type(keys).__name__}")
 def test_delete_without_keys_deletes_nothing(keys: Any) -> None:
     for fields, row in (("id", {"id": 1}), (["id", "b"], {"id": 1, "b": "x"})):

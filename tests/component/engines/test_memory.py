@@ -206,6 +206,6 @@ def test_memory_stays_bounded(tmp_path: Path, verb: str, sort: str) -> None:
     budget = 2 << 20
     some = peak_bytes(tmp_path / "some", verb, sort, budget, 15)
     more = peak_bytes(tmp_path / "more", verb, sort, budget, 45 if WIDE else 30)
-    # The upsert keeps 24 bytes for each row beside the budget, and a filter of each open file.
+    # The upsert keeps 24 bytes for each row in addition to the budget, and a filter of each open file.
     assert more < 16 * budget
     assert more < some + 4 * budget

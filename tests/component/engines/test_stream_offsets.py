@@ -47,7 +47,7 @@ def test_limits_stand_for_one_of_sparks(path: Path) -> None:
     assert isinstance(limit, ReadMaxFiles)
     first = one.latestOffset(one.initialOffset(), limit)
     assert first != one.latestOffset(first, limit)
-    # A trigger that asks for everything gets everything.
+    # A trigger that requests everything gets everything.
     assert one.latestOffset(one.initialOffset(), ReadAllAvailable()) == one.reportLatestOffset()
 
 

@@ -33,6 +33,7 @@ def test_tasks_need_neither_pandas_nor_the_front_of_the_package() -> None:
     assert found == "[]"
 
 
+@pytest.mark.full
 def test_what_plans_the_reads_of_a_source_needs_no_pandas_either() -> None:
     found = run(
         "import sys\n"
@@ -44,12 +45,14 @@ def test_what_plans_the_reads_of_a_source_needs_no_pandas_either() -> None:
     assert found == "False"
 
 
+@pytest.mark.full
 def test_on_the_driver_nothing_is_hidden() -> None:
     pytest.importorskip("pandas")
     found = run("import sys, pyhudi.engines.spark\nimport pyarrow as pa\npa.array([1])\nprint('pandas' in sys.modules)")
     assert found == "True"
 
 
+@pytest.mark.full
 def test_pandas_that_is_imported_later_is_known_to_arrow() -> None:
     pytest.importorskip("pandas")
     found = run(

@@ -25,7 +25,7 @@ def uri(request: pytest.FixtureRequest) -> Iterator[str]:
     forget_memory(name)
 
 
-# Indexes that read files go through logs below as well; a record index that moves keys asks what one does that leaves them.
+# Indexes that read files read logs below as well; a record index that moves keys looks up like one that leaves them.
 ALREADY = {("record index", "cow"), ("bloom", "cow"), ("global bloom", "mor"), ("in memory", "mor")}
 
 
@@ -61,7 +61,7 @@ def test_keys_that_only_a_log_has_after_a_compaction(uri: str, name: str) -> Non
 
 @pytest.mark.parametrize("name", ["simple", "global simple"])
 def test_a_compaction_that_ends_while_rows_come_in(uri: str, name: str) -> None:
-    """The write loaded the table before the compaction ended and asks for its instant after: it plans by what is there then."""
+    """The write loaded the table before the compaction ended and requests its instant afterwards: it plans with the new state."""
     checked = Checked.create(uri, "mor", FILE_INDEXES[name], lambda rows: rows, **{"hoodie.compact.inline": False})
     checked.upsert(*(row(key, "p0", 1) for key in range(10)))
     checked.delete(("p0", "k0"), ("p0", "k4"))
@@ -83,7 +83,7 @@ def test_a_compaction_that_ends_while_rows_come_in(uri: str, name: str) -> None:
 
 
 def test_rows_chosen_before_a_commit_beside_a_compaction_are_not_written(uri: str) -> None:
-    """A delete by filter chose its rows by what it read: what another writer changed meanwhile it has to read again."""
+    """A delete by filter selected its rows in its snapshot: it reads again what another writer changed since."""
     checked = Checked.create(uri, "mor", FILE_INDEXES["simple"], lambda rows: rows, **{"hoodie.compact.inline": False})
     checked.upsert(*(row(key, "p0", 1) for key in range(4)))
     checked.upsert(row(0, "p0", 2))

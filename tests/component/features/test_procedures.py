@@ -37,6 +37,7 @@ def test_a_call(path: str) -> None:
         ("show_comits", {}, "did you mean show_commits"),
         ("show_commits", {"limt": 1}, "did you mean limit"),
         ("show_commits", {"limit": "many"}, "must be an integer"),
+        ("show_commits", {"limit": -1}, "limit=-1 of show_commits is negative"),
         ("show_commit_files", {}, "requires the argument 'instant_time'"),
         ("run_compaction", {"op": "nonsense"}, "scheduleAndExecute"),
         ("run_compaction", {"op": "run", "options": "nonsense"}, "not key=value"),

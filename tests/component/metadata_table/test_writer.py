@@ -118,6 +118,7 @@ def test_a_record_that_moves_is_known_at_its_new_place(tmp_path: Path) -> None:
     assert set(table.scan(["city"]).to_arrow()["city"].to_pylist()) == {"rome"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_deletes_that_lose_keep_their_keys(tmp_path: Path, kind: str) -> None:
     table = create(tmp_path, kind)
@@ -212,6 +213,7 @@ def test_columns_that_come_later(tmp_path: Path) -> None:
     assert sorted((row["value_count"], row["null_count"]) for row in notes) == [(2, 0), (2, 1), (3, 3), (3, 3)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_column_that_comes_back(tmp_path: Path, kind: str) -> None:
     """A write with it was planned when the metadata table was built, and one without it landed first."""

@@ -134,6 +134,7 @@ def test_rows_before_and_after_a_change(name: str, kind: str, tmp_path: Path) ->
     assert {info.path for info in table.context.storage.walk("") if not info.path.startswith(".hoodie/")} == data
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_rows_are_changed_after_many_changes_of_columns(kind: str, tmp_path: Path) -> None:
     """A field of a struct that is dropped and comes back with another type, its struct renamed, a number that becomes text."""
@@ -236,6 +237,7 @@ def test_a_table_that_apache_hudi_has_altered_is_altered_further(tmp_path: Path)
     assert table.incremental("earliest").to_arrow().column_names == ["id", "ts", "pilot", "city", "fare", "rider"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_statistics_are_not_asked_by_a_name_that_meant_another_column(kind: str, tmp_path: Path) -> None:
     table = new_table(tmp_path, kind, **STATISTICS)
@@ -256,7 +258,7 @@ def test_statistics_are_not_asked_by_a_name_that_meant_another_column(kind: str,
 
 
 def test_statistics_of_chosen_columns(tmp_path: Path) -> None:
-    """A column that somebody chose for statistics goes, and what is left of the choice has them."""
+    """A column that was selected for statistics is dropped; the other selected columns keep theirs."""
     chosen = {"hoodie.metadata.index.column.stats.column.list": "fare,n"}
     table = new_table(tmp_path, **STATISTICS)
     table.upsert(rows("a", "b"), options=chosen)
@@ -443,7 +445,7 @@ def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("expression", [False, True])
 def test_an_index_that_goes_by_names_is_planned_before_a_change_and_built_after_it(tmp_path: Path, expression: bool) -> None:
-    """It is taken back, and the table is written as before."""
+    """The change is undone, and the table is written as before."""
     table = new_table(tmp_path, **{"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"})
     table.upsert(rows("a", "b"))
     planned = (
@@ -500,7 +502,7 @@ def test_a_write_by_names_lands_after_a_change_that_it_did_not_see(tmp_path: Pat
 
 @pytest.mark.parametrize("change", ["renames", "drops"])
 def test_what_writes_by_names_brought_outlives_their_archival(tmp_path: Path, change: str) -> None:
-    """From the next write on the history says what their files hold; before, they are not archived."""
+    """From the next write on the history has the columns of their files; before, they are not archived."""
     keep = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3", "hoodie.clean.commits.retained": "1"}
     table = new_table(tmp_path, **{"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"})
     evolve = {"pyhudi.schema.mode": "evolve", "hoodie.write.set.null.for.missing.columns": "true"}

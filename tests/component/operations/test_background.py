@@ -152,7 +152,7 @@ def served(tmp_path: Path) -> Iterator[hp.Table]:
     yield table
 
 
-# Dies when it has carried a plan out but for the last step.
+# Dies after it has executed a plan except for the last step.
 DIES = """
 import os, runpy, signal
 from pyhudi.operations.commit.transaction import Transaction
@@ -172,6 +172,7 @@ def serve(table: hp.Table, *arguments: str, program: tuple[str, str] = ("-m", "p
     )
 
 
+@pytest.mark.full
 def test_processes_take_different_plans(served: hp.Table) -> None:
     before = served.scan(["id", "ts"]).to_arrow().sort_by("id")
     plans = {i.request_time for i in served.timeline().pending(Action.COMPACTION, Action.CLUSTERING)}

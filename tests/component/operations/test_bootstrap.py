@@ -191,7 +191,7 @@ def test_what_is_written_has_the_form_of_hudis_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("service", ["compact", "cluster"])
 def test_a_source_file_that_changed_ends_what_would_read_it(tmp_path: Path, service: str) -> None:
-    """Whoever needs its rows names it, and nothing lands; the others go on, and all do when it is as it was."""
+    """A read that needs its rows fails with its name, and no write lands; other reads succeed, and all do when it is restored."""
     table = made(tmp_path, "mor")
     table.upsert(upsert_of({**row(0, 2), "fare": 9.0}, {**row(1, 2), "fare": 9.0}))
     file = tmp_path / "source" / "p=0" / "a.parquet"
@@ -210,7 +210,10 @@ def test_a_source_file_that_changed_ends_what_would_read_it(tmp_path: Path, serv
 
 
 class Interrupted(LocalEngine):
-    """Threads that let something happen once they have carried out a list of tasks.  after: of which function."""
+    """Threads that call a function after they have executed a list of tasks.
+
+    after: the function whose tasks count.
+    """
 
     def __init__(self, after: Callable[..., object], happens: Callable[[], object]) -> None:
         super().__init__(1)
@@ -226,7 +229,7 @@ class Interrupted(LocalEngine):
 @pytest.mark.parametrize("after", [run_inspect_source, run_skeleton])
 @pytest.mark.parametrize("what", ["another time", "another length", "gone"])
 def test_a_source_file_that_changes_meanwhile_ends_the_bootstrap(tmp_path: Path, after: Callable[..., object], what: str) -> None:
-    """Between any two of its steps: whoever reads the table would be refused.  Nothing is left of it, and the next call goes."""
+    """Between any two of its steps a reader of the table would be refused. Nothing remains of it, and the next call succeeds."""
     source = source_at(tmp_path / "source")
     file = source / "p=1" / "a.parquet"
     changes: dict[str, Callable[[], object]] = {
@@ -252,7 +255,7 @@ def test_a_source_file_that_changes_meanwhile_ends_the_bootstrap(tmp_path: Path,
 
 
 def test_a_source_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
-    """What was read so far may be of another file than what comes: the reader is told."""
+    """The rows so far may be of another file than the next ones: the reader gets an error."""
     source = source_at(tmp_path / "source") / "p=0" / "a.parquet"
     held = source.stat()
     table = Table.create(tmp_path / "t", record_key="id", partition_by="p").context
@@ -266,7 +269,7 @@ def test_a_source_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
 
 
 def test_orc_files_of_all_types(tmp_path: Path) -> None:
-    """Times of ORC are moments, small numbers are whole numbers of 32 bits; both formats give the same table."""
+    """Times of ORC are instants, small numbers are whole numbers of 32 bits; both formats give the same table."""
     moments = [datetime.datetime(2024, 5, 6, 7, 8, 9, 123456), None]
     rows = pa.table(
         {
@@ -301,7 +304,7 @@ def test_orc_files_of_all_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["metadata_only", "full_record"])
 @pytest.mark.parametrize("column", [True, False])
 def test_files_without_partition_columns(tmp_path: Path, mode: str, column: bool) -> None:
-    """Whether the source has the column or not, the files of the table lack it and paths tell it, as text."""
+    """Whether the source has the column or not, the files of the table lack it and its values are read from paths, as text."""
     source = source_at(tmp_path / "source", column=column)
     options = {**SMALL, "hoodie.datasource.write.drop.partition.columns": True, "hoodie.metadata.record.index.enable": True}
     hp.bootstrap(source, tmp_path / "t", record_key="id", partition_by="p", ordering="ts", mode=mode, options=options)
@@ -320,7 +323,7 @@ def test_files_without_partition_columns(tmp_path: Path, mode: str, column: bool
 
 
 def test_columns_come_after_a_bootstrap(tmp_path: Path) -> None:
-    """New and wider ones, over rows that lie outside; then everything is rewritten, and taken back."""
+    """New and wider columns over rows outside of the table; then everything is rewritten, and restored."""
     table = made(tmp_path, "mor", options={"hoodie.metadata.record.index.enable": True})
     wider = upsert_of({**row(1, 2), "fare": 9.0}).append_column("more", pa.array(["new"]))
     first = table.upsert(wider)
@@ -384,7 +387,7 @@ def test_the_rollback_of_a_bootstrap_removes_its_index(tmp_path: Path) -> None:
     assert not list((tmp_path / "t" / INDEX).glob("*")) and not list((tmp_path / "t").rglob("*.parquet"))
     with pytest.raises(TableState, match="run the bootstrap again"):
         table.upsert(upsert_of(row(0)))
-    # The same call as before begins anew.
+    # The same call as before starts again.
     again: dict[str, Any] = {"record_key": "id", "partition_by": "p", "ordering": "ts", "options": SMALL}
     assert hp.bootstrap(tmp_path / "source", tmp_path / "t", **again).rows == COUNT
     assert len(found(Table(tmp_path / "t"))) == COUNT

@@ -48,7 +48,7 @@ def rows(*keys: int, ts: int = 1, parts: tuple[str, ...] = ("p", "q", "r")) -> p
 
 
 def values(table: hp.Table) -> dict[tuple[str, str], int]:
-    """(partition, key) -> ts of the rows, each of which stands once, in the bucket of its key."""
+    """(partition, key) -> ts of the rows, each of which exists once, in the bucket of its key."""
     found = table.scan(["_hoodie_file_name", "id", "part", "ts"]).to_arrow().to_pylist()
     for row in found:
         bucket = bucket_ids(pa.array([row["id"]]), COUNTS[row["part"]], ["id"])[0]
@@ -62,13 +62,14 @@ def kept(table: hp.Table) -> list[str]:
     return sorted(info.path.rpartition("/")[2] for info in table.context.storage.list(BUCKET_COUNTS_FOLDER).files)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_the_first_write_keeps_the_rules_and_all_others_go_by_them(uri: str, table_type: str) -> None:
     table = create(uri, table_type)
     table.upsert(rows(*range(12)), options=BY_RULES)
     assert kept(table) == ["00000000000000.hashing_config"]
     assert table.context.storage.read(counts_path("00000000000000")) == BucketCounts(RULES, 2).encode()
-    # Neither these nor the services are told of the rules again.
+    # Neither these nor the services get the rules again.
     table.upsert(rows(*range(6, 18), ts=2))
     table.delete(["k0", "k17"])
     table.bulk_insert(rows(20, 21, ts=3))
@@ -179,7 +180,9 @@ def test_restoring_takes_counts_away_that_came_later(uri: str) -> None:
 
 
 def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins a bucket of a partition that another writer gives other buckets meanwhile, so that no file group is common."""
+    """It writes to a bucket of a partition whose bucket count another writer changes concurrently, so that no file group is
+    common.
+    """
     table = create(uri)
     table.upsert(rows(1, 2, parts=("p", "q")), options=BY_RULES)
     original, raced = tag_location.FileGroupCandidate, list[str]()

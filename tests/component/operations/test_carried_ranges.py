@@ -1,4 +1,4 @@
-"""Partition statistics are carried from commit to commit: reads per commit, and cases that recompute them."""
+"""Partition statistics are kept from commit to commit: reads per commit, and cases that recompute them."""
 
 from __future__ import annotations
 
@@ -58,13 +58,14 @@ def rows(numbers: range, stamp: int, part: str = "p") -> pa.Table:
 
 
 def made(path: Path, kind: str, files: int) -> Table:
-    """One partition with so many files of ten rows; whoever writes last has all of it in view."""
+    """One partition with so many files of ten rows; the last writer has read all of them."""
     table = Table.create(path, record_key="id", partition_by="part", ordering="ts", table_type=kind, options=OPTIONS)
     for number in range(files):
         table.insert(rows(range(10 * number, 10 * number + 10), 0))
     return table
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_commit_reads_no_statistics_of_files_that_it_leaves_alone(tmp_path: Path, kind: str, asked: Asked) -> None:
     counts = []
@@ -90,20 +91,21 @@ def test_a_bound_that_goes_with_its_file_is_sought_in_all_files(tmp_path: Path, 
     assert_metadata_is_true(table)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_after_another_kind_of_writer_nothing_is_carried_on(
     tmp_path: Path, kind: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = made(tmp_path, kind, 3)
     with monkeypatch.context() as patch:
-        # What PyHudi alone says is not there, as in what Apache Hudi writes.
+        # What only PyHudi records is missing, as in commits of Apache Hudi.
         patch.setattr(metadata_store, "SINCE_KEY", "of.another.writer")
         table.upsert(rows(range(21, 24), 1))
     asked.partitions = []
     for stamp in (2, 3, 4):
         table.upsert(rows(range(21, 24), stamp))
         assert_metadata_is_true(table)
-    # The first commit begins anew, the second is the first that was requested since; from then on ranges are carried on.
+    # The first commit starts again, the second is the first one requested since; from then on ranges are kept.
     assert asked.partitions == ["p", "p"]
 
 
@@ -118,6 +120,7 @@ def test_after_a_rollback_and_a_restore_nothing_is_carried_on(tmp_path: Path, as
     assert_metadata_is_true(table)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_ranges_stay_exact_beside_services(tmp_path: Path, kind: str, asked: Asked) -> None:
     table = made(tmp_path, kind, 3)

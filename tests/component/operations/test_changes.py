@@ -193,7 +193,7 @@ def test_a_missing_change_log_is_made_up_for(tmp_path: Path, mode: str) -> None:
 
 
 def test_a_torn_change_log(tmp_path: Path) -> None:
-    """At whatever byte it is cut or changed: the changes, or an error that names the file."""
+    """Truncated or changed at any byte: the changes, or an error that names the file."""
     table = make(tmp_path / "t", options={"hoodie.metadata.enable": False})
     off = {"hoodie.metadata.enable": False}
     table.upsert(rows("ab", 1), options=off)
@@ -213,7 +213,7 @@ def test_a_torn_change_log(tmp_path: Path) -> None:
 
 
 def test_what_was_cleaned(tmp_path: Path) -> None:
-    """A range that begins before what is left is refused, whatever the mode and the table type."""
+    """A range that begins before the oldest remaining instant is refused, regardless of mode and table type."""
     for kind, mode in (("cow", MODES[0]), ("cow", MODES[2]), ("mor", MODES[1])):
         table = make(tmp_path / f"{kind}{mode}", kind, mode)
         results = [table.upsert(rows("ab", ts)) for ts in range(6)]

@@ -41,6 +41,7 @@ def table_with_small_files(uri: str, table_type: str) -> hp.Table:
     return table
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("layout", ["linear", "zorder", "hilbert"])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_rows_keep_everything_but_their_file(table_type: str, layout: str) -> None:
@@ -266,7 +267,7 @@ def test_a_pending_plan_is_dropped_on_request() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"hoodie.clustering.plan.strategy.class": "SparkStreamCopyClusteringPlanStrategy"},
+        {"hoodie.clustering.plan.strategy.class": "CommitBasedClusteringPlanStrategy"},
         {"hoodie.clustering.execution.strategy.class": "JavaSortAndSizeExecutionStrategy"},
     ],
 )

@@ -135,7 +135,7 @@ def test_what_was_written_by_names_since_keeps_the_ids_of_its_columns(tmp_path: 
 
 
 def test_a_change_after_a_write_by_names(tmp_path: Path) -> None:
-    """Where it numbered the columns anew, an id may be that of another column than before; where none is, nothing is lost."""
+    """If it numbered the columns again, an id may be that of another column than before; without ids, nothing is lost."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     table = Table(path)
     expected = table.scan().to_arrow()
@@ -184,7 +184,7 @@ def test_a_schema_of_a_change_that_died_does_not_count(tmp_path: Path) -> None:
     newest["version_id"] = 29990101000000000
     later = file.with_name("29990101000000000_29990101000000001.schemacommit")
     later.write_text(json.dumps({"schemas": [newest, *document["schemas"]]}))
-    # As Apache Hudi leaves it: the history before it is gone.
+    # As Apache Hudi leaves it: the history before it is missing.
     file.unlink()
     assert table.scan().to_arrow().equals(expected)
 
@@ -197,6 +197,7 @@ def by_id(table: Table) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", CASES)
 def test_writes_and_services_keep_the_ids(name: str, tmp_path: Path) -> None:
     """Old rows are rewritten by upserts, compaction, log compaction and clustering: no value comes from another column."""
@@ -232,7 +233,7 @@ def test_writes_and_services_keep_the_ids(name: str, tmp_path: Path) -> None:
 
 
 def newest(table: Table) -> CommitMetadata:
-    """What the newest commit says."""
+    """The columns in the newest commit."""
     return read_commit(table.context.timeline, table.timeline().completed_writes()[-1])
 
 
@@ -308,7 +309,7 @@ def test_the_first_change_of_columns_lands_while_a_write_is_under_way(tmp_path: 
 
 
 class Recording(LocalStorage):
-    """Notes the folders that are listed once an inflight file stands."""
+    """Records the folders that are listed once an inflight file exists."""
 
     def __init__(self, uri: str, listed: list[str]) -> None:
         super().__init__(parse_uri(uri))
@@ -424,7 +425,7 @@ def archived_beyond(table: Table, row: pa.Table, time: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_change_that_was_restored_away_does_not_come_back_from_before_the_timeline(name: str, tmp_path: Path) -> None:
-    """Its history stays beside the timeline; what is older than that has not for that reason completed."""
+    """Its history remains next to the timeline; an older instant is not completed for that reason."""
     table = Table(open_golden(name, tmp_path).path)
     inserted, changed, *_ = times(table)
     table.savepoint(inserted)
@@ -450,7 +451,7 @@ def test_a_change_that_was_rolled_back_says_nothing_of_what_a_service_wrote_sinc
 
 
 def test_a_change_counts_when_nothing_but_services_followed_it_and_the_archive_has_it(tmp_path: Path) -> None:
-    """No history beside an instant of the timeline tells of it any more."""
+    """No history next to an instant of the timeline names it any more."""
     table = Table(open_golden("cow_schema_on_read", tmp_path).path, options=ARCHIVING)
     table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5]))
     expected = by_id(table)
@@ -462,7 +463,7 @@ def test_a_change_counts_when_nothing_but_services_followed_it_and_the_archive_h
 
 
 def test_an_index_that_goes_by_names_is_not_made_and_can_be_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it stands, nothing is written any more; such a table would have no way out."""
+    """Where it exists, nothing is written any more; no operation could mend such a table."""
     table = Table(open_golden("cow_schema_on_read", tmp_path).path)
     table.index.create("record_index")
     for attempt in (
@@ -493,7 +494,7 @@ def test_no_other_version_takes_such_a_table(tmp_path: Path) -> None:
 
 
 def test_histories_that_go_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers delete those of instants that left the timeline, when a newer one stands."""
+    """Writers delete those of instants that left the timeline when a newer one exists."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     table = Table(path)
     expected, older = by_id(table), history_file(path)

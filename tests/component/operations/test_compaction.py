@@ -159,7 +159,7 @@ def test_partitions_left_over_are_found_by_the_next_plan() -> None:
     assert first.instant is not None
     plan = load_compaction_plan(table.context.timeline, Instant(first.instant, Action.COMPACTION, State.REQUESTED))
     assert [op.partition_path for op in plan.operations or ()] == ["b", "a"]
-    # The partitions that the pattern passed over, whether or not there is something in them.
+    # The partitions that the pattern excluded, with or without files.
     assert plan.missing_schedule_partitions == ("c", "d")
     second = table.compact()
     assert second.instant is not None

@@ -114,7 +114,7 @@ def test_what_replaces_groups_gives_the_partition_new_ones(uri: str, metadata: b
     assert not set(second.file_ids) & set(first.file_ids)
     assert (second.sequence, second.instant) == (1, overwritten)
     table.upsert(rows(3, 4, ts=3))
-    # The write that found the instant completed said so.
+    # The write that found the instant completed reported it.
     assert f"p/{overwritten}.commit" in ring_files(table)
     assert values(table) == [("k1", "p", 2), ("k2", "p", 2), ("k3", "p", 3), ("k4", "p", 3)]
     table.delete_partitions(["p"])
@@ -134,7 +134,7 @@ def test_rolled_back_rings_are_gone(uri: str) -> None:
     before, files = values(table), ring_files(table)
     undone = table.insert_overwrite(rows(1, ts=2)).instant
     assert undone is not None
-    # Somebody has looked, and marked it.
+    # Another process has checked and marked it.
     load_hashing_metadata(table.context, table.context.timeline.load(), "p", (), marks=True)
     assert {f"p/{undone}.hashing_meta", f"p/{undone}.commit"} < set(ring_files(table))
     table.rollback(undone)
@@ -151,7 +151,7 @@ def test_a_ring_counts_by_its_instant(uri: str) -> None:
     timeline = context.timeline.load()
     later = renewed(first, "20990101000000000", context.env.uuid4)
     store_hashing_metadata(context, later)
-    # Nobody knows the instant, and no base file is of its nodes.
+    # No timeline has the instant, and no base file is of its nodes.
     assert load_hashing_metadata(context, timeline, "p", ()) == first
     assert load_hashing_metadata(context, timeline, "p", {later.nodes[0].prefix or ""}) == later
     context.storage.put(mark_path("p", later.instant), b"")
@@ -207,7 +207,7 @@ def test_damaged_rings(uri: str) -> None:
 
 
 def test_rings_whose_groups_another_writer_replaced(uri: str) -> None:
-    """Apache Hudi deletes a partition and leaves its ring as it is."""
+    """Apache Hudi deletes a partition and does not change its hashing metadata."""
     table = create(uri)
     table.upsert(rows(*range(8)))
     table.delete_partitions(["p"])
@@ -235,7 +235,7 @@ def test_hash_fields_that_are_others(uri: str) -> None:
 
 
 def test_who_does_not_know_of_rings_leaves_them_alone(uri: str) -> None:
-    """A caller who does not say how the table is bucketed, and one who asks for another clustering."""
+    """A caller that does not pass the bucketing of the table, and one that requests another clustering."""
     table = create(uri)
     table.bulk_insert(rows(*range(8)))
     for asked in (hp.Table(uri).cluster, hp.Table(uri).schedule_clustering):
@@ -266,10 +266,13 @@ def delete_partition(context: TableContext) -> None:
     run_delete_partitions(context, ["p"], WriteSettings.of(parse_options(RINGS), WriteOperation.DELETE_PARTITION))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("other", [overwrite, delete_partition])
 @pytest.mark.parametrize("operation", [WriteOperation.UPSERT, WriteOperation.INSERT_OVERWRITE])
 def test_a_new_ring_beside_a_write(uri: str, operation: WriteOperation, other: Callable[[TableContext], None]) -> None:
-    """The write begins a group for a node that had none, so the two share no file group; still it must go by the new ring."""
+    """The write begins a group for a node without one, so the two share no file group; still it must use the new hashing
+    metadata.
+    """
     table = create(uri, **{"hoodie.bucket.index.num.buckets": 64})
     table.upsert(rows(1))
     raced: list[bool] = []

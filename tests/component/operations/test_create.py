@@ -29,7 +29,7 @@ def test_the_form_of_timestamps_in_keys(consistent: bool, key: str) -> None:
     table = Table.create(uri, record_key="at", options={CONSISTENT: consistent, "hoodie.metadata.enable": False})
     table.insert(pa.table({"at": MOMENT}))
     assert table.scan(["_hoodie_record_key"]).to_arrow()["_hoodie_record_key"].to_pylist() == [key]
-    # The table says it from now on, and nobody may say otherwise.
+    # The table stores it from now on, and no call may contradict it.
     again = Table(uri)
     again.upsert(pa.table({"at": MOMENT}), options={CONSISTENT: consistent, "hoodie.metadata.enable": False})
     assert again.scan().count() == 1
@@ -87,7 +87,7 @@ def test_a_table_whose_first_write_failed_is_discarded(tmp_path: Path, store: st
     assert discard_new_table(table.context, 1000)
     assert not Table.exists(uri)
     assert not [info.path for info in open_storage(uri).walk("") if "/.locks/" not in f"/{info.path}"]
-    # Who had opened it meanwhile does not write into a folder that is no table.
+    # A process that opened it before does not write into a folder without a table.
     with pytest.raises((TableNotFound, TableState)):
         run_write(table.context, LocalEngine(1), GOOD, settings)
     again = Table.create(uri, record_key="id", options=DISCARDED)

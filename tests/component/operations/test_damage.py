@@ -143,7 +143,7 @@ def test_every_reader_and_service_says_so(damage: str, place: str, metadata: boo
             assert path.rsplit("/", 1)[-1] in str(error), verb
         else:
             raise AssertionError(f"{verb} passed the damage over")
-        # A plan that could not be carried out keeps other services away from the slice.
+        # A plan that could not be executed excludes other services from the slice.
         for pending in table.timeline().pending(Action.COMPACTION):
             table.unschedule_compaction(pending.request_time)
         for pending in table.timeline().pending(Action.CLUSTERING):
@@ -156,7 +156,7 @@ def test_every_reader_and_service_says_so(damage: str, place: str, metadata: boo
 
 @pytest.mark.parametrize("verb", ["incremental", "changes", "compaction", "clustering"])
 def test_a_log_of_another_writer_that_was_cut_between_blocks(verb: str, tmp_path: Path) -> None:
-    """Blocks without a check do not show it; whoever has the commit at hand sees it by the size."""
+    """Blocks without a checksum do not show it; a reader with the commit detects it by the size."""
     table = create(str(tmp_path / "t"), **{"hoodie.metadata.enable": False, "hoodie.table.cdc.enabled": True})
     storage = open_storage(str(tmp_path / "t"))
     path = log_paths(storage)[1]
@@ -186,7 +186,7 @@ def test_the_automatic_compaction_says_so() -> None:
 
 
 def test_what_no_completed_instant_wrote_is_passed_over(tmp_path: Path) -> None:
-    """The torn log of a writer that died beside whole ones: no timeline has its instant."""
+    """The torn log of a writer that died next to whole ones: no timeline has its instant."""
     table = create(str(tmp_path / "t"), **{"hoodie.metadata.enable": False})
     storage = open_storage(str(tmp_path / "t"))
     seen = table.scan().to_arrow().sort_by("id")

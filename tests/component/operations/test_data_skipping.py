@@ -328,7 +328,7 @@ def test_texts_that_a_partition_path_does_not_tell() -> None:
 )
 @pytest.mark.parametrize(("written", "read"), [("SIMPLE", "COMPLEX"), ("COMPLEX", "SIMPLE"), ("COMPLEX", "COMPLEX")])
 def test_keys_that_another_writer_spelled_otherwise_are_found(tmp_path: Path, index: str, written: str, read: str) -> None:
-    """Version 9 says with COMPLEX that keys of one field name it; writers may be told to leave that out."""
+    """Version 9 stores with COMPLEX that keys of one field name it; an option of writers omits that."""
     options = {
         index: True,
         "hoodie.datasource.write.keygenerator.type": written,

@@ -1,6 +1,6 @@
 """What Apache Hudi (1.0.2, 1.1.1) loses, hides or cannot read: PyHudi reads it right, and writes nothing that triggers it.
 
-`tests/test_defects.py` lists every known defect with the tests that keep it away; here are those that stand nowhere else.
+`tests/test_defects.py` lists every known defect with its tests; this module has those without a place elsewhere.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_timestamps_in_keys_are_one_text_in_every_operation(tmp_path: Path, zone
 
 
 def test_the_column_of_operations_hides_no_row(tmp_path: Path) -> None:
-    """A sixth meta column says I, U or D of each row; Apache Hudi's snapshot reader does not look at it, nor does ours."""
+    """A sixth meta column has I, U or D for each row; Apache Hudi's snapshot reader ignores it, and so does PyHudi's."""
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", table_type="mor", options=QUIET)
     table.upsert(pa.table({"id": ["a", "b"], "ts": [1, 1]}))
     (path,) = tmp_path.glob("*.parquet")
@@ -194,7 +194,7 @@ def test_a_clustering_that_was_taken_back(tmp_path: Path) -> None:
     table = Table(str(tmp_path), options=QUIET)
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["a", "b"]
     changes = pa.table({"id": ["a", "c"], "ts": [2, 2]})
-    # Somebody without a sign of life may be at it.
+    # Another process without a heartbeat may be running it.
     with pytest.raises(TableState, match=r"pending clustering.*unschedule_clustering"):
         table.upsert(changes)
     table.unschedule_clustering(str(clustered.instant))
@@ -228,7 +228,7 @@ def test_no_data_file_comes_before_its_marker(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["partition_stats", "column_stats"])
 def test_statistics_that_are_not_there_hide_nothing(tmp_path: Path, kind: str) -> None:
-    """Apache Hudi drops files and whole partitions of which an index that it is told of says nothing."""
+    """Apache Hudi drops files and whole partitions that are missing in an index which its options name."""
     options = {**QUIET, "hoodie.metadata.index.column.stats.enable": True}
     table = Table.create(str(tmp_path), record_key="id", partition_by="part", ordering="ts", options=options)
     rows = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 5], "long": ["v" * 9, "w" * 100_000]})
@@ -255,7 +255,7 @@ def test_statistics_of_a_column_that_came_later_hide_nothing(tmp_path: Path) -> 
 
 
 def test_dates_in_a_secondary_index(tmp_path: Path) -> None:
-    """Apache Hudi asks such an index for a number of days, and it holds texts."""
+    """Apache Hudi looks up a number of days in such an index, which holds texts."""
     options = {**QUIET, "hoodie.metadata.record.index.enable": True}
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", options=options)
     days = pa.array([datetime.date(2026, 1, day) for day in (1, 2, 2)], pa.date32())
@@ -269,7 +269,7 @@ def test_dates_in_a_secondary_index(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_null_in_a_tuple_of_ordering_values_is_refused(kind: str, tmp_path: Path) -> None:
-    """The real 1.1.1 takes the row, and then neither writes to its file again (copy on write) nor reads it (merge on read)."""
+    """Hudi 1.1.1 accepts the row, and then neither writes to its file again (copy on write) nor reads it (merge on read)."""
     schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("qty", pa.int64())])
     table = Table.create(tmp_path / "t", record_key="id", table_type=kind, options={**NINE, ORDERING: "ts,qty"})
     table.upsert(pa.Table.from_pylist([{"id": "a", "ts": 1, "qty": 5}], schema))
@@ -280,7 +280,7 @@ def test_a_null_in_a_tuple_of_ordering_values_is_refused(kind: str, tmp_path: Pa
 
 @pytest.mark.parametrize("ordering", ["day,qty", "day"])
 def test_deletes_with_dates_as_ordering_values(ordering: str, tmp_path: Path) -> None:
-    """The real 1.1.1 cannot read the log of a tuple, and cannot write a date that is alone."""
+    """Hudi 1.1.1 cannot read the log of a tuple, and cannot write a single date."""
     schema = pa.schema([("id", pa.string()), ("day", pa.date32()), ("qty", pa.int32()), ("_hoodie_is_deleted", pa.bool_())])
     table = Table.create(tmp_path / "t", record_key="id", table_type="mor", options={**NINE, ORDERING: ordering})
 

@@ -36,6 +36,7 @@ def test_marked_rows_of_a_write_are_deletes(tmp_path: Path, table_type: str, mer
         assert seen(Table(table.uri)) == wanted
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("verb", ["upsert", "insert", "bulk_insert"])
 @pytest.mark.parametrize("table_type", _TYPES)
 def test_marked_rows_without_a_record_are_not_stored(tmp_path: Path, table_type: str, verb: str) -> None:
@@ -44,6 +45,7 @@ def test_marked_rows_without_a_record_are_not_stored(tmp_path: Path, table_type:
     assert set(seen(table)) == {*"abcde", "y"}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("merging", ["COMMIT", "EventTime", "PartialUpdate", "NonDefaults"])
 @pytest.mark.parametrize("table_type", _TYPES)
 def test_a_write_of_a_payload_that_looks_at_no_marker_is_refused(tmp_path: Path, table_type: str, merging: str) -> None:
@@ -64,7 +66,7 @@ def test_reads_look_for_the_marker_in_logs_alone(tmp_path: Path, merging: str) -
     table.insert(rows(("z", 5, "D")))
     table.upsert(rows(("a", 7, "D"), ("c", 7, "I"), ("e", 7, "I"), flagged="c"))
     assert seen(table) == {"a": 7, "b": 5, "d": 5, "e": 7, "z": 5}
-    # `z` is marked too, but stands in a base file.
+    # `z` is marked too, but is stored in a base file.
     assert seen(table, **MARKED) == {"b": 5, "d": 5, "e": 7, "z": 5}
     assert table.scan(["ts"], filter="id = 'a'", options=MARKED).to_arrow().num_rows == 0
     assert table.scan(options=MARKED).count() == 4
@@ -96,6 +98,7 @@ def test_in_a_write_the_marker_stands_in_for_the_flag(tmp_path: Path) -> None:
     assert seen(table) == {"a": 7, "c": 5, "d": 5, "e": 5}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("column", [["1", "0"], [1, 0], [True, False]])
 @pytest.mark.parametrize("table_type", _TYPES)
 def test_values_are_compared_as_text(tmp_path: Path, table_type: str, column: list[Any]) -> None:
@@ -122,6 +125,7 @@ def test_a_decimal_orders_marked_rows_by_the_flag(tmp_path: Path) -> None:
                 table.upsert(newer.select(columns), options=MARKED)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [

@@ -64,7 +64,7 @@ def test_bounds_of_files(kind: str, log_format: str) -> None:
     table.insert(rows(a1=1, a2=9, b1=5))
     assert told(table) == {"a": (1, 9), "b": (5, 5)}
     table.upsert(rows(a1=4))
-    # A base file says it of all its rows, as in Apache Hudi 1.1; a log file of those that it holds.
+    # A base file records it for all its rows, as in Apache Hudi 1.1; a log file for the rows that it holds.
     assert told(table) == ({"a": (4, 9)} if kind == "cow" else {"a": (4, 4)})
     table.upsert(rows(b1=None))
     assert told(table) == {"b": (None, None)}

@@ -59,7 +59,7 @@ def create(path: Path, kind: str, **options: Any) -> Table:
 
 @pytest.fixture(scope="module", params=["cow", "mor"])
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Six base files of one day each, two partitions, indexes over functions; merge on read: one with a log beside it."""
+    """Six base files of one day each, two partitions, indexes over functions; merge on read: one file has a log."""
     table = create(tmp_path_factory.mktemp("functions") / "t", request.param)
     for day in range(6):
         table.bulk_insert(rows(range(day, day + 1)))
@@ -93,7 +93,7 @@ def test_an_expression_index_serves_the_same_function(
     if text.startswith("length"):
         assert (len(opened), found.num_rows) == ((7, 3) if is_mor else (6, 0))
     else:
-        # A file with a log beside it has no say of its own where Bloom filters are asked.
+        # A file with a log is not pruned by its own Bloom filter.
         extra = 1 if is_mor and text.startswith("lower") else 0
         assert len(opened) == count + extra + 6
     told = str(table.scan(filter=text, options=options).explain())

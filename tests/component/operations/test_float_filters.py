@@ -80,6 +80,7 @@ def test_scans(how: str) -> None:
         assert ids(table, case) == [f"k{place}" for place in expected(case)], case[0]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_deletes(table_type: str) -> None:
     chosen = [case for case in CASES if case[0] in ([("x", ">", 7.5)], [("x", "=", -0.0)], "x = 'NaN'")]
@@ -91,7 +92,7 @@ def test_deletes(table_type: str) -> None:
 
 
 def test_footers_state_no_bounds_of_columns_that_hold_nan() -> None:
-    """Spark and Apache Hudi pass over row groups by these bounds, and take NaN for the largest value."""
+    """Spark and Apache Hudi prune row groups by these bounds, and treat NaN as the largest value."""
     table = made("cow", **{"hoodie.parquet.small.file.limit": 0})
     bounds = {}
     for partition in load_snapshot(table.context).slices(None).values():

@@ -66,7 +66,7 @@ def test_a_footer_is_read_once(kind: str, tmp_path: Path, fetched: list[int]) ->
     assert len(fetched) == 1
     assert len(reader.scan(filter="value >= 20", options=NO_SKIPPING).to_arrow()) == 10
     assert len(fetched) == 1
-    # The key filter was let go, as no key was asked for; from now on it is kept, too.
+    # The key filter was released, because no key was looked up; from now on it is kept, too.
     assert of_key(reader, "k003")[0]["value"] == 3
     assert of_key(reader, "k999") == [] and of_key(reader, "k029")[0]["value"] == 29
     assert reader.scan().to_arrow().num_rows == 30
@@ -79,7 +79,7 @@ def test_a_footer_is_read_once(kind: str, tmp_path: Path, fetched: list[int]) ->
 
 
 def test_a_file_that_was_replaced_is_noticed(tmp_path: Path) -> None:
-    """Another file of the same name and size, as after a table was dropped and made anew, or a copy was put back."""
+    """Another file of the same name and size, as after a table was dropped and re-created, or a copy was restored."""
     table = made(tmp_path / "t")
     reader = Table(table.uri)
     assert len(of_key(reader, "k003")) == 1

@@ -29,7 +29,7 @@ def says(partition: str, file_id: str) -> bytes:
 
 
 def waited_ms(world: World, inflight: bytes | None, heartbeat: bytes | None, then: Callable[[], None] | None = None) -> int:
-    """How long a write to group f of partition p waits beside an older one.  then: happens after two seconds."""
+    """How long a write to group f of partition p waits for an older one. then: runs after two seconds."""
     context, env = world.table.context, world.environment
     requested = context.timeline.request(OLDER, Action.COMMIT)
     if inflight is not None:
@@ -124,7 +124,7 @@ def test_an_older_write_that_shows_itself_late_goes_first() -> None:
     env.advance_ms(1_000)
 
     def show(number: int, call: StorageCall) -> None:
-        # Its inflight file says that it changes something else, once it has been waited for.
+        # Its inflight file lists other changes, once the write has waited for it.
         if call.operation == "put_if_absent" and call.path.endswith(".inflight") and not store.load().pending_writes()[1:]:
             store.request(stranger, Action.COMMIT)
             table.context.storage.put(heartbeat_path(stranger), b"")

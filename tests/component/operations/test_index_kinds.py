@@ -78,7 +78,7 @@ class RowCounts(Index):
 
     @classmethod
     def prune_base_files(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BaseFilePruner | None:
-        """Nothing matches in a file without rows, whatever the filter."""
+        """Nothing matches in a file without rows, for any filter."""
 
         def without_rows(files: Sequence[FileT]) -> set[str]:
             names: dict[str, list[str]] = {}
@@ -132,7 +132,7 @@ def rows(first: int, count: int, ts: int) -> pa.Table:
 
 
 def stored(table: Table, names: Iterable[str]) -> dict[str, int]:
-    """What the index says of some files, by path."""
+    """What the index records of some files, by path."""
     context = table.context.reloaded()
     metadata = MetadataTable(context, context.timeline.load())
     by_partition: dict[str, list[str]] = {}
@@ -163,7 +163,7 @@ def say(table: Table, records: MetadataRecords) -> None:
 
 
 def assert_true(table: Table, path: Path) -> None:
-    """It speaks of every base file that is there, and says how many rows the newest ones hold; `validate` looks at it."""
+    """It has an entry for every existing base file, with the number of rows of the newest ones; `validate` checks it."""
     assert set(stored(table, base_files(path))) == base_files(path)
     found = table.validate()
     assert found.ok and RowCounts.partition_type in dict(found.checks), str(found)
@@ -193,7 +193,7 @@ def test_an_index_of_a_new_kind(tmp_path: Path) -> None:
     assert gone and not stored(table, gone)
     assert_true(table, tmp_path)
 
-    # Long enough for the metadata table to be compacted: the kind says how its records are merged.
+    # Long enough for the metadata table to be compacted: the index type defines how its records are merged.
     for ts in (3, 4, 5):
         table.upsert(rows(0, 2, ts))
     assert len({file.name.split("_")[-1] for file in (tmp_path / ".hoodie/metadata/row_counts").glob("*.hfile")}) > 1
@@ -227,7 +227,7 @@ def test_a_filtered_read_asks_it(tmp_path: Path) -> None:
     table.index.create("row_counts")
     scan = table.scan(filter="ts = 1")
     assert "row_counts: 2 of 2 file slices" in str(scan.explain()) and scan.count() == 8
-    # What it says wrongly is believed: so it is asked, and no other index tells.
+    # Wrong entries are believed: so the index is used, and no other one decides.
     (file,) = (path for path in base_files(tmp_path) if path.startswith("b/"))
     say(table, encode_counts([("b", file_name(file), 0)], "0"))
     # No writer adds a file to an instant that has completed, so `table` may go by what it has read.
@@ -251,7 +251,7 @@ def test_a_lookup_of_the_keys_of_a_write_asks_it(tmp_path: Path) -> None:
     table.index.create("row_counts")
     result = table.upsert(rows(0, 2, 3))
     assert (result.index_source, result.rows_updated, result.rows_inserted) == ("row_counts and footers", 2, 0)
-    # What it says wrongly is believed: in files without rows no key is looked for.
+    # Wrong entries are believed: in files without rows no key is looked up.
     say(table, encode_counts([(path[0], file_name(path), 0) for path in base_files(tmp_path)], "0"))
     result = table.upsert(rows(0, 2, 4))
     assert (result.rows_updated, result.rows_inserted) == (0, 2)
@@ -295,6 +295,7 @@ def test_a_layout_that_is_not_written_is_a_question_to_the_kind(kind: type[Index
                 kind.check_writable(definition)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_empty_text_under_a_bloom_filter_of_an_expression(tmp_path: Path, table_type: str) -> None:
     options = {"hoodie.parquet.small.file.limit": 0}

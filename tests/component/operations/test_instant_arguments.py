@@ -1,4 +1,4 @@
-"""Time arguments: open ranges, datetimes, dates, text with zones; instant and completion times are told apart."""
+"""Time arguments: open ranges, datetimes, dates, text with zones; instant times differ from completion times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def grown(**options: object) -> tuple[Table, list[WriteResult]]:
     results = []
     for key in "abc":
         results.append(table.upsert([{"id": key}]))
-        # No request falls on the moment at which the write before it completed.
+        # No request has the time at which the write before it completed.
         clock.advance_ms(5_000)
     return table, results
 
@@ -35,7 +35,7 @@ def told(table: Table, **bounds: Any) -> str:
 
 
 def moment_of(table: Table, digits: str | None) -> datetime:
-    """The moment that the table's digits stand for."""
+    """The time of the table's digits."""
     shown = datetime.strptime(str(digits)[:14], "%Y%m%d%H%M%S").replace(tzinfo=table.config.zone)
     return shown.astimezone(UTC) + timedelta(milliseconds=int(str(digits)[14:]))
 

@@ -96,7 +96,7 @@ class Late:
 
 
 def settled(table: Table, before: list[str], *names: str) -> None:
-    """Nothing but the files of before and of commits, whatever else happens to the table."""
+    """Only the files of before and of commits, regardless of other changes of the table."""
     assert data_files(table) == before
     assert not list(folder_of(table).glob(".hoodie/.temp/*/**/*.marker.*"))
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(names)
@@ -144,7 +144,7 @@ def test_one_that_writes_and_ends_while_the_write_is_restored_away(table: Table,
 
 
 def test_one_that_ends_while_the_write_commits(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its file would count at once, beside that of the attempt that was taken."""
+    """Its file would be visible at once, in addition to that of the accepted attempt."""
     late = Late(monkeypatch, fails=False)
     own = Transaction._publish
 
@@ -168,7 +168,7 @@ def test_one_that_ends_after_the_commit(table: Table, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_one_that_is_killed_when_it_has_written(table: Table, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
-    """Its marker tells the next writer of its file; without one the file would count once its instant is archived."""
+    """Its marker names its file for the next writer; without one the file would be visible once its instant is archived."""
     late = Late(monkeypatch, fails=fails)
     try:
         table.upsert(rows("a", "b", ts=2))

@@ -102,7 +102,7 @@ class Larger:
 
 
 class Sum:
-    """Values add up: a reader that reads a merged block beside what it was made of counts twice."""
+    """Values are summed: a reader that reads a merged block in addition to its sources counts twice."""
 
     strategy_id = "6f1e3a52-0d1c-4a44-8f5a-7f2f0f7a9d02"
 
@@ -112,7 +112,7 @@ class Sum:
 
 
 class Cancels(Larger):
-    """Equal values are gone."""
+    """Equal values are removed."""
 
     strategy_id = "6f1e3a52-0d1c-4a44-8f5a-7f2f0f7a9d03"
 

@@ -93,7 +93,7 @@ def test_a_dead_write_is_undone_by_its_lists(tmp_path: Path, kind: str, action: 
 
 
 def test_all_actions_that_write_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None makes a marker of another kind beside the lists, where nobody would see it."""
+    """None creates a marker of another type next to the lists, where no process would read it."""
     table = begun(tmp_path / "t", "mor", **{"hoodie.table.cdc.enabled": False})
     made: set[bool] = set()
     create = Markers.create

@@ -64,6 +64,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return recorded(monkeypatch)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("keys", "files"),
     [

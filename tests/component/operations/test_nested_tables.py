@@ -153,6 +153,7 @@ def test_a_partition_that_was_moved_elsewhere_and_linked_is_read(tmp_path: Path)
     assert rows(table) == before
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_partitions_below_partitions_keep_their_rows(tmp_path: Path, table_type: str) -> None:
     table = new_table(tmp_path / "t", *PARTS, table_type=table_type)

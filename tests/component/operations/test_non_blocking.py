@@ -81,7 +81,7 @@ def test_the_first_writes_of_a_bucket_are_log_files(world: World) -> None:
         ((stat,),) = read_commit(world.table.context.timeline, instant).partition_to_write_stats.values()
         assert (stat.prev_commit, stat.base_file) == (instant.request_time, "")
         assert stat.log_files == ((stat.path or "").rsplit("/", 1)[-1],)
-        # A bucket without a file group is told as inserts, in no group.
+        # A bucket without a file group is reported as inserts, in no group.
         profile = world.table.context.timeline.read_state(instant.request_time, Action.DELTACOMMIT, State.INFLIGHT)
         ((planned,),) = CommitMetadata.decode(profile or b"").partition_to_write_stats.values()
         assert (planned.file_id, planned.num_update_writes) == ("", 0) and planned.num_inserts == stat.num_writes
@@ -288,7 +288,7 @@ def test_why_partial_updates_wait_for_each_other(tmp_path: Path, compacts: bool)
 
 
 def test_rows_that_are_based_on_a_scan_are_refused(tmp_path: Path) -> None:
-    """Nobody's write is a conflict, so that nothing would tell of what changed since the scan."""
+    """No write is a conflict, so nothing would report the changes since the scan."""
     table = Table.create(tmp_path / "t", record_key="id", ordering="ts", table_type="mor", options=OPTIONS)
     table.upsert({"id": ["a"], "ts": [1]})
     with pytest.raises(Unsupported, match="based on a scan"):

@@ -64,9 +64,10 @@ def stored_columns(path: Path) -> set[str]:
     return {name for file in files for name in pq.read_schema(file).names if ".hoodie" not in str(file)}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("hive", [True, False])
 def test_writes_and_reads(tmp_path: Path, hive: bool) -> None:
-    """Every operation: columns stand after the others as text, null where the path says so, and in no file."""
+    """Every operation: columns follow the others as text, null where the path has null, and in no file."""
     table = new_table(
         tmp_path, "region", "level", options={HIVE: hive, ENCODE: True, "hoodie.metadata.record.index.enable": True}
     )

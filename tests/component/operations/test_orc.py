@@ -150,7 +150,7 @@ def test_other_readers_see_rows_keys_and_schema(tmp_path: Path) -> None:
 
 
 def test_files_of_both_formats() -> None:
-    """What the table says is the format of the files to come; each file is read as its name says."""
+    """The table stores the format of new files; each file is read in the format of its name."""
     table = new_table("PARQUET", "cow")
     table.insert(rows(range(6), 1))
     storage = open_storage(table.uri)
@@ -166,6 +166,7 @@ def test_files_of_both_formats() -> None:
     assert table.validate().ok
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_writes_and_services_choose_the_format(table_type: str) -> None:
     """Of a table that may have several; what they do not choose is the table's."""

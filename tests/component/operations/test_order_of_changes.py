@@ -105,6 +105,7 @@ def test_every_reader_keeps_the_order(reader: str) -> None:
     assert apply_changes({}, found) == world.rows
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_queries_by_request_time_and_in_sql_have_the_same_order(kind: str, tmp_path: Path) -> None:
     world = swapped(kind, "OP_KEY_ONLY", str(tmp_path / "t"))
@@ -162,6 +163,7 @@ def sorted_again(rows: Iterable[dict[str, Any]], *names: str) -> Rows:
     return sorted(mixed, key=lambda row: [row[name] for name in names])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_completion_time_and_operation_restore_the_order(kind: str) -> None:
     world = swapped(kind, "DATA_BEFORE_AFTER")

@@ -101,7 +101,7 @@ EVOLVE = {"pyhudi.schema.mode": "evolve"}
 @pytest.mark.parametrize(
     ("name", "table_type"),
     [
-        # More and other columns at once are told by the others; merge on read by a column of another type.
+        # Several and other columns at once are detected by the others; merge on read by a column of another type.
         *(pytest.param(name, "cow", marks=pytest.mark.wide if name in ("a wider column",) else ()) for name in NEW),
         pytest.param("a column more", "mor", marks=pytest.mark.wide),
         ("a column of another type", "mor"),
@@ -148,6 +148,7 @@ def test_a_rollback_brings_the_old_table_back(made: Made, name: str, table_type:
     assert Table(table.uri).validate().ok
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", KINDS)
 def test_rows_read_from_the_table_itself_may_replace_it(made: Made, table_type: str) -> None:
     table = made(table_type)
@@ -219,7 +220,7 @@ def test_a_partial_update_replaces_nothing() -> None:
 @pytest.mark.parametrize("table_type", KINDS)
 @pytest.mark.parametrize("name", ["a wider column", "a column of another type"])
 def test_ranges_that_begin_before_the_overwrite(tmp_path: Path, table_type: str, name: str) -> None:
-    """Of rows that are gone a range tells in the columns that they had; a range that holds both tells of what is there."""
+    """A range describes removed rows in the columns that they had; a range that includes both describes the remaining rows."""
     changed = {"hoodie.table.cdc.enabled": "true"}
     table = Table.create(
         tmp_path / "t", record_key="id", partition_by="part", ordering="ts", table_type=table_type, options=changed

@@ -63,6 +63,7 @@ def partial_blocks(table: Table) -> list[LogBlock]:
 KINDS = list(itertools.product(("mor", "cow"), ("EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING")))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("table_type", "mode", "compact"),
     [*((*kind, False) for kind in KINDS), *((*kind, True) for kind in KINDS if kind[0] == "mor")],

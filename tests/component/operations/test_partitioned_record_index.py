@@ -47,7 +47,7 @@ def rows(*given: tuple[str, str, int, str]) -> pa.Table:
 
 
 def found(table: Table) -> Rows:
-    """What stands where; the index says the same, within each partition."""
+    """Locations of the records; the index has the same ones within each partition."""
     report = table.validate()
     assert report.ok, str(report)
     stored = table.scan().to_arrow().to_pylist()
@@ -114,7 +114,7 @@ def test_the_metadata_table_is_compacted_and_the_index_built_anew(uri: str) -> N
     assert kept is not None
     table.upsert(rows(("k", "p 0", 10, "10")))
     table.restore(kept.request_time)
-    # The metadata table went with the restore; the definition that is left says of which kind the index is.
+    # The metadata table was removed by the restore; the remaining definition has the type of the index.
     table.upsert(rows(("k", "p 0", 11, "11")))
     assert ("k", "p 0", "11") in found(table)
     assert table.upsert(rows(("k", "p 0", 12, "12"))).index_source == "record_index"

@@ -21,6 +21,7 @@ MOVING = {"hoodie.index.type": "GLOBAL_SIMPLE", "hoodie.simple.index.update.part
 OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.parquet.small.file.limit": "0"}
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_truth_table(payload: str, table_type: str) -> None:
@@ -49,7 +50,7 @@ def test_truth_table(payload: str, table_type: str) -> None:
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_truth_table_of_records_that_move(payload: str, table_type: str) -> None:
-    """What both make of a record is what they make where it stays, and lies where its columns say."""
+    """A merged record has the same values as without a move, and is stored where its columns say it belongs."""
     table = hp.Table.create(
         f"memory://payload-{uuid.uuid4()}",
         name="p",
@@ -147,7 +148,7 @@ def test_registered_merger(table_type: str) -> None:
 @pytest.mark.parametrize("one_by_one", [False, True])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_a_row_that_a_merger_keeps_as_it_was_is_no_change(table_type: str, one_by_one: bool) -> None:
-    """As with Apache Hudi (tests/interop/test_mergers.py): it keeps its commit time, and no range of base files tells it."""
+    """As with Apache Hudi (tests/interop/test_mergers.py): it keeps its commit time, and no range of base files returns it."""
     merger = KeepHighest()
     if one_by_one:
         merger = hp.record_by_record(  # type: ignore[assignment]
@@ -172,7 +173,7 @@ def test_a_row_that_a_merger_keeps_as_it_was_is_no_change(table_type: str, one_b
     second = table.upsert(rows(a=3, b=8, c=2), options=OPTIONS)
     found = {row["id"]: row["_hoodie_commit_time"] for row in table.scan("*").to_arrow().to_pylist()}
     assert found == {"a": first, "b": second.instant, "c": first}
-    # What a range of logs holds is told as it stands there.
+    # The content of a range of logs is returned as it is stored.
     told = ["b"] if table_type == "cow" else ["a", "b", "c"]
     assert sorted(table.incremental(second.completion_time).to_arrow()["id"].to_pylist()) == told
 

@@ -93,7 +93,7 @@ class Run:
     def drop(self) -> None:
         paths = sorted(self.table.inspect.partitions()["partition"].to_pylist())
         path = self.draw.choice(paths)
-        # A row of the partition tells which one it is.
+        # A row of the partition shows which one it is.
         told = self.table.scan(["_hoodie_partition_path", "level", "region"]).to_arrow().to_pylist()
         places = {(int(row["level"]), row["region"]) for row in told if row["_hoodie_partition_path"] == path}
         self.done(self.table.delete_partitions([path]), {key: row for key, row in self.rows.items() if row[1:3] not in places})

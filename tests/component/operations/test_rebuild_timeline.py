@@ -43,7 +43,7 @@ def found(table: hp.Table) -> list[dict[str, object]]:
 
 
 def lose_timeline(table: hp.Table, *, mirror: bool = True) -> None:
-    """As whoever deletes the folder.  mirror: the metadata table is left, from which much is known."""
+    """Delete the folder, as a user would. mirror: the metadata table remains, from which much can be inferred."""
     if not mirror:
         table.drop_metadata_table()
     storage = table.context.storage
@@ -51,7 +51,7 @@ def lose_timeline(table: hp.Table, *, mirror: bool = True) -> None:
 
 
 def check_repaired(table: hp.Table, before: list[dict[str, object]]) -> hp.Table:
-    """A dry run tells and changes nothing; the repair does what it told; then nothing is found, and the table goes on."""
+    """A dry run reports and changes nothing; the repair does what it reported; then nothing is found, and writes succeed."""
     storage = table.context.storage
     listed = sorted(info.path for info in storage.walk(""))
     told = hp.Table(table.uri).repair(dry_run=True)
@@ -89,7 +89,7 @@ def test_writes_come_back(uri: str, kind: str, mirror: bool) -> None:
     assert sorted(row["id"] for row in again.scan(as_of=middle.instant).to_arrow().to_pylist()) == was
     assert hp.Table(uri).config.metadata_partitions == (indexes if mirror else ())
     if mirror:
-        # Each was mirrored in the moment before it completed.
+        # Each was written to the metadata table immediately before it completed.
         assert all((ours.completion_time or "") <= (was.completion_time or "") for ours, was in zip(made, writes, strict=True))
     again.upsert(rows(0, 3, 20, ts=9, note="after"))
     assert {row["id"]: row["ts"] for row in found(again)} == {
@@ -113,7 +113,7 @@ def test_on_a_disk_where_a_missing_folder_is_no_empty_one(tmp_path: Path) -> Non
 
 
 def test_file_groups_that_a_clustering_replaced_stay_so(uri: str) -> None:
-    """Their rows stand in the groups that took their place, which nothing but a clustering does."""
+    """Their rows are in the groups that replaced theirs, which only a clustering does."""
     table = create(uri)
     table.bulk_insert(rows(*range(8)))
     table.insert(rows(*range(10, 14)))
@@ -179,7 +179,7 @@ def test_a_table_without_files_or_with_a_timeline_is_left_alone(uri: str) -> Non
 
 
 def test_orphans_wait_for_the_timeline(uri: str) -> None:
-    """While one is being made anew, files of instants that are still to come are no orphans."""
+    """While one is rebuilt, files of later instants are no orphans."""
     table = create(uri)
     table.bulk_insert(rows(0, 2))
     table.upsert(rows(0, ts=2))
@@ -209,7 +209,7 @@ def told_of_changes(table: hp.Table) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize(("kind", "mirror"), [("cow", False), ("mor", True), pytest.param("mor", False, marks=pytest.mark.wide)])
 def test_columns_that_go_by_ids_are_found_again(uri: str, kind: str, mirror: bool) -> None:
-    """Renamed, dropped and given again, changed in type: old files are read by the ids that the history beside has."""
+    """Renamed, dropped and added again, changed in type: old files are read by the ids of the history."""
     table = create(uri, kind)
     table.bulk_insert(rows(0, 1, 2, x=1, y="old"))
     table.alter.rename("x", "z")

@@ -26,7 +26,7 @@ def rows(table: Table) -> list[dict[str, object]]:
 
 
 def repair(table: Table, kind: str) -> None:
-    """The damage shows in a dry run that changes nothing, is repaired, and then is gone."""
+    """A dry run reports the damage and changes nothing; a repair removes it."""
     before = sorted(info.path for info in table.context.storage.walk(""))
     found = table.repair(dry_run=True)
     assert [step.kind.value for step in found.steps] == [kind], found

@@ -17,10 +17,11 @@ from tests.support.old_columns import EXPECTED, NEW, grown, old, rows_of
 
 @pytest.fixture(params=["cow", "mor"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    # The metadata table has statistics of the columns, by which filters pass over files.
+    # The metadata table has statistics of the columns, by which filters prune files.
     return grown(tmp_path, request.param)
 
 
+@pytest.mark.sample(1)
 def test_every_read_gives_the_default(table: Table) -> None:
     assert rows_of(table.scan().to_arrow()) == EXPECTED
     assert sorted(table.scan(["d"]).to_arrow()["d"].to_pylist()) == [7, 7, 7, 8]
@@ -33,6 +34,7 @@ def test_every_read_gives_the_default(table: Table) -> None:
     assert table.scan().to_arrow().schema.field("d").type == pa.int32()
 
 
+@pytest.mark.sample(1)
 def test_writes_and_services_carry_it(table: Table) -> None:
     table.upsert(pa.Table.from_pylist([{**old("x2", a="new"), "d": 9, "s": "new"}], NEW))
     expected = [("x1", "first", 8, "given"), ("x2", "new", 9, "new"), *EXPECTED[2:]]

@@ -98,6 +98,7 @@ def filled(model: Model) -> Model:
     return model
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_writes_reads_and_services(table_type: str) -> None:
     model = filled(Model(table_type))
@@ -129,6 +130,7 @@ def test_change_data(table_type: str) -> None:
     assert found == model.rows
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"])
 def test_partial_updates(mode: str) -> None:
     model = filled(Model(**{"hoodie.write.record.merge.mode": mode}))
@@ -176,7 +178,7 @@ def test_virtual_keys_and_parquet_blocks(option: dict[str, object]) -> None:
 
 
 def test_fields_that_come_in_marked_as_null_where_their_struct_is() -> None:
-    """As other programs than Arrow's own builders lay such columns out."""
+    """Columns in a layout of programs other than Arrow's own builders."""
     model = Model("cow")
     parts = pa.array([part(1)], PART).take(pa.array([None, 0]))
     assert parts.field(0).null_count == 1

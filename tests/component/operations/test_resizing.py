@@ -131,7 +131,9 @@ def test_a_ring_splits_and_merges(uri: str, metadata: bool) -> None:
 
 
 def test_every_key_lies_in_its_node(uri: str) -> None:
-    """7,300 keys after a split, a merge round the ring and another split, by the library's hash and the ring's file alone."""
+    """7,300 keys after a split, a merge at the end of the hash range and another split, by the library's hash and the metadata
+    file alone.
+    """
     table = create(uri, **{"hoodie.bucket.index.num.buckets": 4})
     table.upsert(rows(*range(7300)))
     counts: list[int] = []
@@ -219,7 +221,7 @@ def test_hash_fields_that_are_others(uri: str) -> None:
 
 
 def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
-    """As an overwrite by Apache Hudi leaves them: the ring stays, and its file groups are replaced."""
+    """As an overwrite by Apache Hudi leaves them: the hashing metadata remains, and its file groups are replaced."""
     table = create(uri)
     table.upsert(rows(*range(8)))
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant
@@ -261,6 +263,7 @@ def test_a_write_beside_a_pending_resize(uri: str, options: dict[str, Any]) -> N
     assert sum(stat.num_writes for stat in stats) == 40
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("metadata", [True, False])
 def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata: bool) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": metadata})
@@ -295,6 +298,7 @@ def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata
     in_order(table)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"])
 def test_copies_follow_each_other_as_their_writes_did(uri: str, mode: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.write.record.merge.mode": mode, "hoodie.metadata.enable": False})
@@ -320,6 +324,7 @@ def test_partial_updates_beside_a_resize(uri: str) -> None:
     assert table.scan(["id", "ts", "note"]).to_arrow().sort_by("id") == before
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("moment", ["pending", "resized"])
 @pytest.mark.parametrize("metadata", [True, False])
 def test_incremental_and_changes(uri: str, moment: str, metadata: bool) -> None:
@@ -423,7 +428,7 @@ def test_the_ring_of_a_resize_that_is_being_rolled_back_does_not_count(uri: str)
 @pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize("made_by", ["resize", "overwrite"])
 def test_a_restore_takes_rings_with_it(uri: str, made_by: str, marked: bool) -> None:
-    """The next write marks a ring, and a ring with a mark counts whatever the timeline says."""
+    """The next write marks hashing metadata, and marked metadata is valid regardless of the timeline."""
     table = create(uri)
     kept = table.upsert(rows(*range(20))).instant
     assert kept is not None
@@ -484,7 +489,7 @@ def test_what_becomes_of_a_resize_beside_a_write_that_copies(uri: str, dropped: 
     instant = planned(table)
     end = Beside(lambda: table.unschedule_clustering(instant) if dropped else table.cluster(instant))
     result = run_write(table.context, end, rows(*range(15, 25), ts=2), settings())
-    # Beside one that completes it has said everything in both places.
+    # Concurrently with a process that completes it, it has recorded everything in both places.
     assert result.conflict_retries == int(dropped)
     assert bool(logs_of(table, instant)) != dropped
     assert values(table) == {f"k{n}": ("p", 2 if n >= 15 else 1) for n in range(25)}
@@ -648,7 +653,7 @@ def test_a_second_attempt_writes_files_of_its_own(uri: str) -> None:
 
 
 def test_archived_resizes_still_count(uri: str) -> None:
-    """Their rings are known by their files when their instants have left the timeline."""
+    """Their hashing metadata is known by its files when their instants have left the timeline."""
     archive = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
     table = create(uri, **BESIDE, **archive)
     table.upsert(rows(*range(20)))

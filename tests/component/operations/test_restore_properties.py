@@ -72,14 +72,14 @@ def properties(uri: str) -> dict[str, str]:
 
 
 def lose(table: hp.Table) -> dict[str, str]:
-    """The properties, which are gone then."""
+    """The properties, which are missing then."""
     was = properties(table.uri)
     open_storage(table.uri).delete([PROPERTIES_FILE])
     return was
 
 
 def check_restored(table: hp.Table, given: Mapping[str, str]) -> hp.Table:
-    """A dry run changes nothing; then all that was told or given is as it was, and the table goes on."""
+    """A dry run changes nothing; then everything reported or passed is restored, and writes succeed."""
     before = sorted(map(str, table.scan().to_arrow().to_pylist()))
     was = lose(table)
     told = hp.restore_properties(table.uri, given, dry_run=True)
@@ -122,7 +122,7 @@ def test_what_files_tell(uri: str, kind: str) -> None:
 def test_partitions_of_each_form(uri: str, by: str, options: dict[str, Any], given: dict[str, str]) -> None:
     table = create(uri, "cow", options, by=by)
     table.bulk_insert(rows(*range(8)))
-    # A day of two folders could be that of two columns, and a value with a slash tells that it is not encoded.
+    # A day of two folders could be that of two columns, and a value with a slash shows that it is not encoded.
     check_restored(table, MERGING if by == "day" else given)
 
 
@@ -236,7 +236,7 @@ def test_a_table_that_can_be_read_is_left_alone(uri: str) -> None:
     with pytest.raises(TableExists, match="backup"):
         hp.restore_properties(uri, GIVEN, dry_run=True)
     storage.delete([PROPERTIES_BACKUP])
-    # The metadata table's own are damaged, too: they tell nothing.
+    # The metadata table's own properties are damaged, too: nothing can be inferred from them.
     storage.put(f"{METADATA_FOLDER}/{PROPERTIES_FILE}", b"hoodie.table.na")
     with pytest.raises(InvalidRequest, match=r"hoodie\.table\.version"):
         hp.restore_properties(uri, GIVEN, dry_run=True)

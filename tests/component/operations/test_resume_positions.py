@@ -50,7 +50,7 @@ def upserted(table: Table, **values: int) -> tuple[str, str]:
 
 
 def refused(table: Table, position: str) -> bool:
-    """Whether nobody goes on from there."""
+    """Whether no reader continues from there."""
     readers: list[Callable[[], Any]] = [
         lambda: table.incremental(after=position).to_arrow(),
         lambda: table.changes(after=position).to_arrow(),
@@ -79,7 +79,7 @@ def test_a_restore_takes_back_what_was_read(tmp_path: Path, version: int) -> Non
     _, after = upserted(table, d=4)
     assert refused(table, two) and not refused(table, after)
     assert table.incremental(after=one).to_arrow()["id"].to_pylist() == ["d"]
-    # A range that includes its start is one of times, whoever asks.
+    # A range that includes its start is one of times, for any caller.
     if version == 8:
         assert table.incremental(two).to_arrow()["id"].to_pylist() == ["d"]
 
@@ -91,13 +91,13 @@ def test_a_rollback_of_a_completed_commit_takes_back_what_was_read(tmp_path: Pat
     with pytest.raises(TableState, match="has since rolled back"):
         next_position(table.context, two, BatchLimits())
     assert not refused(table, one)
-    # The same to see is the rollback of a write that failed while somebody noted the time.
+    # A rollback of a write that failed while a reader recorded the time looks the same.
     assert table.incremental(after=two).to_arrow().num_rows == 0
 
 
 @pytest.mark.parametrize("call", range(2, 9))
 def test_a_stream_beside_a_rollback_or_restore_that_died(tmp_path: Path, call: int) -> None:
-    """From the moment when the commit is not there any more its readers are told, not from the end of what takes it back."""
+    """Readers of the commit get an error as soon as the commit is missing, not only at the end of its rollback."""
     for name in ("rollback", "restore"):
         env = ReplayEnvironment(call)
         uri = made(tmp_path / name).uri
@@ -152,7 +152,7 @@ def test_a_failed_write_was_read_by_nobody(tmp_path: Path) -> None:
         dying.upsert(rows(a=2))
     table = Table(table.uri, options=QUIET)
     assert table.timeline().pending()
-    # Its end takes back what was left.
+    # Its end rolls back the rest.
     _, two = upserted(table, b=3)
     assert not table.timeline().pending() and table.timeline().completed(Action.ROLLBACK)
     assert not refused(table, one) and not refused(table, two)

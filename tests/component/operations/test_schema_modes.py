@@ -42,6 +42,7 @@ def read(table: Table) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", ["strict", "merge", "widen", "evolve"])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_key_partition_and_ordering_fields_never_change_their_type(table_type: str, mode: str) -> None:

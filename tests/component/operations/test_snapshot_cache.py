@@ -57,7 +57,7 @@ def made(path: Path, kind: str = "cow", **more: Any) -> Table:
 
 
 def seen(table: Table) -> dict[str, object]:
-    """What every kind of read gives, statistics of several columns asked for."""
+    """The results of every type of read, with statistics of several columns."""
     reads = {
         "all": table.scan(["*"]),
         "filtered": table.scan(filter="value >= 1000 and part = 'p1'"),
@@ -155,7 +155,7 @@ def test_a_reader_sees_whatever_is_done_to_the_table(kind: str, tmp_path: Path) 
     reader = Table(table.uri)
     check(reader, table.uri)
     with warnings.catch_warnings():
-        # A reader that goes by files that are gone warns, and lists directories.
+        # A reader that relies on missing files warns, and lists directories.
         warnings.simplefilter("error", RuntimeWarning)
         for change, carry_out in CHANGES.items():
             carry_out(Table(table.uri, options=OPTIONS))
@@ -163,7 +163,7 @@ def test_a_reader_sees_whatever_is_done_to_the_table(kind: str, tmp_path: Path) 
 
 
 def test_changes_are_missed_by_who_does_not_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above can fail: a reader that believes its state whatever is listed is found out."""
+    """The test above can fail: a reader that uses its state regardless of the listing is detected."""
     table = made(tmp_path / "t")
     reader = Table(table.uri)
     before = seen(reader)
@@ -175,7 +175,7 @@ def test_changes_are_missed_by_who_does_not_look(tmp_path: Path, monkeypatch: py
 
 
 def test_what_directories_hold_is_looked_at_by_each_read(tmp_path: Path) -> None:
-    """No instant tells that a partition's metadata file went or came back."""
+    """No instant shows that a partition's metadata file was removed or restored."""
     table = made(tmp_path / "t")
     table.drop_metadata_table()
     reader = Table(table.uri)
@@ -221,7 +221,7 @@ def test_a_table_that_was_dropped_and_made_anew_at_the_same_moments(tmp_path: Pa
 
 
 def test_properties_that_were_replaced_are_seen(tmp_path: Path) -> None:
-    """Nothing stands on the timeline of what another program writes into them."""
+    """The timeline has no instant for what another program writes into them."""
     table = made(tmp_path / "t")
     reader = Table(table.uri)
     check(reader, table.uri)

@@ -33,6 +33,7 @@ def keys(table: Table) -> set[str]:
     return set(table.scan().to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_soft_delete_with_ordering_value_zero_loses_against_a_larger_one(tmp_path: Path, table_type: str, kind: str) -> None:

@@ -43,7 +43,7 @@ COMMON = {
     "put": 1,
     "put_if_absent": 7,
     "put_if_matches": 4,
-    # One of them asks what the last commit said of the metadata table, before the lock.
+    # One of them reads what the last commit recorded of the metadata table, before the lock.
     "read": 6,
     "read_versioned": 2,
     "walk": 1,
@@ -126,7 +126,7 @@ def made(uri: str, table_type: str, partitions: int = 2, more: Mapping[str, str]
 
 
 def upserted(made: Made, stamp: int) -> Asked:
-    """One upsert of five rows of one partition, through a storage that counts; the lock's object lies there too."""
+    """One upsert of five rows of one partition, through a storage that counts; the lock's object is stored there too."""
     made.environment.advance_ms(1000)
     context, options = made.table.context, parse_options(made.options)
     storage = FaultyStorage(context.storage)
@@ -193,7 +193,7 @@ def grown(
 def test_calls_do_not_grow_with_the_history(table_type: str) -> None:
     forget_memory("storage-calls")
     early, late = grown("memory://storage-calls", table_type, (36, 60), 12, SHORT)
-    # Services meet in another order; what is asked once for each commit behind would be twelve times the difference.
+    # Services run in another order; a call for each earlier commit would be twelve times the difference.
     assert late.total() <= early.total() + 24
 
 

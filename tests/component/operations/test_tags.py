@@ -37,6 +37,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> hp.Table:
     return made
 
 
+@pytest.mark.sample(1)
 def test_a_state_is_read_by_its_name_whatever_was_cleaned_and_archived(table: hp.Table) -> None:
     kept = table.savepoint(tag="2026 Q3", comments="closed\nby hand", user="me")
     assert kept.comments == "tag:2026 Q3\nclosed\nby hand" and table.tags() == {"2026 Q3": kept.instant}
@@ -75,6 +76,7 @@ def test_names_are_given_once_and_told_when_unknown(table: hp.Table) -> None:
     assert table.timeline().completed_writes()[0].request_time == first
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("name", ["", " ", " x", "x ", "a\nb", "a\tb", "x" * 201])
 def test_what_is_no_name(table: hp.Table, name: str) -> None:
     with pytest.raises(InvalidRequest, match="is no tag"):
@@ -82,6 +84,7 @@ def test_what_is_no_name(table: hp.Table, name: str) -> None:
     assert table.tags() == {} and not table.timeline().pending()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", ["x", "x" * 200, "tag:x", "v1.0/β", "2026-01-01"])
 def test_what_is_a_name(table: hp.Table, name: str) -> None:
     table.savepoint(tag=name)

@@ -21,7 +21,7 @@ TYPE = {"hoodie.time.generator.type": "counter"}
 
 
 class Counter:
-    """Times that it counts, and the tables that asked."""
+    """The times that it counts, and the tables that requested them."""
 
     def __init__(self, first_ms: int = FIRST_MS) -> None:
         self._times: Iterator[int] = itertools.count(first_ms)

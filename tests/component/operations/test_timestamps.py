@@ -87,7 +87,7 @@ def test_utc_on_request(table_type: str) -> None:
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_columns_without_a_zone_stay_such(table_type: str) -> None:
-    """Once there, whoever made them: no option is needed to write to them."""
+    """Columns of any writer: no option is needed to write to existing ones."""
     table = made(at=NOON, table_type=table_type)
     for ts, unit in enumerate(("us", "ms", "s", "ns"), 2):
         table.upsert(rows(pa.array([NOON], pa.timestamp(unit)), ts))

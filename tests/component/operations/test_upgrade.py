@@ -66,6 +66,7 @@ def test_tables_of_apache_hudi_are_upgraded(name: str, tmp_path: Path) -> None:
     assert table.validate().ok
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_down_and_up_again(table_type: str, tmp_path: Path) -> None:
     table = grown(tmp_path / "t", table_type)
@@ -86,7 +87,7 @@ def test_down_and_up_again(table_type: str, tmp_path: Path) -> None:
     up = table.upgrade()
     assert up.instants == down.instants
     assert_same_rows(table.scan().to_arrow(), before)
-    # The files kept the completion times meanwhile.
+    # The files kept the completion times.
     after = {i.request_time: i.completion_time for i in table.timeline().completed_writes()}
     assert {time: after[time] for time in completions} == completions
     assert {time: table.scan(as_of=time).count() for time in earlier} == earlier
@@ -125,7 +126,7 @@ def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied:
     def told(table: hp.Table) -> list[object]:
         found: list[object] = [sorted(map(tuple, state(table.scan(as_of=moment)))) for moment in moments]
         for place, first in enumerate(moments):
-            # The moment before the first, as the start is left out; version 8 is asked the same way.
+            # The time before the first, because the start is excluded; version 8 is queried the same way.
             start = str(int(first) - 1)
             for end in moments[place:]:
                 rows_ = table.incremental(start, end, ["id", "n"], options={"hoodie.datasource.read.incr.table.version": 6})
@@ -144,7 +145,7 @@ def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied:
 
 
 def test_commits_from_before_an_upgrade_are_queried_one_by_one(tmp_path: Path) -> None:
-    """Their logs bear the times of base files, as the second logs of rows beside a resize bear that one's."""
+    """Their logs have the times of base files, as the second logs of rows written during a resize have that of the resize."""
     golden = open_golden("mor_v6", tmp_path)
     table = hp.Table(golden.path)
     writes = table.timeline().completed_writes()
@@ -178,6 +179,7 @@ def test_incremental_queries_of_version_6_go_by_request_times(tmp_path: Path) ->
             os.utime(file)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_the_history_becomes_an_archive_and_a_history_again(table_type: str, tmp_path: Path) -> None:
     few = {"hoodie.keep.min.commits": "4", "hoodie.keep.max.commits": "5", "hoodie.clean.commits.retained": "2"}
@@ -219,7 +221,7 @@ def test_a_damaged_archive_leaves_the_table_as_it_was(tmp_path: Path) -> None:
 def test_failed_writes_of_version_6_are_taken_back(tmp_path: Path) -> None:
     golden = open_golden("mor_v6", tmp_path)
     table = hp.Table(golden.path)
-    # The newest delta commit loses its completed file: its blocks stand in logs that other commits appended to.
+    # The newest delta commit loses its completed file: its blocks are in logs that other commits appended to.
     newest = table.timeline().completed(Action.DELTACOMMIT)[-1]
     expected = table.scan(as_of=table.timeline().completed_writes()[-2].request_time).to_arrow()
     (golden.path / ".hoodie" / newest.file_name(TimelineLayout.V1)).unlink()

@@ -111,7 +111,7 @@ def grown(path: Path, kind: str = "cow", writes: int = 2, ordering: str | None =
 
 
 def properties(table: hp.Table) -> dict[str, str]:
-    """Without what says nothing, and what differs between any two files."""
+    """Without fields that carry no information, and fields that differ between any two files."""
     return {key: text for key, text in hp.Table(table.uri).config.properties if text and key != "hoodie.table.checksum"}
 
 
@@ -141,7 +141,7 @@ def test_payload_classes_become_modes_and_come_back(payload: str, tmp_path: Path
 
 
 def test_without_a_payload_class_a_table_gets_that_of_its_mode(tmp_path: Path) -> None:
-    """The real 1.1.1 leaves it out, and releases before 1.0 take the default one then."""
+    """Hudi 1.1.1 omits it, and releases before 1.0 use the default one then."""
     for mode, payload in (
         ("EVENT_TIME_ORDERING", "DefaultHoodieRecordPayload"),
         ("COMMIT_TIME_ORDERING", "OverwriteWithLatestAvroPayload"),
@@ -162,6 +162,7 @@ def test_a_delete_marker_that_writers_named_becomes_the_tables_own(tmp_path: Pat
     assert {FIELD: "Op", TEXT: "D"}.items() <= properties(table).items()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_there_and_back_with_a_metadata_table(kind: str, tmp_path: Path) -> None:
     more = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}
@@ -297,7 +298,7 @@ def test_versions_that_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_what_apache_hudi_left_of_event_time_payloads_is_read(tmp_path: Path) -> None:
-    """Its downgrade writes the payload class beside the mode that stood for it, which its own settings never do."""
+    """Its downgrade writes the payload class next to the mode that replaced it, which its own settings never do."""
     table = grown(tmp_path / "t")
     store_table_config(table.context.storage, {PAYLOAD: f"{MODEL}EventTimeAvroPayload"}, table.context.env)
     table = hp.Table(tmp_path / "t")
@@ -318,7 +319,7 @@ class Highest:
 @pytest.mark.parametrize("payload", [None, f"{MODEL}PartialUpdateAvroPayload"])
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_merger_of_ones_own_stays_what_merges(kind: str, payload: str | None, tmp_path: Path) -> None:
-    """The real 1.1.1 leaves the properties alone, too, where the table names no payload class; beside one it drops the merger."""
+    """Hudi 1.1.1 also leaves the properties unchanged if the table names no payload class; next to one it drops the merger."""
     hp.register_merger(Highest())
     options = {"hoodie.write.record.merge.mode": "CUSTOM", "hoodie.write.record.merge.strategy.id": Highest.strategy_id}
     if payload is not None:

@@ -63,7 +63,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.index.create("column_stats", "ts", function="from_unixtime", function_options={"format": "yyyy-MM-dd"}, name="day")
     small = {"numentries": "100", "fpp": "0.01"}
     table.index.create("bloom_filters", "note", function="upper", function_options=small)
-    # Everything in base files: what was there when the table was empty stands in logs.
+    # Everything in base files: rows written to the empty table are in logs.
     table.index.rebuild()
     table.upsert(rows().slice(0, 2))
     return path
@@ -221,7 +221,7 @@ def test_damaged_files(table: Table, tmp_path: Path, partition: str, how: str) -
         warnings.simplefilter("always")
         for text, count in FILTERS:
             found = Table(tmp_path).scan(filter=text).count()
-            # Files that are gone are no damage that a reader could see: it knows no more than the metadata table tells.
+            # Missing files are no damage that a reader could detect: it knows only the metadata table.
             assert found == count or how == "gone", (text, found)
     if how != "gone" and partition in ("files", "record_index", "secondary_index_note", "column_stats"):
         assert any(str(tmp_path) in str(one.message) and partition in str(one.message) for one in caught), [
@@ -234,7 +234,7 @@ def test_damaged_files(table: Table, tmp_path: Path, partition: str, how: str) -
 
 
 def answers(path: Path, filters: Sequence[tuple[str, int]] = FILTERS) -> None:
-    """Every filter finds its rows, whatever is damaged."""
+    """Every filter finds its rows, regardless of the damage."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         for text, count in filters:
@@ -251,7 +251,7 @@ def answers(path: Path, filters: Sequence[tuple[str, int]] = FILTERS) -> None:
     ],
 )
 def test_a_flipped_bit_in_each_section(table: Table, tmp_path: Path, partition: str, readers: Sequence[tuple[str, int]]) -> None:
-    """readers: the filter that asks the partition most."""
+    """readers: the filter that reads the partition most."""
     readers = FILTERS if WIDE else readers
     (path,) = (p for p in (tmp_path / ".hoodie/metadata" / partition).glob("[!.]*.hfile"))
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
@@ -322,7 +322,7 @@ def test_a_definition_of_a_column_that_is_gone(table: Table, tmp_path: Path) -> 
 
 
 def test_bounds_of_decimals_of_every_width(tmp_path: Path) -> None:
-    """In the second layout every decimal has bounds, of files and of partitions; a file that holds others is told."""
+    """In the second layout every decimal has bounds, of files and of partitions; a file with others is reported."""
     kinds = {"d7": pa.decimal128(7, 2), "d18": pa.decimal128(18, 4), "d38": pa.decimal128(38, 8)}
     options = {"hoodie.write.table.version": 9, "hoodie.metadata.index.column.stats.enable": True}
     table = Table.create(tmp_path / "t", record_key="id", ordering="ts", partition_by="city", options=options)

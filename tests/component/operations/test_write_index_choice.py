@@ -89,7 +89,7 @@ def test_a_table_is_written_with_the_buckets_that_it_has(uri: str) -> None:
         for verb in ("upsert", "insert", "bulk_insert", "delete"):
             with pytest.raises(TableState, match=rf"is stored in bucket \d .*num\.buckets={count}"):
                 getattr(table, verb)(rows(*range(8)), options={"hoodie.bucket.index.num.buckets": count})
-    # What is refused was never begun, so no rollback tells of it either.
+    # A refused write was never started, so no rollback names it either.
     assert table.timeline().instants == before
     other = create(f"{uri}-plain")
     other.bulk_insert(rows(1))
@@ -116,10 +116,11 @@ def test_buckets_know_no_keys(uri: str) -> None:
         table.insert(rows(1), options={"hoodie.datasource.insert.dup.policy": "drop"})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("said", [True, False])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_clustering_leaves_records_in_their_buckets(uri: str, table_type: str, said: bool) -> None:
-    """Also where nobody says that the table is bucketed, and through one planned by somebody who puts buckets together."""
+    """Also if no option names the bucketing of the table, and through a plan of a writer that combines buckets."""
     table = create(uri, table_type, **BUCKET)
     table.bulk_insert(rows(*range(8)))
     table.upsert(rows(2, 5, ts=2))
@@ -198,7 +199,7 @@ def test_memory_holds_the_keys_of_files(uri: str, monkeypatch: pytest.MonkeyPatc
     table.upsert(rows(2, part="q"))
     for number in range(3):
         table.upsert(rows(1, part="p", ts=number + 2))
-    # Each write of p made a new file; that of q was never asked for.
+    # Each write of p made a new file; that of q was never requested.
     assert len(read) == len(set(read)) == 3
     assert all(path.startswith("p/") for path in read)
     assert len(tag_location._HELD[uri]) == 1

@@ -26,7 +26,7 @@ PAYLOAD = "hoodie.datasource.write.payload.class"
 PARTITIONED = {"hoodie.datasource.write.partitionpath.field": "city"}
 MARKER = {"hoodie.payload.delete.field": "state", "hoodie.payload.delete.marker": "DEL"}
 
-# Options that release 1.1.1 got for a golden table, beside key and type.
+# Options that release 1.1.1 got for a golden table, in addition to key and type.
 MADE_BY: dict[str, dict[str, str]] = {
     **{
         f"mor_v9_{name}": {PAYLOAD: f"{MODEL}{name}AvroPayload", "hoodie.table.ordering.fields": "ts"}
@@ -55,7 +55,7 @@ def test_a_new_table_has_the_properties_of_release_1_1(name: str, tmp_path: Path
 
 
 def test_keys_of_one_field_and_several_partition_fields_name_the_field(tmp_path: Path) -> None:
-    """As release 1.1.1 has it for the key generator COMPLEX: a record that two writers give different keys stands twice."""
+    """As release 1.1.1 for the key generator COMPLEX: a record with different keys of two writers exists twice."""
     table = Table.create(tmp_path / "t", record_key="id", partition_by=["a", "b"], ordering="ts", options=VERSION)
     rows = pa.table({"id": ["x", "y"], "a": ["1", "2"], "b": ["1", "2"], "ts": [1, 1]})
     for _ in range(2):
@@ -103,6 +103,7 @@ def values(table: Table) -> dict[str, str]:
     return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_every_operation_and_service(kind: str, tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", record_key="id", partition_by="p", ordering="ts", table_type=kind, options=VERSION)
@@ -182,7 +183,7 @@ def test_translated_payload_classes(payload: str, kind: str, tmp_path: Path) -> 
     # Two rows of one batch are merged as two writes are.
     table.upsert(example(("c", 1, "x", 1.5, 1, "I"), ("c", 2, None, 7.5, None, "U")))
     assert stored(table)[2] == ("c", *TOLD[payload][0][1:])
-    # A marked row deletes where the table says so, and is stored elsewhere.
+    # A marked row deletes if the table has the marker, and is stored otherwise.
     table.upsert(example(("a", 3, "gone", 0.0, 0, "D")))
     assert ("a" in {row[0] for row in stored(table)}) is (payload != "AWSDms")
     assert table.validate().ok, str(table.validate())
@@ -322,7 +323,7 @@ def _found(table: Table) -> set[tuple[object, ...]]:
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("payload", MOVED)
 def test_records_that_move_are_filled_from_what_they_were(payload: str, kind: str, tmp_path: Path) -> None:
-    """The late d fills a gap where it stands; e, without a city, stays in the one that it is filled with."""
+    """The late d fills a gap in its place; e, without a city, keeps the value that filled it."""
     options = {**VERSION, **PARTITIONED, **MOVING, PAYLOAD: MODEL + payload, "hoodie.compact.inline": "false"}
     table = Table.create(tmp_path / "t", record_key="id", ordering="ts", table_type=kind, options=options)
     table.upsert(_records(("a", "x", 5, "a5", 1), ("b", "x", 5, "b5", 2), ("c", "x", 5, "c5", 3), ("e", "x", 5, "e5", 5)))
@@ -338,10 +339,11 @@ def test_records_that_move_are_filled_from_what_they_were(payload: str, kind: st
     assert _found(table) == MOVED[payload][1]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("payload", MOVED)
 def test_partial_updates_under_update_modes(payload: str, kind: str, tmp_path: Path) -> None:
-    """As MERGE INTO of release 1.1.1, which writes whole rows there; a null that is given says as little as a column left out."""
+    """As MERGE INTO of release 1.1.1, which writes whole rows there; an explicit null means the same as an omitted column."""
     options = {**VERSION, PAYLOAD: MODEL + payload, "hoodie.compact.inline": "false"}
     table = Table.create(tmp_path / "t", record_key="id", partition_by="city", ordering="ts", table_type=kind, options=options)
     table.upsert(_records(*((key, "x", 5, None if key == "c" else f"{key}5", at) for at, key in enumerate("abcd", 1))))

@@ -92,7 +92,7 @@ def test_what_a_condition_equates() -> None:
 
 @pytest.fixture
 def trips(tmp_path: Path) -> hp.Table:
-    """Four partitions of one file each, which the record key and `fare` tell apart too; nulls and NaN in some."""
+    """Four partitions of one file each, which the record key and `fare` distinguish too; nulls and NaN in some."""
     options = {"hoodie.metadata.enable": True, "hoodie.metadata.index.column.stats.enable": True}
     table = hp.Table.create(
         tmp_path / "trips", name="trips", record_key="id", partition_by="city", ordering="id", options=options
@@ -131,7 +131,7 @@ CONDITIONS = (
 
 
 def test_no_row_is_lost(trips: hp.Table) -> None:
-    """DuckDB says for each row which conditions are true; what is asked of the table has these rows."""
+    """DuckDB evaluates the conditions for each row; the condition for the table includes the rows for which they are true."""
     catalog = hp.Catalog()
     catalog.register("plain", trips.scan().to_arrow())
     every = ", ".join(f"({condition}) AS c{number}" for number, condition in enumerate(CONDITIONS))

@@ -102,7 +102,7 @@ def test_each_mode(tmp_path: Path, mode: str) -> None:
 
 
 def test_when_a_change_log_is_written(tmp_path: Path) -> None:
-    """Whenever readers cannot tell the changes from the base files."""
+    """In all cases in which readers cannot infer the changes from the base files."""
     table = make(tmp_path, options={"hoodie.merge.allow.duplicate.on.inserts": False})
     table.upsert(rows("ab", 5))
     table.upsert(rows("a", 1))
@@ -134,7 +134,7 @@ def test_an_upsert_that_only_deletes_and_inserts(tmp_path: Path) -> None:
 
 
 def test_merge_on_read(tmp_path: Path) -> None:
-    """Log files say which slice they were appended to; a base file written anew for inserts has a change log."""
+    """Log files name the slice that they were appended to; a base file that is rewritten for inserts has a change log."""
     table = make(tmp_path, "mor", options={"hoodie.compact.inline": False})
     first = table.upsert(rows("abc", 1))
     table.upsert(rows("a", 2))

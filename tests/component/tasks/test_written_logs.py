@@ -33,12 +33,13 @@ def logs_of(table: Table) -> Iterator[tuple[Storage, LogFile, WriteStat]]:
 
 
 def said_and_held(storage: Storage, log: LogFile, stat: WriteStat, validity: InstantValidity) -> list[tuple[int, LogContents]]:
-    """The size and the contents that the commit says, and those that are there."""
+    """Size and contents in the commit, and those of the files."""
     said = LogContents(stat.num_writes, stat.num_deletes, frozenset({log.name.instant_time}))
     held = count_log(LogCount(storage.spec(), log, validity))
     return [(stat.file_size_in_bytes, said), (log.size_bytes, held)]
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("name", CASES)
 def test_apache_hudi_writes_what_its_commits_say(name: str, tmp_path: Path) -> None:
     table = Table(open_golden(name, tmp_path).path)

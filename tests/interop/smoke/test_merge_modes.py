@@ -14,9 +14,10 @@ from tests.interop.oracle import ApacheHudi
 from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
 
 
-def _ways(*usual: str) -> list[object]:
-    """Every way, those that are not named in wide runs only."""
-    return [pytest.param(way, marks=() if way in usual else pytest.mark.wide) for way in WAYS]
+def _ways(smoke: str, full: str) -> list[object]:
+    """Every way: one in the smoke tier, one more in the full tier, the others in wide runs only."""
+    marks = {smoke: [], full: [pytest.mark.full]}
+    return [pytest.param(way, marks=marks.get(way, [pytest.mark.wide])) for way in WAYS]
 
 
 # Both merge modes, columns that are left as they were, deletes by a column, and two ordering fields; values that a database left

@@ -1,4 +1,4 @@
-"""A store that often does not answer, whether it has done what was asked or not.
+"""A store that often does not respond, whether it has executed the request or not.
 
     python -m tests.simulation.attack.flaky --seed 1 --seconds 600
 

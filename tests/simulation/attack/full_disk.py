@@ -2,7 +2,7 @@
 
     python -m tests.simulation.attack.full_disk --seed 1 --rounds 200
 
-The limit of the size of files (RLIMIT_FSIZE) stands in for the disk: from the call that the seed chooses, no file of this process
+The limit of the size of files (RLIMIT_FSIZE) represents the disk: from the call that the seed chooses, no file of this process
 grows.  It is this process that suffers, so tests run it as one of its own.
 """
 

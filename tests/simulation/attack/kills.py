@@ -5,7 +5,7 @@ writer that leaves what the dead wrote to the next clean.
 
 This process has imported everything and forks each writer off, so that a death is cheap; itself it opens no table, for its
 threads would be missing in a child.  A writer upserts and runs services as in `tests.simulation.attack.writer`, and
-dies at a storage call that the seed chooses.  `tests.simulation.attack.processes.judge` says what must hold now and then, and
+dies at a storage call that the seed chooses.  `tests.simulation.attack.processes.judge` states what must hold now and then, and
 in the end.
 """
 
@@ -46,7 +46,7 @@ _BETWEEN_LOOKS = 20
 
 
 class Child:
-    """A process forked off this one, and what it says."""
+    """A forked process, and its output."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._pipe, told = os.pipe()
@@ -102,7 +102,7 @@ def attack(folder: Path, seed: int, kills: int, mode: str) -> list[str]:
 
 
 def _left_by_the_dead(path: str, options: Mapping[str, Any]) -> list[str]:
-    """What a clean leaves of them, once nobody writes any more."""
+    """What a clean leaves of them after the last write."""
     table = Table(path, options=options)
     table.clean(dry_run=False)
     return [f"{instant} is still under way after a clean" for instant in table.timeline().pending_writes()]

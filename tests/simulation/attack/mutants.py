@@ -100,7 +100,7 @@ def subject(kind: str, folder: str) -> Subject:
 
 
 def read(table: Table) -> tuple[pa.Table, ...]:
-    """What every kind of read gives, of the table as it is opened anew: that reads the properties too."""
+    """The results of every type of read of the table, opened again: that reads the properties too."""
     opened = Table(table.uri, options=OPTIONS, environment=ReplayEnvironment(4))
     instants = opened.timeline().completed_writes()
     scans = (

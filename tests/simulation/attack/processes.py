@@ -4,7 +4,7 @@
 
 Each round makes a table, lets writers work on it at the same time, kills some of them at a storage call that the seed chooses and
 starts them again; then one is suspended at such a call while another works, and woken.  What must hold: what was acknowledged is
-there, no key stands twice, `validate` finds nothing, and the next writer succeeds.
+there, no key exists twice, `validate` finds nothing, and the next writer succeeds.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ _CALLS = 150
 
 @dataclass
 class Told:
-    """What writers said.  sent: values of each writer, in order; acknowledged: value -> completion time.  by_value: of two values
-    of a key the larger one stands, and not the later.
+    """Output of the writers.
+
+    sent: values of each writer, in order; acknowledged: value -> completion time. by_value: of two values of a key the larger one
+    remains, not the later.
     """
 
     by_value: bool = False
@@ -134,7 +136,7 @@ def suspended(folder: Path, seed: int) -> list[str]:
 
 
 def judge(path: str, options: dict[str, Any], told: Told) -> list[str]:
-    """What does not hold of the table, after all that was said."""
+    """Violations in the table, given the output of all writers."""
     table = Table(path, options=options)
     wrong = _look(table, told)
     table.upsert(pa.table({"id": ["last"], "v": pa.array([9], pa.int64())}))
@@ -151,7 +153,7 @@ def _look(table: Table, told: Told) -> list[str]:
     wrong = []
     for name, sent in told.sent.items():
         known = [value for value in sent if value in told.acknowledged]
-        # Of what was sent and not acknowledged, nobody knows whether it landed.
+        # For writes without acknowledgement, both outcomes are possible.
         allowed = {*sent[sent.index(known[-1]) :]} if known else {*sent, None}
         if rows.get(name) not in allowed:
             wrong.append(f"{name} is {rows.get(name)}, and {known} of {sent} were acknowledged")

@@ -53,7 +53,7 @@ def test_a_store_that_often_does_not_answer(seed: int) -> None:
         pytest.fail("\n".join((repr(schedule), *verdict.outcomes, *verdict.faults)))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.full
 @pytest.mark.parametrize("lock", suspensions.LOCKS)
 def test_a_writer_suspended_at_a_call_of_a_commit_blocks_nobody_for_longer_than_the_lock_wait(lock: str) -> None:
     every = "1" if WIDE else "60"

@@ -1,4 +1,4 @@
-"""A short run of the stress program: writers that count in one table beside services, and its check for lost writes."""
+"""A short run of the stress program: writers that count in one table during services, and its check for lost writes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def test_three_processes_count_and_nothing_is_lost_nor_tried_without_end(tmp_pat
     outcome = run(Plan({"pyhudi": 3}, 6, "mor", "overlapping", options=options), tmp_path, timeout_s=3_600)
     assert outcome.wrong == ()
     assert outcome.figures.commits == 18
-    # Who has lost so often takes its turn, and nobody overtakes it there.
+    # A writer that has lost so often writes exclusively, and no writer overtakes it.
     assert outcome.figures.lost <= after * 18
 
 
 def told(*commits: tuple[str, dict[str, int]], lost: str = "") -> Told:
-    """What a writer said of commits (row, values); `lost` was begun and never acknowledged."""
+    """Commits (row, values) that a writer reported; `lost` was started and never acknowledged."""
     found = Told()
     for row, values in commits:
         found.hear([json.dumps({"begun": row, "keys": list(values)})])

@@ -1,11 +1,11 @@
-"""One process of an attack: it writes to a table, says what was acknowledged, and stops or dies at one of its storage calls.
+"""One process of an attack: it writes to a table, prints what was acknowledged, and stops or dies at one of its storage calls.
 
     python -m tests.simulation.attack.writer '{"path": "/tmp/t", "name": "w0", "seed": 1, "turns": 4, "signal": "KILL", "at": 57,
                                     "options": {}}'
 
-Each turn upserts a key of its own and one that all writers share, or runs a service.  Each line that it prints is a JSON object:
-`turn` and `value` before an upsert, `acknowledged` with the completion time after it, `error` for a documented error, `wrong` for
-anything that should not be.
+Each round upserts a key of its own and one that all writers share, or runs a service. Each line that it prints is a JSON object:
+`turn` (the round) and `value` before an upsert, `acknowledged` with the completion time after it, `error` for a documented error,
+`wrong` for anything that should not be.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def say(**words: object) -> None:
 
 
 def write(path: str, name: str, seed: int, turns: int, options: dict[str, Any], at: int = 0, number: str = "KILL") -> None:
-    """Take so many turns.  at: the storage call before which this process sends itself the signal `number`, 0 for none."""
+    """Run so many rounds.
+
+    at: the storage call before which this process sends itself the signal `number`, 0 for none.
+    """
     rng = random.Random(f"{seed}/{name}")
 
     def watch(call_number: int, call: StorageCall) -> None:
@@ -61,7 +64,7 @@ def write(path: str, name: str, seed: int, turns: int, options: dict[str, Any], 
         try:
             found = table.scan(["v"], f"id = '{name}'").to_arrow()["v"].to_pylist()
         except HudiError as error:
-            # Who reads so slowly that others have cleaned its files away meanwhile is told so.
+            # A reader that is so slow that others have cleaned its files gets an error.
             say(error=f"{type(error).__name__}: {error}")
             continue
         if found != [mine]:

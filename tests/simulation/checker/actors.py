@@ -1,20 +1,20 @@
-"""Several processes that take turns: one runs at a time, and who runs next is decided at storage calls.
+"""Several processes of which one runs at a time; which one runs next is decided at storage calls.
 
 An `Actor` is a process of its own: its thread runs nothing but its operations, its environment, its lock and its storage are its
 own, and what it shares with others is the store and the clock.  A `Stage` lets one actor run at a time.  Before each storage call
-of the running actor its `Decide` says whether something happens there:
+of the running actor its `Decide` chooses whether something happens there:
 
     "B"             actor B runs from here on
     "kill before"   the process dies, and others on its machine know it; also `kill during` and `kill after` the call
-    "lost"          the machine dies: nobody knows until the heartbeat has expired
+    "lost"          the machine dies: no process knows until the heartbeat has expired
     "freeze 70000"  the process is suspended for so many milliseconds of the clock, with its heartbeats and renewals
-    "fail before"   the store does not answer, and the call has had no effect; `fail after` it has had it
+    "fail before"   the store does not respond, and the call has had no effect; `fail after` it has had it
 
 Otherwise an actor runs until it has ended or sleeps; then the first one in order that can run goes on.  Only when all sleep does
 the clock move, to the first that wakes.  So a run is a function of what was decided.
 
 Calls that touch the lock or a heartbeat are no such places: the mutexes of those may not be held while another actor runs.
-Before the lock is taken stands a place of its own, as at the end of each operation.
+Before the lock is acquired there is a separate place, as at the end of each operation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Actor:
         return not (self.dead or self.lost or self.frozen)
 
     def begin(self) -> None:
-        """The next operation begins; `requested` tells from here on the instants of writes that it asked for."""
+        """The next operation begins; `requested` lists from here on the instants of its writes."""
         self.operation += 1
         self.places.clear()
         self.requested = []
@@ -155,7 +155,10 @@ class _Repetition:
 
 
 class Stage:
-    """Where actors take turns.  prefix: the table's URI, which places leave out."""
+    """Where actors run one at a time.
+
+    prefix: the table's URI, which places omit.
+    """
 
     def __init__(self, actors: Sequence[Actor], clock: Clock, prefix: str, decide: Decide) -> None:
         self.actors = {actor.name: actor for actor in actors}

@@ -3,7 +3,7 @@
     python -m tests.simulation.checker.explore --seed 1 --seconds 600 [--worlds "cow,mor kept"]
 
 The schedule of a seed is always the same: which table, which operations, and what happens at which place are drawn from it, and
-what was decided is kept as turns, so that the run can be repeated without the seed and made smaller.
+what was decided is kept as a list of decisions, so that the run can be repeated without the seed and made smaller.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Found:
 
 
 def explore_one(seed: int, worlds: Sequence[str]) -> Found:
-    """Draw the schedule of a seed, run it, and say what came of it; the schedule has the turns that were taken."""
+    """Draw the schedule of a seed, run it, and return the result; the schedule has the decisions of the run."""
     rng = random.Random(seed)
     world = worlds[seed % len(worlds)]
     schedule = Schedule(
@@ -57,7 +57,7 @@ def explore_one(seed: int, worlds: Sequence[str]) -> Found:
 
 
 def shrink(found: Found, *, runs: int = 300) -> Found:
-    """A schedule with fewer turns and operations that still fails in the same way, found with so many runs at most."""
+    """A schedule with fewer decisions and operations that still fails in the same way, found with so many runs at most."""
     best, kind = found, kind_of(found.verdict)
     changed = True
     while changed:
@@ -145,7 +145,7 @@ def draw_actors(rng: random.Random, world: str) -> dict[str, str]:
     long = rng.random() < 0.3
     actors = {}
     for name in "ABCD"[:count]:
-        # Much beside one slow operation is how what was read gets old.
+        # Many operations during one slow operation make its snapshot old.
         length = rng.randint(3, 6) if long and name == "B" else rng.randint(1, 2)
         actors[name] = "; ".join(_draw_operation(rng, world, name, number) for number in range(1, length + 1))
     return actors
@@ -180,7 +180,7 @@ def _draw_operation(rng: random.Random, world: str, actor: str, number: int) -> 
         kept = () if waits else ("delete_partitions",)
         choices = [(weight, text) for weight, text in choices if not text.startswith("delete") or text.startswith(kept)]
     if WORLDS[world].groups_writes:
-        # What takes a commit back takes back every write in it, and the history of a run has one instant for each write.
+        # A rollback of a commit rolls back every write in it, and the history of a run has one instant for each write.
         choices = [
             (weight, text)
             for weight, text in choices
@@ -213,7 +213,7 @@ def _draw_operation(rng: random.Random, world: str, actor: str, number: int) -> 
 
 
 def _drawing(rng: random.Random, schedule: Schedule, turns: list[str]) -> Callable[[Actor, str, int], str | None]:
-    """Decisions drawn from a seed, and written down as turns."""
+    """Decisions drawn from a seed, and recorded."""
     rate = rng.choice((0.01, 0.03, 0.1, 0.3))
     faults = rng.choice((0, 0, 1, 1, 2, 3))
     names = list(schedule.actors)

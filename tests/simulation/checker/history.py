@@ -1,10 +1,10 @@
 """Is there an order of the operations, one after the other, that explains what was seen?
 
 Each operation took place between its start and its end.  An order explains a history when it keeps every operation that ended
-before another began in front of it, and when each read finds in it what it found.  An operation whose outcome nobody knows,
-because its process died, may stand in the order or not.
+before another began in front of it, and when each read finds in it what it found.  An operation whose outcome is unknown,
+because its process died, may be in the order or not.
 
-`find_order` tries first what the commits say, and then everything, with a memory of what was tried.
+`find_order` tries first the order of the commits, and then everything, with a memory of what was tried.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def find_order(first: Rows, events: Sequence[Event]) -> tuple[int, ...] | None:
         if (done, applied) in seen:
             return None
         seen.add((done, applied))
-        # Nothing may stand before what had ended when it began.
+        # No operation may precede one that had ended when it began.
         horizon = min(end for n in waiting if (end := events[n].end) is not None)
         for number in waiting:
             event = events[number]

@@ -1,7 +1,7 @@
 """Small schedules that failed once, and what is known to fail still.
 
-A kept schedule has to pass.  One with a `known` reason has to fail, in the way that `fails` says; when it begins to pass, its
-reason is to be taken away here.  While it stands, explorations pass failures over that read like it.
+A kept schedule has to pass. One with a `known` reason has to fail, in the way that `fails` describes; when it begins to pass, its
+reason is to be taken away here. While it exists, explorations ignore failures with the same text.
 """
 
 from __future__ import annotations

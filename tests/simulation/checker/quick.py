@@ -1,7 +1,7 @@
 """What makes runs cheap without changing what they do: answers of pure functions are remembered, and pools of threads are none.
 
 The same few documents are decoded thousands of times in one exploration.  A pool of threads whose tasks run one after the other
-on the thread that asks is one of those that pools may be, and its calls are places like others.
+on the calling thread is one of those that pools may be, and its calls are places like others.
 
 One thing has to be changed, not only may: up to Python 3.11 a cached property is guarded by a lock of all threads, which actors
 in processes of their own would not share.
@@ -78,7 +78,7 @@ def _read_settings(settings: type[Any], options: Options, **computed: object) ->
 
 
 def _one_folder(stack: ExitStack) -> Callable[..., nullcontext[str]]:
-    """A temporary folder for all who ask: operations on a few rows put nothing there, and say so by its staying empty."""
+    """A temporary folder for all callers: operations on a few rows write nothing to it, so it remains empty."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     return lambda *arguments, **named: nullcontext(folder)
 

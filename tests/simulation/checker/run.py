@@ -2,14 +2,14 @@
 
 What must hold:
 
-1. No operation fails with anything but the errors that are documented for those who meet others.
-2. There is an order of the operations, one after the other, that explains the rows which each read gave and those which stand in
-   the table at the end; no key stands twice.
+1. No operation fails with anything but the errors that are documented for conflicting operations.
+2. There is an order of the operations, one after the other, that explains the rows which each read gave and those which are in
+   the table at the end; no key exists twice.
 3. A filtered read gives what the filter leaves of an unfiltered one.
 4. `validate` finds nothing wrong.
-5. After all deaths the next writer succeeds, and what it wrote is there; what was planned can be carried out and changes no row.
+5. After all deaths the next writer succeeds, and what it wrote is there; what was planned can be executed and changes no row.
 6. Time travel gives the rows without the writes that were requested later; changes since a write are the rows of those that
-   completed after it.  Where the newest write is taken back, exactly its rows go.
+   completed after it. If the newest write is rolled back, exactly its rows go.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def replay(schedule: Schedule) -> Verdict:
 
 
 def run(schedule: Schedule, decide: Decide, *, thorough: bool = True) -> Verdict:
-    """Run the operations of a schedule, with turns as `decide` says.
+    """Run the operations of a schedule, with the decisions of `decide`.
 
     thorough: False looks only at the rows, and lets the next writer come only where something was left on the timeline.
     """
@@ -459,7 +459,7 @@ class _Run:
 
     def _event(self, done: _Done, numbers: dict[int, int]) -> Event | None:
         failed = done.error is not None and not isinstance(done.error, (ServiceFailed, CommitUnknown))
-        # A rollback or restore that got no answer may have begun, or even ended; what has begun is carried to its end by others.
+        # A rollback or restore without a response may have begun, or even ended; other processes complete what has begun.
         unknown = isinstance(done.error, CommitUnknown)
         unknown |= done.text in ("rollback", "restore") and isinstance(done.error, StorageUnavailable)
         if failed and not unknown:

@@ -2,8 +2,8 @@
 
     Schedule("cow kept", {"A": "upsert a1", "B": "upsert a1; upsert a2"}, ["A 1: put_if_absent .hoodie/timeline/T.inflight 1: B"])
 
-A turn names the actor and the number of its operation, a place (see `actors`), how often the operation has come to it, and what
-happens then; operations of an actor are parted by `; `.  Its `repr` can be pasted into a test.
+A decision names the actor and the number of its operation, a place (see `actors`), how often the operation has come to it, and
+what happens then; operations of an actor are parted by `; `. Its `repr` can be pasted into a test.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Schedule:
 
 
 def turn_of(actor: str, operation: int, place: str, count: int, act: str) -> str:
-    """A turn as a schedule writes it."""
+    """A decision in the text form of a schedule."""
     return f"{actor} {operation}: {place} {count}: {act}"
 
 

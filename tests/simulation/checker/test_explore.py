@@ -1,4 +1,4 @@
-"""Five hundred fixed random schedules, two thousand in the wide tier.
+"""Five hundred fixed random schedules, two thousand in the wide tier.  The smoke tier runs one in five of them.
 
 `python -m tests.simulation.checker.explore` runs other seeds.
 """
@@ -14,22 +14,23 @@ from tests.simulation.checker.kept import excused
 from tests.simulation.checker.quick import quickly
 from tests.simulation.checker.worlds import WORLDS
 from tests.support.needs import WIDE
+from tests.support.shares import EACH_SHARE, Share
 
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many schedules are run."""
 
-PLAIN = 115 if WIDE else 25
-WITH_METADATA = 8 if WIDE else 3
-NOT_WAITING = 25 if WIDE else 12
-BLOCKS = 2
+PLAIN = 230 if WIDE else 50
+WITH_METADATA = 16 if WIDE else 6
+NOT_WAITING = 50 if WIDE else 24
 
 
-@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.full) for block in range(1, BLOCKS))])
+@EACH_SHARE
 @pytest.mark.parametrize("world", WORLDS)
-def test_explore(world: str, block: int) -> None:
+def test_explore(world: str, share: Share) -> None:
     count = TIMES * (WITH_METADATA if WORLDS[world].has_metadata else PLAIN if WORLDS[world].waits else NOT_WAITING)
+    first = count // 5
     with quickly():
-        for seed in range(block * count, (block + 1) * count):
+        for seed in range(first) if share is Share.SMOKE else range(first, count):
             found = explore_one(seed, [world])
             if found.verdict.good or excused(found.verdict):
                 continue

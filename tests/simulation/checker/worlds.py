@@ -1,6 +1,6 @@
-"""The tables that schedules begin with: made once, and laid out anew in memory for each run.
+"""The tables that schedules begin with: made once, and copied into memory for each run.
 
-A key's first letter is its partition.  Values tell who wrote them: those of a world are below 100.
+A key's first letter is its partition.  Values identify their writers: those of a world are below 100.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLAIN: dict[str, object] = {
     "hoodie.archive.automatic": False,
     "hoodie.compact.inline": False,
     "hoodie.write.set.null.for.missing.columns": True,
-    # Longer than a lease lasts: who waits for one that died gets its turn.
+    # Longer than a lease lasts: a writer that waits for a dead one acquires the lock.
     "hoodie.write.lock.wait_time_ms": 90_000,
 }
 _UPKEEP: dict[str, object] = {

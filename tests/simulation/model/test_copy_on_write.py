@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from pyhudi import Table
 from pyhudi.format.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
@@ -24,6 +24,7 @@ from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import load_snapshot
 from tests.support.needs import WIDE
+from tests.support.shares import EACH_SHARE, Share, of_share
 
 DELETED = "_hoodie_is_deleted"
 PARTITIONS = ("p", "q", "r")
@@ -290,7 +291,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
             return
         known = list(self.model.columns)
         self.add_column(name, pa.int64())
-        # New columns come last, wherever they stand in the data.
+        # New columns come last, regardless of their position in the data.
         frame = self.frame(rows).select([name, *known])
         self.upsert_frame(rows, frame)
 
@@ -332,7 +333,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
         self.table.rollback(instant)
         self.model = before
         if self.clean:
-            # The versions before that may be gone.
+            # The versions before that may be deleted.
             self.undo.clear()
 
     @rule()
@@ -366,7 +367,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
             return
         found = self.table.scan(list(META_COLUMNS)).to_arrow()
         rows = found.to_pylist()
-        slices = load_snapshot(self.table.context).slices()
+        slices = load_snapshot(self.table.context.reloaded()).slices()
         files = {(partition, s.base.name.text) for partition, each in slices.items() for s in each if s.base is not None}
         assert {(row[PARTITION_PATH], row[FILE_NAME]) for row in rows} <= files
         assert len({row[COMMIT_SEQNO] for row in rows}) == len(rows)
@@ -383,5 +384,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
             assert not MemoryStorage(f"memory://{self.name}").list(".hoodie/.heartbeat").files
 
 
-TestCopyOnWriteTable = CopyOnWriteTable.TestCase
-TestCopyOnWriteTable.settings = settings(max_examples=60 if WIDE else 20, stateful_step_count=14, derandomize=True)
+@EACH_SHARE
+def test_a_copy_on_write_table_holds_the_rows_of_the_model(share: Share) -> None:
+    count = 5 if share is Share.SMOKE else 55 if WIDE else 15
+    run_state_machine_as_test(of_share(CopyOnWriteTable, share), settings=settings(max_examples=count, stateful_step_count=14))

@@ -11,12 +11,13 @@ import itertools
 import hypothesis.strategies as st
 import pyarrow as pa
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from pyhudi import Table
 from pyhudi.format.instants import Action
 from pyhudi.storage.environment import ReplayEnvironment
 from tests.support.needs import WIDE
+from tests.support.shares import EACH_SHARE, Share, of_share
 
 KEYS = st.sampled_from([f"k{number}" for number in range(8)])
 ORDERS = st.integers(0, 9)
@@ -121,7 +122,7 @@ class MergeOnRead(RuleBasedStateMachine):
     @precondition(lambda self: self.rows and not self.table.timeline().pending(Action.COMPACTION))
     @rule(data=st.data())
     def come_back_beside_a_compaction(self, data: st.DataObject) -> None:
-        """The record stands in a log alone afterwards."""
+        """The record is in a log alone afterwards."""
         key = data.draw(st.sampled_from(sorted(self.rows)))
         self.delete({key})
         self.table.schedule_compaction()
@@ -169,5 +170,7 @@ def _partition(key: str) -> str:
     return "ab"[int(key[1:]) % 2]
 
 
-TestMergeOnRead = MergeOnRead.TestCase
-TestMergeOnRead.settings = settings(max_examples=20 if WIDE else 8, stateful_step_count=20, deadline=None)
+@EACH_SHARE
+def test_a_merge_on_read_table_holds_the_rows_of_the_model(share: Share) -> None:
+    count = 3 if share is Share.SMOKE else 17 if WIDE else 5
+    run_state_machine_as_test(of_share(MergeOnRead, share), settings=settings(max_examples=count, stateful_step_count=20))

@@ -19,6 +19,7 @@ from pyhudi import Table
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
+from tests.support.shares import EACH_SHARE, Share, of_share
 
 ANYWHERE = ("RECORD_INDEX", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 IN_PARTITION = ("SIMPLE", "BLOOM", "INMEMORY")
@@ -51,16 +52,24 @@ steps = st.lists(
 @pytest.mark.parametrize(
     "family", [ANYWHERE, IN_PARTITION, SECTIONS, BUCKETS], ids=["anywhere", "in partition", "sections", "buckets"]
 )
-@given(script=steps, cow=st.booleans(), moves=st.booleans(), use_metadata=st.booleans())
-@settings(max_examples=12, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
-def test_keys_stay_unique(family: tuple[str, ...], script: list[Step], cow: bool, moves: bool, use_metadata: bool) -> None:
+@EACH_SHARE
+def test_keys_stay_unique(family: tuple[str, ...], share: Share) -> None:
+    @settings(max_examples=4 if share is Share.SMOKE else 8, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(script=steps, cow=st.booleans(), moves=st.booleans(), use_metadata=st.booleans())
+    def check(script: list[Step], cow: bool, moves: bool, use_metadata: bool) -> None:
+        check_script(family, script, cow, moves, use_metadata)
+
+    of_share(check, share)()
+
+
+def check_script(family: tuple[str, ...], script: list[Step], cow: bool, moves: bool, use_metadata: bool) -> None:
     name = f"indexes-{next(_names)}"
     env = ReplayEnvironment(5)
     MemoryStorage(f"memory://{name}", env)
     switches = ("bloom", "simple", "record")
     options: dict[str, Any] = {
         **{f"hoodie.{index}.index.update.partition.path": moves for index in switches},
-        # A key that stands in two partitions has no one place in the record index.
+        # A key that exists in two partitions has no single location in the record index.
         **({"hoodie.metadata.record.index.enable": family is ANYWHERE} if family is not SECTIONS else PARTITIONED),
         "hoodie.metadata.record.index.min.filegroup.count": 2,
         "hoodie.metadata.index.bloom.filter.enable": use_metadata,
@@ -100,7 +109,7 @@ def run(
         held = dict(rows)
         operation = step.operation
         if operation == "insert" and (merge_on_read or index == "BUCKET"):
-            # Passing over known keys goes by base files, which still have what a log file deletes; buckets know no keys.
+            # Known keys are skipped by base files, which still contain keys that a log file deletes; buckets know no keys.
             operation = "upsert"
         if operation == "compact":
             if merge_on_read and table.compact().instant is not None:
@@ -149,7 +158,7 @@ def change(
     for key, row in rows.items():
         home = next((name for name in held if name[1] == key), None) if family is ANYWHERE else None
         if operation == "delete":
-            # Under an index that finds keys anywhere, the partition of a delete says nothing.
+            # Under an index that finds keys in every partition, the partition of a delete has no meaning.
             held.pop(home or (row["part"], key), None)
         elif operation == "delete_anywhere":
             for name in [name for name in held if name[1] == key]:
@@ -168,9 +177,9 @@ def change(
 
 
 def where_they_are(table: Table, rows: dict[tuple[str, str], dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The rows by the partitions in which they stand.
+    """The rows by their partitions.
 
-    A key that a log file deleted still stands in the base file, so it may come back there, or where its new row says.
+    A key that a log file deleted is still in the base file, so it may return there, or to the partition of its new row.
     """
     found = table.scan(["_hoodie_partition_path", "id"]).to_arrow().to_pylist()
     places = {row["id"]: row["_hoodie_partition_path"] for row in found}

@@ -17,18 +17,24 @@ EXPECTED = {
     "inserted": [40, 20],
     "updated": 10,
     "merged": [5, 5, 1],
-    "moved": [["2", 98.5]],
-    "ts": {"1": 29, "2": 25, "3": 5},
-    "filtered": 25,
-    "format": 59,
-    "sql": [58, [[-1.0, 2]]],
+}
+PARTS: dict[str, dict[str, object]] = {
+    "short": {"ts": {"1": 29, "2": 25, "3": 8}},
+    "whole": {"moved": [["2", 98.5]], "ts": {"1": 29, "2": 25, "3": 5}, "filtered": 25, "read": 59, "sql": [58, [[-1.0, 2]]]},
 }
 REGISTERED = {"COPY_ON_WRITE": ("trips",), "MERGE_ON_READ": ("trips", "trips_ro", "trips_rt")}
 
 
 # The session is what is new here; the verbs do the same on both types in a classic one.
-@pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide)])
-def test_a_connect_session(tmp_path: Path, aws_endpoint: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("MERGE_ON_READ", "short"),
+        pytest.param("MERGE_ON_READ", "whole", marks=pytest.mark.full),
+        pytest.param("COPY_ON_WRITE", "whole", marks=pytest.mark.wide),
+    ],
+)
+def test_a_connect_session(tmp_path: Path, aws_endpoint: str, kind: str, part: str) -> None:
     pytest.importorskip("grpc", reason="the extra `connect` is not installed")
     home = java_home(17, 99)
     if home is None:
@@ -43,9 +49,10 @@ def test_a_connect_session(tmp_path: Path, aws_endpoint: str, kind: str) -> None
         "TZ": "UTC",
     }
     program = Path(__file__).with_name("connect_program.py")
+    database = f"connected_{kind.lower()}_{part}"
     # The server of a local Connect session is a process of its own, which ends with its client.
     done = subprocess.run(
-        [sys.executable, program, tmp_path, kind, json.dumps(glue_options(aws_endpoint, f"connected_{kind.lower()}"))],
+        [sys.executable, program, tmp_path, kind, json.dumps(glue_options(aws_endpoint, database)), part],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
@@ -55,5 +62,5 @@ def test_a_connect_session(tmp_path: Path, aws_endpoint: str, kind: str) -> None
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("session").startswith("pyspark.sql.connect")
-    assert registered(aws_endpoint, f"connected_{kind.lower()}") == {name: ["0", "1"] for name in REGISTERED[kind]}
-    assert found == EXPECTED
+    assert registered(aws_endpoint, database) == {name: ["0", "1"] for name in REGISTERED[kind]}
+    assert found == EXPECTED | PARTS[part]

@@ -122,6 +122,12 @@ def test_change_data_and_what_completes_meanwhile(source: SparkSession, tmp_path
     told = [row for batch in (*first.values(), *then.values()) for row in batch]
     assert sorted(map(str, told)) == sorted(map(str, table.changes().to_arrow().to_pylist()))
 
+
+@pytest.mark.full
+def test_columns_filters_and_the_latest_start(source: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "cow")
+    table.upsert(rows("ab", 1))
+    table.upsert(rows("b", 2))
     whole = run(source, table, tmp_path / "whole", {"pyhudi.columns": "id", "pyhudi.filter": "ts > 1"})
     assert [row for batch in whole.values() for row in batch] == [{"id": "b"}]
     latest = run(source, table, tmp_path / "latest", {START: "latest"})
@@ -130,6 +136,7 @@ def test_change_data_and_what_completes_meanwhile(source: SparkSession, tmp_path
     assert [ids(batch) for batch in run(source, table, tmp_path / "latest", {}).values()] == ["z"]
 
 
+@pytest.mark.full
 def test_what_is_refused(source: SparkSession, tmp_path: Path) -> None:
     table = make(tmp_path / "t", "cow")
     table.upsert(rows("a", 1))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 import pyhudi as hp
 from pyhudi import spark as hs
 from tests.support.rows import assert_same_rows
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.sample(1)
 def test_upsert_inserts_updates_and_obeys_event_time(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
     created = written(spark, tmp_path / "t", FIRST)
     assert (created.rows_inserted, created.rows_updated, created.file_groups_new) == (100, 0, 2)
@@ -29,6 +32,7 @@ def test_upsert_inserts_updates_and_obeys_event_time(spark: SparkSession, tmp_pa
     assert hp.Table(str(tmp_path / "t")).partitions() == ("la", "ny", "sf")
 
 
+@pytest.mark.sample(1)
 def test_delete_by_keys_and_by_rows(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
     stored(tmp_path / "t", FIRST)
     result = written(spark, tmp_path / "t", FIRST[:7], "delete")
@@ -40,6 +44,7 @@ def test_delete_by_keys_and_by_rows(spark: SparkSession, tmp_path: Path, lookups
     assert rows_of(spark, tmp_path / "t") == sorted(row for row in FIRST if row[0] not in {f"id{n}" for n in (*range(7), 8, 9)})
 
 
+@pytest.mark.sample(1)
 def test_merge_on_read_appends_updates_and_deletes(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
     options = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.parquet.small.file.limit": "0"}
     stored(tmp_path / "t", FIRST, **options)

@@ -37,7 +37,7 @@ def with_zone(value: datetime.datetime) -> datetime.datetime:
 def decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
     most = 10**precision - 1
     context = decimal.Context(prec=60)
-    # fastavro gives the numbers -128, -32768, ... a byte more than they need, which nobody else writes.
+    # fastavro writes the numbers -128, -32768, ... with one byte more than they need, unlike other writers.
     padded = {-(1 << bits) for bits in range(7, 136, 8)}
     return (
         st.integers(-most, most)
@@ -340,7 +340,7 @@ def test_every_truncation_is_an_error() -> None:
 def test_flipped_bits_give_rows_or_an_error(count: int) -> None:
     encoded = fast(WIDE, wide_rows(count))
     data = max(encoded, key=len)
-    for bit in range(len(data) * 8):
+    for bit in range(0, len(data) * 8, 1 if count == 1 else 5):
         damaged = bytearray(data)
         damaged[bit >> 3] ^= 1 << (bit & 7)
         try:

@@ -121,7 +121,7 @@ def test_ordering_values_of_deletes(values: pa.Array, wrapper: Wrapper) -> None:
     assert wrapped.type_codes.to_pylist() == [wrapper, Wrapper.INT, wrapper]
     assert wrapped.field(int(Wrapper.NULL)).to_pylist() == []
     back, absent = unwrap_ordering(wrapped, values.type)
-    # In a column of ints a stored 0 cannot be told from no value; Apache Hudi cannot either.
+    # In a column of ints a stored 0 cannot be distinguished from no value; Apache Hudi cannot either.
     zero_is_absent = wrapper is Wrapper.INT
     assert absent.to_pylist() == [False, True, zero_is_absent]
     assert back.to_pylist() == [values[0].as_py(), None, None if zero_is_absent else values[2].as_py()]

@@ -289,3 +289,28 @@ def test_an_empty_key_is_added_to_no_filter_and_may_be_in_every_one() -> None:
         made.add(pa.array(["a"]))
         assert made.might_contain(pa.array(["", "a", "zzz", ""])).tolist() == [True, True, False, True]
         assert made.might_contain(pa.array([""])).tolist() == [True]
+
+
+@pytest.mark.parametrize("counts", [(10, 20), (100, 90, 50), (250, 250, 10)])
+@pytest.mark.parametrize("kind", list(BloomKind))
+def test_merged_filters_contain_all_keys_in_a_limited_number_of_rows(kind: BloomKind, counts: tuple[int, ...]) -> None:
+    keys = [pa.array([f"{part}-{number}" for number in range(count)]) for part, count in enumerate(counts)]
+    filters = []
+    for part in keys:
+        filters.append(BloomFilter.create(kind, 100, 0.001, 250))
+        filters[-1].add(part)
+    before = [each.encode() for each in filters]
+    merged = BloomFilter.merged(filters, 250)
+    assert merged is not None
+    assert all(merged.might_contain(part).all() for part in keys)
+    assert merged.row_count <= (1 if kind is BloomKind.SIMPLE else 3)
+    assert [each.encode() for each in filters] == before, "the sources are unchanged"
+    again = BloomFilter.decode(merged.encode(), kind, 250)
+    again.add(pa.array(["one more"]))
+    assert again.might_contain(pa.array(["one more", "0-1"])).all()
+
+
+def test_filters_of_other_sizes_are_not_merged() -> None:
+    small, large = BloomFilter.create(num_entries=64), BloomFilter.create(num_entries=128)
+    assert BloomFilter.merged([small, large]) is None
+    assert BloomFilter.merged([small, BloomFilter.create("SIMPLE", 64)]) is None

@@ -199,7 +199,7 @@ def test_clock_changes() -> None:
     zone = ZoneInfo("America/New_York")
     # 02:30 does not exist on 2026-03-08: it is read as 03:30, as Java does.
     assert format_instant_time(parse_instant_time("20260308023000000", zone), zone) == "20260308033000000"
-    # 01:30 stands twice on 2026-11-01: it is read as the first.
+    # 01:30 occurs twice on 2026-11-01: it is read as the first.
     assert format_instant_time(parse_instant_time("20261101013000000", zone), UTC) == "20261101053000000"
 
 

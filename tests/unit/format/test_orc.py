@@ -128,7 +128,7 @@ def test_a_file_that_says_no_schema() -> None:
 
 
 def test_the_zone_of_the_writer() -> None:
-    """A time stands as wall clock, so without the zone it would be another moment."""
+    """A time is stored as wall clock, so without the zone it would be another instant."""
     data = written()
     source = pa.BufferReader(data)
     assert writer_zone(source, read_tail(source)) == "GMT"
@@ -161,7 +161,7 @@ def test_files_that_are_cut_or_none() -> None:
 
 
 def test_damage_in_the_tail() -> None:
-    """Whatever bit of the footers is wrong: an error that is one of ours or of Arrow, or rows."""
+    """For every flipped bit of the footers: an error of PyHudi or of Arrow, or rows."""
     data = written(ROWS.select(["id", "text"]))
     for at in range(len(data) - 80, len(data)):
         for bit in (1, 0x80):
@@ -187,7 +187,10 @@ HYBRID = pa.array([-719_164, -354_222, -141_428, -141_427, None], pa.int32()).ca
 
 
 def file_of_java(calendar: int | None, rows: pa.Table) -> bytes:
-    """An ORC file as a writer of Java leaves it.  calendar: what it says of its dates, None for nothing."""
+    """An ORC file as a writer of Java leaves it.
+
+    calendar: the calendar of its dates, None for no entry.
+    """
     sink = io.BytesIO()
     po.write_table(rows, sink, compression="uncompressed")
     whole = sink.getvalue()
@@ -206,7 +209,7 @@ def file_of_java(calendar: int | None, rows: pa.Table) -> bytes:
 
 @pytest.mark.parametrize("calendar", [None, 1, 2])
 def test_old_dates_of_files_from_outside_mean_what_their_calendar_says(calendar: int | None) -> None:
-    """Those of a table are Hudi's, which counts by the Gregorian calendar whatever the file says."""
+    """Those of a table are Hudi's, which counts by the Gregorian calendar regardless of the file's entry."""
     # Each row: a list of a struct, and of a null; a map.
     nested = pa.StructArray.from_arrays(
         [HYBRID.take(pa.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4]))], ["day"], mask=pa.array([False, True] * 5)

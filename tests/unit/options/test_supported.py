@@ -100,7 +100,7 @@ def test_spellings_of_one_option() -> None:
         InvalidRequest, match=r"hoodie\.table\.precombine\.field=ts and .*are spellings of one option and have different values"
     ):
         parse_options({**same, "hoodie.datasource.write.precombine.field": "at"})
-    # A later layer wins, whatever it calls the option.
+    # A later layer wins, regardless of its spelling of the option.
     layered = parse_options({"hoodie.datasource.write.precombine.field": "at"}, {"preCombineField": "ts"}, None)
     assert layered.text("hoodie.datasource.write.precombine.field") == "ts"
 

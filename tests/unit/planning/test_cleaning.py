@@ -65,7 +65,7 @@ def test_policy_is_that_of_the_one_option_given() -> None:
         ([done(10), done(20), done(30), done(40), pending(35)], "30"),
         ([done(10), done(20), done(30), done(40), pending(5)], None),
         ([done(10), done(20), done(30), done(40), pending(25, Action.COMPACTION)], "20"),
-        # The write under way began while 15 was: it read what stood before that.
+        # The pending write began while 15 was: it read the state before that.
         ([done(10), done(15, completed=28), done(20), done(30), done(40), pending(25)], "10"),
         # Cleans and rollbacks are no writes.
         ([done(10), done(20), done(25, Action.CLEAN), done(30), pending(15, Action.CLEAN)], "20"),
@@ -110,9 +110,9 @@ def test_which_commits_are_inspected() -> None:
     assert inspected(None) is None
     assert inspected(None, True) == ["10", "20", "30"]
     assert inspected(LastClean("35", "", "30", ())) is None
-    # Before the start of the timeline: nobody knows any more what changed since.
+    # Before the start of the timeline: later changes are unknown.
     assert inspected(LastClean("09", "05", "06", ())) is None
-    # A savepoint that is gone has left files anywhere.
+    # A deleted savepoint has left files anywhere.
     assert inspected(LastClean("35", "20", "30", ("10",))) is None
     assert inspected(LastClean("35", "20", "30", ()), settings=replace(SETTINGS, incremental=False)) is None
 

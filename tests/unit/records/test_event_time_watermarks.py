@@ -18,7 +18,7 @@ MOMENT = datetime.datetime(2026, 1, 1, 12, 30, 15, 123456, tzinfo=datetime.UTC)
     [
         (pa.array([1_700_000_001_000, 1_700_000_000_000]), (1_700_000_000_000, 1_700_000_001_000)),
         (pa.array([1_700_000_001, None, 1_700_000_000], pa.int64()), (1_700_000_000_000, 1_700_000_001_000)),
-        # Neither seconds nor milliseconds: what Apache Hudi passes over, too.
+        # Neither seconds nor milliseconds: Apache Hudi ignores these, too.
         (pa.array([1, -1_700_000_000_000, 1_700_000_000_000_000]), (None, None)),
         (pa.array([1_700_000_000], pa.int32()), (1_700_000_000_000, 1_700_000_000_000)),
         (pa.array(["1700000000", "1700000001000", "2023-01-01", "", None]), (1_700_000_000_000, 1_700_000_001_000)),

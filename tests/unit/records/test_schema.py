@@ -588,7 +588,7 @@ def test_what_may_not_be_null_is_checked() -> None:
         conform(pa.record_batch({"s": pa.array([None, {"x": None}])}), nested)
     with pytest.raises(InvalidRequest, match=r"s\.x"):
         conform(pa.record_batch({"s": pa.array([{"y": 1}])}), nested)
-    # A field is asked for only where its struct is there.
+    # A field is required only if its struct exists.
     assert conform(pa.record_batch({"s": pa.array([None, {"x": 1}])}), nested).to_pylist() == [{"s": None}, {"s": {"x": 1}}]
     items = pa.schema([("l", pa.list_(pa.field("element", pa.int64(), False)))])
     with pytest.raises(InvalidRequest, match=r"l\[\]"):

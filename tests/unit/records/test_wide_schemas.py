@@ -16,7 +16,7 @@ WIDE = pa.schema([(f"c{number}", pa.struct([("x", pa.int64())]) if number % 2 el
 
 
 class NotWalked:
-    """A schema that tells a field by its name or place, and does not let itself be walked over."""
+    """A schema that returns a field by its name or position, and does not allow iteration."""
 
     def get_field_index(self, name: str) -> int:
         return WIDE.get_field_index(name)

@@ -74,7 +74,7 @@ def test_a_plan_that_was_stored_while_the_lease_ran_out_is_taken_back() -> None:
 
 
 def test_the_lock_is_taken_through_the_one_door() -> None:
-    """Whoever took it otherwise would publish without a proof."""
+    """Other ways to acquire it would publish without a check."""
     root = Path(pyhudi.__file__).parent
     found = {str(path.relative_to(root)) for path in root.rglob("*.py") if re.search(r"lock\.held\(", path.read_text("utf-8"))}
     assert found == {"table/table_context.py"}

@@ -18,7 +18,7 @@ STATUS = {"FileStatus": {"pathSuffix": "", "type": "FILE", "length": 3, "modific
 
 
 class NameNode:
-    """The HTTP server of a NameNode: `says` is what it answers, the name of an exception, or None for a closed connection."""
+    """The HTTP server of a NameNode: `says` is its response, the name of an exception, or None for a closed connection."""
 
     def __init__(self, says: str | None = "") -> None:
         self.says = says

@@ -43,7 +43,7 @@ def content(storage: Storage) -> dict[str, object]:
 
 
 def alive_as(storage: Storage, env: ReplayEnvironment, **changes: object) -> bool:
-    """Whether the writer counts as alive when its heartbeat says something else."""
+    """Whether the writer counts as alive if its heartbeat has other content."""
     changed = {**content(storage), "load": "another", **changes}
     storage.put(heartbeat_path(TIME), json.dumps({k: v for k, v in changed.items() if v != "absent"}).encode())
     return is_alive(storage, env, TIME, SETTINGS)
@@ -115,13 +115,13 @@ def test_another_process_of_this_machine(storage: Storage, env: ReplayEnvironmen
     # The number was given to another process since, or to none.
     assert not alive_as(storage, env, started=1)
     assert not alive_as(storage, env, pid=_dead_pid(), started=me["started"])
-    # Nobody knows: another boot, another container, another machine, no start time.
+    # Unknown: another boot, another container, another machine, no start time.
     assert alive_as(storage, env, started=1, boot="other")
     assert alive_as(storage, env, started=1, boot=None)
     assert alive_as(storage, env, started=1, boot=me["boot"], space="pid:[1]")
     assert alive_as(storage, env, started=1, space=me["space"], host="elsewhere")
     assert alive_as(storage, env, started=None, host=me["host"])
-    # Written by a version that told less.
+    # Written by a version with fewer fields.
     assert alive_as(storage, env, started=1, space="absent")
 
 

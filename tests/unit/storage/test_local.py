@@ -106,7 +106,7 @@ class TestWhatADeadWriterLeaves:
     def leftover(self, storage: Storage, tmp_path: Path) -> str:
         output = storage.open_output("p/f.parquet")
         output.__enter__().write(b"half a file")
-        # The process dies here: nobody ends the block.
+        # The process dies here: the block does not end.
         del output
         (left,) = names(tmp_path / "p")
         return left
@@ -165,7 +165,7 @@ class TestWhatADeadWriterLeaves:
     def test_empty_documents_leave_nothing_at_all(
         self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        # Markers are empty files in a folder that Apache Hudi reads strictly, so no temporary name may ever stand there.
+        # Markers are empty files in a folder that Apache Hudi reads strictly, so no temporary name may ever be in it.
         monkeypatch.setattr(os, "link", lambda *_: pytest.fail("an empty document needs no link"))
         assert storage.put_if_absent("m/x.marker.CREATE", b"")
         assert names(tmp_path / "m") == ["x.marker.CREATE"]
@@ -496,6 +496,7 @@ def storage_tag(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("step", ["flock", "rename", "scandir", "replace"])
 def test_a_process_suspended_while_it_replaces_loses_nothing(tmp_path: Path, step: str) -> None:
     script = (

@@ -370,10 +370,10 @@ class TestStorageLock:
         first.acquire()
         Full.full = True
         first.release()
-        # Nobody waits for a lease, nor has it to have run out.
+        # No client waits for a lease, nor does it have to be expired.
         second = StorageLock(storage, env)
         second.acquire(0)
-        # One that may be somebody else's by the time of the deletion is left alone.
+        # One that may belong to another process by the time of the deletion is not deleted.
         env.advance_ms(50_000)
         second.release()
         assert storage.read(LEASE_PATH) is not None
@@ -393,7 +393,7 @@ class TestStorageLock:
 
 def _work(path: str, rounds: int) -> None:
     storage, env = open_storage(path, {"sync": "none"}), SystemEnvironment()
-    # A lease that outlasts every moment in which the processor is withheld from its holder.
+    # A lease that lasts longer than any pause of its holder.
     lock = open_lock(LockSettings(wait_ms=1_200_000, storage=StorageLockSettings(600_000, 50)), storage, env)
     for _ in range(rounds):
         with lock.held():

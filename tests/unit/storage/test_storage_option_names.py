@@ -27,7 +27,7 @@ from pyhudi.storage.uris import parse_uri
 URIS = {"s3": "s3://bucket/t", "gcs": "gs://bucket/t", "azure": "abfss://c@acc.dfs.core.windows.net/t"}
 VALUE = "hunter-two"
 ACCOUNT = "AccountName=acc;AccountKey=k=="
-# Hadoop asks one after the other.
+# Hadoop tries one after the other.
 PROVIDERS = {"fs.s3a.aws.credentials.provider": "x.SimpleAWSCredentialsProvider,x.AnonymousAWSCredentialsProvider"}
 KEY = "aHVudGVyLXR3bw=="
 
@@ -68,7 +68,7 @@ def settings(kind: str, options: dict[str, str], uri: str | None = None) -> dict
             {"s3.force-virtual-addressing": "true", "s3.endpoint": "https://bucket.h"},
             {"virtual_hosted_style_request": "true", "endpoint": "https://bucket.h"},
         ),
-        # As obstore has it, the endpoint holds the bucket already; a host of one's own may stand for it.
+        # In obstore's form, the endpoint contains the bucket already; a custom host may replace it.
         (
             {"virtual_hosted_style_request": "true", "endpoint": "https://h"},
             {"virtual_hosted_style_request": "true", "endpoint": "https://h"},
@@ -236,7 +236,7 @@ def test_what_a_store_refuses_says_what_to_set(kind: str, name: str) -> None:
     unknown = OSError("Server returned non-2xx status code: 403 Forbidden: ")
     for where in (f"{URIS[kind]}/f", f"3 objects of {URIS[kind]}"):
         lacking, wrong = store_error(nobody, "delete", where), store_error(unknown, "delete", where)
-        # A machine's role may not answer for a moment: the same step may be tried again.
+        # A machine's role may not respond for a short time: the same step may be tried again.
         assert isinstance(lacking, StorageUnavailable)
         assert isinstance(wrong, InvalidRequest)
         assert all(name in str(error) and "storage_options" in str(error) for error in (lacking, wrong))

@@ -45,7 +45,8 @@ def test_an_unknown_tier_is_an_error() -> None:
 
 
 def test_a_sample_is_evenly_spaced() -> None:
-    assert beyond_sample(7, 3) == {1, 2, 4, 5}
-    assert beyond_sample(7, 1) == {1, 2, 3, 4, 5, 6}
-    assert beyond_sample(2, 3) == set()
-    assert beyond_sample(0, 1) == set()
+    assert beyond_sample("test", 7, 3) == {1, 2, 4, 5}
+    assert beyond_sample("test", 2, 3) == set()
+    assert beyond_sample("test", 0, 1) == set()
+    single = [beyond_sample(f"test_{number}", 2, 1) for number in range(20)]
+    assert single.count({0}) > 4 and single.count({1}) > 4

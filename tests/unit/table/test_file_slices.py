@@ -168,7 +168,7 @@ def test_logs_beside_a_base_file_that_is_not_committed_are_read() -> None:
     """Apache Hudi hands them to the newer base file and shows neither."""
     files = [base("010"), base("050"), log("020"), log("060")]
     committed = [done("010", action=DELTA), done("020", action=DELTA), done("060", action=DELTA)]
-    # The compaction's timeline files are gone.
+    # The compaction's timeline files are missing.
     assert seen(files, state(*committed)) == ("010", ["020", "060"])
     # A delta commit that rewrites the base file is under way.
     assert seen(files, state(*committed, inflight("050", DELTA))) == ("010", ["020", "060"])

@@ -12,7 +12,7 @@ from pyhudi.table.pending_plans import planned_path
         ("p/q=1", "s3a://bucket/t/p/q=1/f", "p/q=1/f"),
         ("", "file:///data/t/f", "f"),
         ("p", "/elsewhere/before/p/f", "p/f"),
-        # The table was the folder above the one in which it lies now, or the other way round.
+        # The table was in the folder above its current one, or the reverse.
         ("p", "file:/data/t/p/p/f", "p/f"),
         ("p", "file:/data/t/q/f", None),
         ("p", "file:/data/t/xp/f", None),

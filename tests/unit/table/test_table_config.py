@@ -129,8 +129,8 @@ def test_the_backup_stands_in() -> None:
 
 
 def test_properties_without_a_checksum_count_where_nothing_better_is_there() -> None:
-    """As with Apache Hudi.  They may have lost their end, so what else tells a table has to be there, and a whole backup comes
-    first.
+    """As with Apache Hudi. They may be truncated, so the other required properties have to exist, and a complete backup is
+    preferred.
     """
     bare = {key: value for key, value in MINIMAL.items() if key != "hoodie.table.checksum"}
     storage = storage_with(main=bare)

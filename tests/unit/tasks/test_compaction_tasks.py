@@ -157,8 +157,9 @@ AFTER = {
         for rule in (EVENT, COMMIT)
     ],
 )
+@pytest.mark.sample(37)
 def test_a_log_compaction_changes_nothing_for_readers(logs: str, after: str, based: bool, rule: RecordMergeRule) -> None:
-    """Neither at once, nor when more follows; whether the merged blocks are passed over or read as well."""
+    """Neither at once, nor when more follows; whether the merged blocks are skipped or read as well."""
     base = [("a", 5, 1), ("b", 5, 2)] if based else None
     raw, merged = LOGS[logs](Slice(base, rule)), LOGS[logs](Slice(base, rule))
     stat, name = merged.log_compact()
@@ -230,12 +231,12 @@ def test_partial_updates_are_merged_to_partial_blocks() -> None:
 
 
 def test_a_log_compaction_of_apache_hudi_stands_for_no_partial_updates() -> None:
-    """It passes over their rows, writes the whole ones alone, and names all instants as merged."""
+    """It skips their rows, writes only the complete ones, and lists all instants as merged."""
     slice_ = Slice([("a", 5, 1), ("b", 5, 2)]).log(1, partial(1, ("a", 6, 10))).log(2, data(2, ("b", 6, 11)))
     kind, headers, content = data(3, ("b", 6, 11))
     slice_.log(3, (kind, {**headers, HeaderKey.COMPACTED_BLOCK_TIMES: f"{time(2)},{time(1)}"}, content))
     assert slice_.rows() == [("a", 6, 10), ("b", 6, 11)]
-    # Ours merges them again, and stands for what it is.
+    # PyHudi's merges them again, and lists only what it merged.
     _, name = slice_.log_compact()
     slice_.logs = [name]
     assert slice_.rows() == [("a", 6, 10), ("b", 6, 11)]

@@ -1,4 +1,4 @@
-"""Text columns carried as dictionaries: from one version of a base file to the next, and their pieces."""
+"""Text columns kept as dictionaries: from one version of a base file to the next, and their slices."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def by_key(table: pa.Table) -> dict[str, tuple[Any, ...]]:
 def test_values_survive_many_versions(dictionary: str) -> None:
     storage = new_storage()
     options = {"hoodie.parquet.dictionary.enabled": dictionary}
-    # Beside the ends of the alphabet, which are replaced below: the footer's bounds have to follow.
+    # In addition to the ends of the alphabet, which are replaced below: the footer's bounds have to follow.
     (status,) = create(spec(storage, SCHEMA, "20260101000000000", options=options), rows(0, COUNT, 1, ["aaa", "m", None, "zzz"]))
     expected = by_key(read(storage, status.stat.path))
     for number in range(2, 5):
@@ -104,7 +104,7 @@ def test_replaced_rows_and_idle_values() -> None:
     values = pa.array(["v3", None, "new"] * 66 + ["v3"], pa.string())
     found = replace_coded(column, mask, values)
     assert found.to_pylist() == [*values.to_pylist(), "v99"]
-    # Values that no row has are gone once there are many of them.
+    # Values that no row has are removed once there are many of them.
     assert sorted(found.dictionary.to_pylist()) == ["new", "v3", "v99"]
 
 
@@ -141,7 +141,7 @@ def test_rows_there_and_back() -> None:
 )
 @pytest.mark.parametrize("kind", ["whole", "sliced", "nulls", "empty"])
 def test_texts_of_one_width(texts: list[str], kind: str) -> None:
-    """As Arrow makes them plain, whatever part of a dictionary or of its numbers is looked at."""
+    """As Arrow decodes them, for any slice of a dictionary or of its indices."""
     count = 0 if kind == "empty" or not texts else 50
     numbers = pa.array([None if kind == "nulls" and n % 7 == 0 else n % len(texts) for n in range(count)], pa.int32())
     values = pa.array(["before", *texts], pa.string()).slice(1)

@@ -41,6 +41,7 @@ def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("limit_bytes", [4, 100, 3000])
 def test_a_failed_parquet_writer_is_quiet(unraisable: list[Any], limit_bytes: int) -> None:
     collected: list[Any] = []

@@ -25,7 +25,7 @@ def test_ranges_that_are_read_back_from_a_damaged_file() -> None:
         footer = file.metadata
         assert isinstance(footer, pq.FileMetaData)
         at = footer.row_group(0).column(footer.schema.names.index("x")).data_page_offset
-    # Nobody says whether the column holds NaN, so its rows are read.
+    # It is unknown whether the column contains NaN, so its rows are read.
     assert _ranges(storage, path, footer) == (0.0, 49.0)
     whole = storage.read(path)
     assert whole is not None

@@ -31,7 +31,7 @@ BASE = [("kay", 5, 1), ("kbe", 5, 2), ("kce", 5, 3)]
 
 def test_delete_blocks_of_each_version() -> None:
     updates = data(1, ("kay", 6, 10), ("kbe", 7, 11))
-    # Version 1 knows no ordering values: what it names is gone.
+    # Version 1 knows no ordering values: its keys are deleted.
     assert Slice(BASE).log(1, updates).log(2, old_delete(1, "kay", "kbe")).rows() == [("kce", 5, 3)]
     # In versions 2 and 3 the row with the larger value stays.
     second = Slice(BASE).log(1, updates).log(2, old_delete(2, "kay"), old_delete(2, "kbe"), old_delete(2, "kce"))
@@ -47,7 +47,7 @@ def of_attempt(block: Block, attempt: int, number: int) -> Block:
 
 
 def test_a_task_that_was_tried_again_is_read_once() -> None:
-    """The attempt that came furthest, and of several the last; a block that names no attempt is nobody's duplicate."""
+    """The attempt that came furthest, and of several the last; a block without an attempt is no duplicate."""
     first = [of_attempt(data(1, ("kay", 6, 10)), 0, 0), of_attempt(data(1, ("kbe", 6, 11)), 0, 1)]
     short = of_attempt(data(1, ("kay", 7, 99)), 1, 0)
     assert Slice(BASE).log(1, *first, short).rows() == [("kay", 6, 10), ("kbe", 6, 11), BASE[2]]

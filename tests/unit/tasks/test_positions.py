@@ -31,6 +31,7 @@ def test_updates_and_deletes_say_where_their_rows_stand() -> None:
     assert len(group.read(["v"])) == 38
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("rule", [EventTimeRule("ts"), CommitTimeRule()])
 @pytest.mark.parametrize("seed", range(6))
 def test_merging_by_position_is_merging_by_key(rule: RecordMergeRule, seed: int) -> None:
@@ -42,7 +43,7 @@ def test_merging_by_position_is_merging_by_key(rule: RecordMergeRule, seed: int)
         soft = frozenset(chance.sample(chosen, 3))
         plain = [chance.random() < 0.15 for _ in chosen]
         group.append(rows(chosen, chance.choice([5, 10, 15, 20]), soft), plain)
-        # A delete of what is gone already is left out, so there are always positions.
+        # A delete of a missing record is omitted, so there are always positions.
         assert group.scan().records.positions is not None
         for columns in (None, ["v"], ["id", "ts"]):
             assert group.read(columns) == group.read(columns, use_positions=False)

@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal, after a while, gone at the end; nothing elsewhere."""
+"""Progress bars: on a terminal, after a while, removed at the end; nothing elsewhere."""
 
 from __future__ import annotations
 

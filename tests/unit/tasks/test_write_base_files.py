@@ -152,7 +152,7 @@ def test_without_meta_columns() -> None:
 
 def test_key_ranges_are_in_the_order_of_java() -> None:
     storage = new_storage()
-    # As UTF-16 the emoji is a pair of surrogates, which stand before U+FF01.
+    # As UTF-16 the emoji is a pair of surrogates, which sort before U+FF01.
     (status,) = create(spec(storage, SCHEMA), rows(("\uff01", 1, "x"), ("😀", 1, "y")))
     entries = footer(storage, status.stat.path)
     assert (entries["hoodie_min_record_key"], entries["hoodie_max_record_key"]) == ("😀", "\uff01")

@@ -56,9 +56,7 @@ class LocalEngine:
         return LocalIncoming(self, reader.schema, self.pipelined(partial(_prepared, request), _numbered(reader)), request)
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
-        """Run tasks on the pool; results in order.  The first error cancels the tasks that have not started, and is
-        raised.
-        """
+        """Run tasks on the pool; results in order. The first error cancels the tasks that have not started, and is raised."""
         todo = list(tasks)
         with stage(stage_name(getattr(function, "func", function)), len(todo)) as advance:
             return self._run_all(function, todo, advance)

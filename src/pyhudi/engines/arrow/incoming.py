@@ -45,9 +45,7 @@ from pyhudi.tasks.write_tasks import CreateTask, WriteStatus
 Ints = npt.NDArray[np.int64]
 
 _FEWEST_ROWS_A_RUN = 1000
-"""Minimum average length of runs of one partition: rows with longer runs are sliced as they are, others are sorted
-first.
-"""
+"""Minimum average length of runs of one partition: rows with longer runs are sliced as they are, others are sorted first."""
 
 KEYS_SHARE = 4
 """A base file is about this many times larger than its keys."""
@@ -359,9 +357,7 @@ class _KeySet:
     codes: Ints | None
 
     def expand(self, key_index: Ints, groups: Ints) -> tuple[Ints, Ints]:
-        """Pairs (distinct row, group) from hits of distinct keys, without duplicates even if a file contains a key
-        twice.
-        """
+        """Pairs (distinct row, group) from hits of distinct keys, without duplicates even if a file contains a key twice."""
         if not len(key_index):
             return key_index, groups
         key_index, groups = distinct_pairs(key_index, groups)

@@ -233,10 +233,8 @@ def _time_kind(value: date) -> str:
 
 
 def _refuse_types_of_polars(data: Any) -> None:
-    """Raise InvalidRequest for Polars columns that other libraries cannot read.
-
-    Columns of Python objects are exported as bytes with their addresses, 128-bit numbers in a format of their own.
-    """
+    """Raise InvalidRequest for Polars columns that other libraries cannot read."""
+    # Columns of Python objects are exported as bytes with their addresses, 128-bit numbers in a format of their own.
     column_types = data.schema.items() if hasattr(data, "columns") else [(data.name, data.dtype)]
     for name, kind in column_types:
         inner = set(_parts(kind))

@@ -22,9 +22,7 @@ from pyhudi.planning.record_placement import WorkloadProfile, assign_inserts
 from pyhudi.records.row_grouping import group_rows
 from pyhudi.tasks.engine_protocol import WritePlan
 from pyhudi.tasks.spill import store_rows
-from pyhudi.tasks.tag_location import (
-    FileGroupCandidate,
-)
+from pyhudi.tasks.tag_location import FileGroupCandidate
 from pyhudi.tasks.write_file_group import GroupTarget, GroupWriter
 from pyhudi.tasks.write_tasks import WriteStatus
 

@@ -168,9 +168,7 @@ class HudiReader(DataSourceReader):
         self._wanted = expected_schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Tasks grouped up to a size; at least one partition, because Spark reads an empty list as one unnamed
-        partition.
-        """
+        """Tasks grouped up to a size; at least one partition, because Spark reads an empty list as one unnamed partition."""
         return packed(self._tasks) or [TasksPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

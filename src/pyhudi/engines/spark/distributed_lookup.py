@@ -201,10 +201,8 @@ def lookup_record_index_on_driver(
 
 
 def _query_sections(session: SparkSession, keys: KeyTable, request: TagRequest, index: MetadataPartition) -> tuple[Ints, Ints]:
-    """Like `lookup_record_index_on_driver`, with a partitioned index: each task queries some of its sections.
-
-    Keys without a partition are looked up in all sections.
-    """
+    """Like `lookup_record_index_on_driver`, with a partitioned index: each task queries some of its sections."""
+    # Keys without a partition are looked up in all sections.
     if request.global_keys:
         every = np.arange(len(keys.keys), dtype=np.int64)
         lookups = [(every, replace(index, slices=slices)) for slices in by_section(index.slices)]

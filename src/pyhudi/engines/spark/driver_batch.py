@@ -40,9 +40,7 @@ _MOST_THREADS = 4
 
 
 class DriverWorkers:
-    """Executor of a batch on the driver.  work_bytes: maximum bytes of the table to read and write in the driver's own
-    threads.
-    """
+    """Executor of a batch on the driver. work_bytes: maximum bytes of the table to read and write in the driver's own threads."""
 
     def __init__(self, session: SparkSession, work_bytes: int) -> None:
         self._session = session

@@ -35,11 +35,8 @@ from pyhudi.engines.spark.incoming import FrameIncoming
 from pyhudi.engines.spark.jobs import run_tasks, set_worker_python, translated_errors
 from pyhudi.engines.spark.native_keys import path_column
 from pyhudi.engines.spark.routing import check_reachable
-from pyhudi.engines.spark.type_conversion import (
-    DataFrame,
-    SparkSession,
-    to_arrow_schema,
-)
+from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession, to_arrow_schema
+from pyhudi.engines.spark.variant_frames import with_variants
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.records.keys.key_spec import KeySpec
@@ -51,9 +48,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 _WORK_LESS_THAN_A_JOB = 64 << 20
-"""Bytes that tasks of table services read and write on the driver; larger work is a job, whose workers may have to
-start
-first.
+"""Bytes that tasks of table services read and write on the driver; larger work is a job, whose workers may have to start first.
 """
 
 
@@ -175,5 +170,5 @@ def rows_for_driver(rows: FrameIncoming, request: PrepareRequest) -> pa.Table | 
 
 def _frame_of(data: Any) -> DataFrame:
     if isinstance(data, DataFrame):
-        return data
+        return with_variants(data)
     raise InvalidRequest(f"the Spark engine requires a Spark DataFrame, found {type(data).__module__}.{type(data).__name__}")

@@ -36,6 +36,7 @@ from pyhudi.engines.spark.type_conversion import (
     to_arrow_schema,
     to_spark_schema,
 )
+from pyhudi.engines.spark.variant_frames import without_variants
 from pyhudi.engines.spark.worker_tasks import (
     FILE,
     ORDER,
@@ -64,8 +65,7 @@ _MOST_ROWS_A_TASK = 1_000_000
 
 _MOST_ROWS_TAKEN_AT_ONCE = 4096
 _USUAL_WIDTH = 64
-"""Estimated bytes of a row's variable-width columns, half of what is allowed when few rows are collected before being
-measured.
+"""Estimated bytes of a row's variable-width columns, half of what is allowed when few rows are collected before being measured.
 """
 
 _FITS = "`#fits`"
@@ -113,9 +113,7 @@ class FrameIncoming:
         return task_budget(self._request)
 
     def measured(self) -> tuple[int, int]:
-        """Number of rows, and their approximate size in bytes as Arrow.  Computes the rows and caches them until
-        `release`.
-        """
+        """Number of rows, and their approximate size in bytes as Arrow. Computes the rows and caches them until `release`."""
         if self._measure is None:
             self._keep_rows()
             wide, per_row = _row_bytes(self.schema)
@@ -140,7 +138,7 @@ class FrameIncoming:
         )
         columns = [_where_it_fits(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
         with translated_errors(), spark_stage(self.session, "take rows"):
-            collected = numbered.select(*columns, _FITS, _AT).limit(most + 1).toArrow()
+            collected = without_variants(numbered.select(*columns, _FITS, _AT).limit(most + 1)).toArrow()
         *values, fits, at = collected.columns
         if collected.num_rows > most or not pc.all(fits, min_count=0).as_py():
             return None
@@ -151,7 +149,7 @@ class FrameIncoming:
     def collect(self) -> pa.Table:
         """All rows in order; `measured` returns the size that the driver receives."""
         with translated_errors(), spark_stage(self.session, "take rows"):
-            collected = self.rows.select(*_optional_parts(self.schema)).toArrow()
+            collected = without_variants(self.rows.select(*_optional_parts(self.schema))).toArrow()
         return conform_table(collected, wire_schema(self.schema))
 
     def partitions(self) -> dict[str, int]:
@@ -266,9 +264,7 @@ class FrameIncoming:
         return cached
 
     def task_count(self) -> int:
-        """Number of tasks for a shuffle of all rows with a cached result, where Spark does not coalesce small
-        partitions.
-        """
+        """Number of tasks for a shuffle of all rows with a cached result, where Spark does not coalesce small partitions."""
         rows = sum(self.partitions().values())
         return max(
             1, -(-rows // _MOST_ROWS_A_TASK), min(TASKS_A_CORE * parallelism(self.session), -(-rows // _FEWEST_ROWS_A_TASK))
@@ -327,10 +323,8 @@ def task_budget(request: PrepareRequest) -> int:
 
 
 def _few_rows(limit_bytes: int, per_row: int) -> tuple[int, int]:
-    """How many rows are collected before being measured, and the maximum of each in variable-width columns.
-
-    One more than that many such rows fit in `limit_bytes`.
-    """
+    """How many rows are collected before being measured, and the maximum of each in variable-width columns."""
+    # One more than that many such rows fit in `limit_bytes`.
     most = min(_MOST_ROWS_TAKEN_AT_ONCE, limit_bytes // (2 * (per_row + _USUAL_WIDTH)))
     return (most, limit_bytes // (most + 1) - per_row) if most > 0 else (0, 0)
 
@@ -345,9 +339,7 @@ def _where_it_fits(field: pa.Field, part: Column | str) -> Column | str:
 
 
 def _optional_parts(schema: pa.Schema) -> list[Column | str]:
-    """The columns with nullable nested fields: Spark's conversion to Arrow refuses null structs with non-nullable
-    fields.
-    """
+    """The columns with nullable nested fields: Spark's conversion to Arrow refuses null structs with non-nullable fields."""
     columns: list[Column | str] = []
     for name, field in zip(schema.names, to_spark_schema(schema).fields, strict=True):
         loose = _optional(field.dataType)

@@ -52,9 +52,7 @@ _WRONG_WORKER = re.compile(
 
 
 def set_worker_python(session: SparkSession) -> bool:
-    """Make a local session run its workers with this interpreter, unless configured.  Returns whether it changed the
-    session.
-    """
+    """Make a local session run its workers with this interpreter, unless configured. Returns whether it changed the session."""
     if os.environ.get("PYSPARK_PYTHON") or type(session).__module__.startswith("pyspark.sql.connect"):
         return False
     context = session.sparkContext

@@ -251,9 +251,7 @@ class _SparkMergeRun:
         return values, after
 
     def _without_nulls(self, values: Mapping[str, Column]) -> dict[str, Column]:
-        """The values of a row to insert; a null in a match column fails the job, because it was compared with no
-        record.
-        """
+        """The values of a row to insert; a null in a match column fails the job, because it was compared with no record."""
         ours, _ = self.matched.pairs[0]
         absent: Column = F.lit(False)
         for _, theirs in self.matched.pairs:
@@ -290,9 +288,7 @@ class _SparkMergeRun:
         )
 
     def _is_unsure(self, clause: Clause) -> bool:
-        """Whether a record that a clause adds to a partition may have the key of an existing record that was not
-        compared.
-        """
+        """Whether a record that a clause adds to a partition may have the key of an existing record that was not compared."""
         equated = dict(self.matched.pairs)
         if not self.matched.is_equality_only:
             return True

@@ -1,6 +1,4 @@
-"""Convert the input rows to the incoming layout, with native expressions if Spark's casts equal Hudi's, else through
-Arrow.
-"""
+"""Convert the input rows to the incoming layout, with native expressions if Spark's casts equal Hudi's, else through Arrow."""
 
 from __future__ import annotations
 
@@ -12,18 +10,9 @@ from pyspark.sql import functions as F
 
 from pyhudi.engines.spark.jobs import REFUSAL
 from pyhudi.engines.spark.native_keys import auto_key_column, key_column, path_column
-from pyhudi.engines.spark.type_conversion import (
-    DataFrame,
-    column,
-    quote_spark_name,
-    to_spark_schema,
-)
+from pyhudi.engines.spark.type_conversion import DataFrame, column, quote_spark_name, to_spark_schema
 from pyhudi.engines.spark.worker_errors import with_error_fields
-from pyhudi.engines.spark.worker_tasks import (
-    ORDER,
-    prepared,
-    task_token,
-)
+from pyhudi.engines.spark.worker_tasks import ORDER, prepared, task_token
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY

@@ -245,9 +245,7 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
 
 
 def _unreachable(error: Exception, uri: str) -> InvalidRequest | None:
-    """Error for a URI without a file system in Spark's session, which its scan of base files needs; None for other
-    errors.
-    """
+    """Error for a URI without a file system in Spark's session, which its scan of base files needs; None for other errors."""
     if not any(sign in str(error) for sign in _NO_FILE_SYSTEM):
         return None
     scheme = uri.partition(":")[0]
@@ -336,10 +334,8 @@ def _schemas_of(
 
 
 def _schema_changed(snapshot: Snapshot) -> bool:
-    """Whether a commit of the active timeline, or the table's creation, has another schema than the latest one.
-
-    Archived instants may have another schema, so a timeline with archived instants counts as changed.
-    """
+    """Whether a commit of the active timeline, or the table's creation, has another schema than the latest one."""
+    # Archived instants may have another schema, so a timeline with archived instants counts as changed.
     if snapshot.schema is None:
         return False
     store = snapshot.context.timeline

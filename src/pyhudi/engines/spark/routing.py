@@ -1,6 +1,4 @@
-"""Route rows to the tasks that write their file groups: number and distribute the groups, one shuffle, one
-`mapInArrow`.
-"""
+"""Route rows to the tasks that write their file groups: number and distribute the groups, one shuffle, one `mapInArrow`."""
 
 from __future__ import annotations
 
@@ -12,17 +10,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pyhudi.engines.spark.distributed_lookup import (
-    Ints,
-)
+from pyhudi.engines.spark.distributed_lookup import Ints
 from pyhudi.engines.spark.job_progress import spark_stage
 from pyhudi.engines.spark.jobs import translated_errors
-from pyhudi.engines.spark.type_conversion import (
-    DataFrame,
-    SparkSession,
-    column,
-    quote_spark_name,
-)
+from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession, column, quote_spark_name
 from pyhudi.engines.spark.worker_tasks import (
     FILE,
     GROUP,

@@ -65,9 +65,7 @@ class _PandasImportHook(MetaPathFinder):
 
 
 def _is_worker() -> bool:
-    """Whether Spark started this process: to run tasks, or to plan the reads of a Python source, without a task
-    context.
-    """
+    """Whether Spark started this process: to run tasks, or to plan the reads of a Python source, without a task context."""
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return TaskContext.get() is not None or (main is not None and main.name.startswith("pyspark."))
 

@@ -36,7 +36,7 @@ from pyhudi.options.declaration import Options
 from pyhudi.options.read_options import FILTER
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.records.schema_cast import relabel_array, same_type
-from pyhudi.records.vectors import list_layout, vectors_as_lists
+from pyhudi.records.vectors import in_spark_layout, list_layout, spark_layout
 from pyhudi.table.table_context import TableContext
 
 try:
@@ -81,9 +81,7 @@ class _StreamReader(DataSourceStreamReader):
         expected_schema: pa.Schema,
         pack: Callable[[Sequence[Any]], Sequence[tuple[Any, ...]]],
     ) -> None:
-        """open_table: see `OpenTable`. expected_schema: the columns as Spark expects them. pack: groups tasks by Spark
-        task.
-        """
+        """open_table: see `OpenTable`. expected_schema: the columns as Spark expects them. pack: groups tasks by Spark task."""
         # No validation here: Spark hides the exceptions of a constructor behind its own error.
         self._open_table = open_table
         self._wanted = expected_schema
@@ -128,8 +126,9 @@ class _StreamReader(DataSourceStreamReader):
 
 def arrow_batches(tables: Iterator[pa.Table], expected_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows in exactly the types that Spark expects."""
+    expected_schema = spark_layout(expected_schema)
     for rows in tables:
-        for batch in map(vectors_as_lists, rows.to_batches()):
+        for batch in map(in_spark_layout, rows.to_batches()):
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(
                     [relabel_array(c, f) for c, f in zip(batch.columns, expected_schema, strict=True)], schema=expected_schema

@@ -12,30 +12,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pyhudi.engines.spark.distributed_lookup import (
-    KEY_PARTITIONS,
-    Ints,
-    KeyTable,
-    cell_column,
-)
+from pyhudi.engines.spark.distributed_lookup import KEY_PARTITIONS, Ints, KeyTable, cell_column
 from pyhudi.engines.spark.job_progress import spark_stage
 from pyhudi.engines.spark.jobs import parallelism, translated_errors
 from pyhudi.engines.spark.routing import ClusterRows, Groups, ResolvedMoves, with_delete, with_groups, write_routed
-from pyhudi.engines.spark.type_conversion import (
-    DataFrame,
-    column,
-    quote_spark_name,
-    small_frame,
-    to_spark_schema,
-)
-from pyhudi.engines.spark.worker_tasks import (
-    FILE,
-    FILES,
-    GROUP,
-    KEY_PARTITION,
-    ResolveMoves,
-    wire_schema,
-)
+from pyhudi.engines.spark.type_conversion import DataFrame, column, quote_spark_name, small_frame, to_spark_schema
+from pyhudi.engines.spark.worker_tasks import FILE, FILES, GROUP, KEY_PARTITION, ResolveMoves, wire_schema
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.planning.record_placement import WorkloadProfile, assign_inserts
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION

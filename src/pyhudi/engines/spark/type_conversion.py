@@ -5,11 +5,11 @@
     timestamp                                                                timestamp[us, UTC]
     timestamp_ntz                                                            timestamp[us]
     char(n), varchar(n)                                                      string
+    variant                                                                  the struct of a VARIANT; only columns
     map                                                                      entries named key and value, as in Hudi's
     files
 
-Other Spark types (intervals, variant, user-defined types) are not supported in a Hudi table, and refused by column
-name.
+Other Spark types (intervals, user-defined types) are not supported in a Hudi table, and refused by column name.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector
-from pyhudi.records.vectors import list_layout, vectors_as_lists
+from pyhudi.format.hudi_types import HUDI_TYPE, VARIANT_TYPE, is_vector, record_type, stated_hudi_type
+from pyhudi.records.vectors import in_spark_layout, spark_layout
 
 __all__ = [
     "CATALOG_OPTIONS",
@@ -116,14 +116,11 @@ def ddl(*columns: tuple[str, str]) -> str:
 
 def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
     """An Arrow table of the driver as a DataFrame."""
-    layout = list_layout(rows.schema)
-    return session.createDataFrame(pa.Table.from_batches(map(vectors_as_lists, rows.to_batches()), layout))
+    return session.createDataFrame(pa.Table.from_batches(map(in_spark_layout, rows.to_batches()), spark_layout(rows.schema)))
 
 
 def table_location(session: SparkSession, name: str) -> str:
-    """Location of a table of the session's catalog.  Raises InvalidRequest if the table does not exist or has no
-    location.
-    """
+    """Location of a table of the session's catalog. Raises InvalidRequest if the table does not exist or has no location."""
     if not session.catalog.tableExists(name):
         raise InvalidRequest(f"the session's catalog has no table {name!r}")
     unquoted = ".".join(part.strip("`") for part in name.split("."))
@@ -165,11 +162,22 @@ def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fix
     columns: those of the table. fixed: constant values of some columns; other missing columns are null. Raises Spark's
     AnalysisException if a type cannot be cast.
     """
-    stored_schema = to_spark_schema(columns)
+    stored_schema = to_spark_schema(pa.schema([_with_nullable_parts(field) for field in columns]))
     nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in stored_schema.fields if f.name not in fixed])
     rows = frame.toDF(*names).to(nullable)
     values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
     return rows.withColumns(values).select(*map(quoted_name, columns.names)) if values else rows
+
+
+def _with_nullable_parts(field: pa.Field) -> pa.Field:
+    """Return a record of Hudi 1.2 with nullable parts, as SQL makes them: the write checks its values."""
+    if record_type(field) is None or field.type == VARIANT_TYPE:
+        return field
+    return field.with_type(pa.struct([part.with_nullable(True).with_type(_nullable_parts(part.type)) for part in field.type]))
+
+
+def _nullable_parts(type_: pa.DataType) -> pa.DataType:
+    return pa.struct([part.with_nullable(True) for part in type_]) if pa.types.is_struct(type_) else type_
 
 
 @contextmanager
@@ -192,6 +200,8 @@ def without_rows(session: SparkSession) -> DataFrame:
 
 
 def _arrow_field(field: T.StructField, path: str) -> pa.Field:
+    if isinstance(field.dataType, T.VariantType) and path == field.name:
+        return pa.field(field.name, VARIANT_TYPE, field.nullable, {HUDI_TYPE: "VARIANT"})
     arrow = _named_field(field.name, field.dataType, path, nullable=field.nullable)
     hudi_type = field.metadata.get(HUDI_TYPE.decode())
     return arrow if hudi_type is None else arrow.with_metadata({HUDI_TYPE: str(hudi_type)})
@@ -223,9 +233,13 @@ def _arrow_type(kind: T.DataType, path: str) -> pa.DataType:
 def _spark_field(field: pa.Field, path: str) -> T.StructField:
     comment = (field.metadata or {}).get(b"comment")
     metadata = {"comment": comment.decode()} if comment else {}
-    if is_vector(field.type):
-        metadata[HUDI_TYPE.decode()] = hudi_type_name(field.type)
-    return T.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata or None)
+    hudi_type = stated_hudi_type(field)
+    if hudi_type is not None:
+        metadata[HUDI_TYPE.decode()] = hudi_type
+    # Workers exchange only whole columns in Spark's layout of variants; within other columns they are structs.
+    is_variant = field.type == VARIANT_TYPE and path == field.name
+    kind = T.VariantType() if is_variant else _spark_type(field.type, path)
+    return T.StructField(field.name, kind, field.nullable, metadata or None)
 
 
 def _spark_type(kind: pa.DataType, path: str) -> T.DataType:

@@ -1,5 +1,4 @@
-"""Updates and deletes evaluated by Spark, and what merges share with them: conditions and values have Spark's
-semantics.
+"""Updates and deletes evaluated by Spark, and what merges share with them: conditions and values have Spark's semantics.
 
 Each row has the number of the clause that applies to it; an update has one clause. Each column is the value that the
 clause assigns, else the stored one. DELETE_COLUMN marks rows that only delete their key. A record that moves to another
@@ -18,13 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pyhudi.engines.spark.column_expressions import (
-    expression,
-    files_condition,
-    refused,
-    side,
-    stored_as,
-)
+from pyhudi.engines.spark.column_expressions import expression, files_condition, refused, side, stored_as
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.engines.spark.native_keys import key_column, path_column
@@ -36,12 +29,7 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query, table_schema
 from pyhudi.operations.write.clauses import ClauseAction, DeleteStatement, UpdateStatement
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
-from pyhudi.operations.write.update_merge import (
-    columns_to_read,
-    load_table_columns,
-    run_merge_changes,
-    stored_key_columns,
-)
+from pyhudi.operations.write.update_merge import columns_to_read, load_table_columns, run_merge_changes, stored_key_columns
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
@@ -54,9 +42,7 @@ CLAUSE = "#clause"
 """Number of the clause that applies to the row."""
 
 TARGET = "#target"
-"""For a row of the table: whether its columns match the key and partition that it is stored under.  Null for other
-rows.
-"""
+"""For a row of the table: whether its columns match the key and partition that it is stored under. Null for other rows."""
 
 _OLD_PATH = "#old_path"
 _NEW_PATH = "#new_path"

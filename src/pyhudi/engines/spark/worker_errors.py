@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pyhudi import errors
 from pyhudi.errors import HudiError
-from pyhudi.records.vectors import vectors_as_lists
+from pyhudi.records.vectors import in_spark_layout
 
 _NOTE = "pyhudi-error: "
 _PLAIN = (str, int, float, bool, type(None))
@@ -29,13 +29,13 @@ Batches = Iterator[pa.RecordBatch]
 def with_error_fields(run: Callable[[S, Batches], Batches]) -> Callable[[S, Batches], Batches]:
     """Decorator for the `__call__` of a job: adds the fields of its errors for the driver.
 
-    Vectors become lists, which Spark has.
+    The batches get Spark's layout.
     """
 
     @functools.wraps(run)
     def reported(self: S, batches: Batches) -> Batches:
         try:
-            yield from map(vectors_as_lists, run(self, batches))
+            yield from map(in_spark_layout, run(self, batches))
         except HudiError as error:
             error.add_note(format_error(error))
             raise

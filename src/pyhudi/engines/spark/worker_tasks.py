@@ -202,8 +202,7 @@ class ResolveMoves:
 
 @dataclass(frozen=True, slots=True)
 class LookupInRecordIndex:
-    """Looks up distinct keys (column RECORD_KEY) in the record index: RECORD_KEY, KEY_PARTITION and FILE_ID of known
-    ones.
+    """Looks up distinct keys (column RECORD_KEY) in the record index: RECORD_KEY, KEY_PARTITION and FILE_ID of known ones.
 
     Rows are sorted by the file group of the index for their keys, so that each query reads few of them.
     within: look up each key in the section of its partition (column PARTITION_PATH, the first sort column).

@@ -42,8 +42,7 @@ def bootstrap(
     spark: SparkSession | None = None,
     environment: Environment | None = None,
 ) -> BootstrapResult:
-    """Create a table over the Parquet files below a folder, or, with `hoodie.table.base.file.format=ORC`, the ORC
-    files.
+    """Create a table over the Parquet files below a folder, or, with `hoodie.table.base.file.format=ORC`, the ORC files.
 
     The files are not changed. By default they also keep holding their rows: the table has small files with keys, and
     joins both. The first change of a file group rewrites it completely. If another process changes a source file later,

@@ -78,9 +78,7 @@ class BootstrapTask:
 
 
 def run_inspect_source(task: InspectSourceTask) -> SourceInfo:
-    """Read a footer.  Raises CorruptData if the file does not have the format of its extension, TableState if it is
-    missing.
-    """
+    """Read a footer. Raises CorruptData if the file does not have the format of its extension, TableState if it is missing."""
     storage = open_storage(StorageSpec(parent_folder(task.source.uri), task.table.options))
     with open_base_file(storage, file_name(task.source.uri)) as file:
         schema = _with_moments(file) if isinstance(file, pq.ParquetFile) else file.schema_arrow
@@ -95,8 +93,8 @@ def run_check_sources(task: InspectSourceTask) -> None:
 def run_skeleton(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> WriteStatus:
     """Write the base file of meta columns that belongs to a source file.
 
-    columns: of all source files and folders; files of the table may lack some of them.
-    Raises InvalidRequest for rows that are invalid in their partition, and as `joined.open_source`.
+    columns: of all source files and folders; files of the table may lack some of them. Raises InvalidRequest for rows
+    that are invalid in their partition, and as `joined.open_source`.
     """
     storage = open_storage(spec.storage)
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)

@@ -129,9 +129,7 @@ def partitions_with_consistent_hashing(context: TableContext) -> frozenset[str]:
 
 
 def remove_hashing_metadata(context: TableContext, instants: Collection[str]) -> None:
-    """Remove the files of instants that are rolled back: markers first, as a marker without metadata stops every
-    writer.
-    """
+    """Remove the files of instants that are rolled back: markers first, as a marker without metadata stops every writer."""
     found = ((info.path, parse_hashing_file(info.path)) for info in context.storage.walk(HASHING_FOLDER))
     own = [path for path, parsed in found if parsed is not None and parsed[0] in instants]
     for suffix in (MARK_SUFFIX, RING_SUFFIX):

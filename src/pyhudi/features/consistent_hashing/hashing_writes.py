@@ -1,5 +1,4 @@
-"""Consistent hashing metadata of one write: what it reads and stores, and whether that is still valid when it
-completes.
+"""Consistent hashing metadata of one write: what it reads and stores, and whether that is still valid when it completes.
 
 A write that creates a file group for a node, or new metadata, depends on the valid metadata. Another write that
 concurrently stored new metadata for the partition may have none of the same file groups, so this is checked again under
@@ -141,8 +140,7 @@ def with_double_writes(
 def replace_hashing_metadata(
     context: TableContext, snapshot: Snapshot, partitions: Iterable[str], instant: str, settings: ConsistentHashingSettings | None
 ) -> ConsistentHashingWrite:
-    """Store metadata with new file groups for partitions whose groups are replaced; valid once the instant has
-    completed.
+    """Store metadata with new file groups for partitions whose groups are replaced; valid once the instant has completed.
 
     settings: the initial layout of partitions without metadata; None leaves these without one.
     """

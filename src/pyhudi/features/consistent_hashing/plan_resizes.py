@@ -1,5 +1,4 @@
-"""Plan resizes of consistent hashing buckets: which nodes of a partition split, which merge, and which get a new file
-group.
+"""Plan resizes of consistent hashing buckets: which nodes of a partition split, which merge, and which get a new file group.
 
     1. split   a node whose slice exceeds the split limit, half-way between the preceding node and itself, while the
                number of

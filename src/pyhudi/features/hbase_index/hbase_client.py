@@ -104,9 +104,7 @@ class HbaseTable:
         self._delete(rows, self._m.TDeleteType.DELETE_FAMILY_VERSION, [self._m.TColumn(FAMILY)])
 
     def changed_since(self, time_ms: int) -> Iterator[tuple[str, Mapping[bytes, tuple[str, int]]]]:
-        """Return the keys whose cells were put at a time or later, each with the newest value of such cells and its
-        time.
-        """
+        """Return the keys whose cells were put at a time or later, each with the newest value of such cells and its time."""
         scan = self._m.TScan(
             columns=[self._m.TColumn(FAMILY)],
             caching=_ROWS_OF_SCAN,

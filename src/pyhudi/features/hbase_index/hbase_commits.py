@@ -1,5 +1,4 @@
-"""Keep index HBASE consistent with the actions of a table: valid entries for lookups, updates by commits, and
-rollbacks.
+"""Keep index HBASE consistent with the actions of a table: valid entries for lookups, updates by commits, and rollbacks.
 
 `features.hbase_index.hbase_tasks` describes its entries.
 

@@ -84,8 +84,7 @@ def lookup_in_hbase(lookup: LookupInHbaseIndex, keys: pa.StringArray) -> Iterato
 def find_in_hbase(
     lookup: LookupInHbaseIndex, keys: pa.StringArray, groups: Mapping[tuple[str, str], int]
 ) -> tuple[Ints, Ints, Ints]:
-    """Locate keys: pairs of a key (its index) and a group (its number); then the indices of keys to be looked up in
-    files.
+    """Locate keys: pairs of a key (its index) and a group (its number); then the indices of keys to be looked up in files.
 
     keys: distinct, no nulls.  groups: the numbers of those that the table has.
     """

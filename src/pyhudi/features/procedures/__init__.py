@@ -23,8 +23,6 @@ from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.features.procedures import (
     bootstrap_procedures,
-    catalog_procedures,
-    clean_procedures,
     file_procedures,
     repair_procedures,
     service_procedures,
@@ -32,7 +30,7 @@ from pyhudi.features.procedures import (
     timeline_procedures,
     view_procedures,
 )
-from pyhudi.features.procedures.procedure import Procedure, ProcedureCall, schema
+from pyhudi.features.procedures.procedure import Procedure, ProcedureCall, procedures_in, schema
 from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.table.snapshot import retry_on_stale_files
@@ -43,21 +41,15 @@ _FILTER = "filter"
 _HELP = "help"
 
 PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
-    {
-        one.name: one
-        for module in (
-            timeline_procedures,
-            clean_procedures,
-            service_procedures,
-            file_procedures,
-            view_procedures,
-            table_procedures,
-            repair_procedures,
-            bootstrap_procedures,
-            catalog_procedures,
-        )
-        for one in module.PROCEDURES
-    }
+    procedures_in(
+        timeline_procedures,
+        service_procedures,
+        file_procedures,
+        view_procedures,
+        table_procedures,
+        repair_procedures,
+        bootstrap_procedures,
+    )
 )
 
 NAMES = tuple(sorted(PROCEDURES))
@@ -101,17 +93,20 @@ def call(
     keep = None if condition in (None, "") else row_filter(parse_filter(str(condition)), definition.output)
     table = None if definition.creates_table else Table(path, storage_options)
     request = ProcedureCall(os.fspath(path), storage_options, table, checked, spark)
-
-    def run() -> list[dict[str, Any]]:
-        return [dict(row) for row in definition.run(request)]
-
-    rows = retry_on_stale_files(run)() if definition.is_read_only else run()
-    result = pa.Table.from_pylist(rows, schema=definition.output)
+    run = retry_on_stale_files(definition.run) if definition.is_read_only else definition.run
+    result = run(request)
     return result if keep is None else keep.select(result)
 
 
 def second_table(procedure: str) -> str | None:
-    """Name of the argument for a second table, which a statement calls `path` next to `table`; None without one."""
+    """Return the argument for a second table, which a statement calls `path` next to `table`.
+
+    Args:
+        procedure: Name of a procedure.
+
+    Returns:
+        The name of the argument; None if the procedure has none, or does not exist.
+    """
     definition = PROCEDURES.get(procedure.strip().lower())
     names = {parameter.name for parameter in definition.parameters} if definition else set()
     return table_procedures.OTHER_PATH if table_procedures.OTHER_PATH in names else None
@@ -119,7 +114,14 @@ def second_table(procedure: str) -> str | None:
 
 @checked
 def describe(procedure: str) -> str:
-    """Describe a procedure as text: summary, arguments with defaults, and columns."""
+    """Describe a procedure as text: summary, arguments with defaults, and columns.
+
+    Args:
+        procedure: Name of the procedure.
+
+    Raises:
+        InvalidRequest: The procedure does not exist.
+    """
     definition = _find(procedure)
     lines = [f"{definition.name}: {definition.summary}", "  path string (required)"]
     for parameter in definition.parameters:

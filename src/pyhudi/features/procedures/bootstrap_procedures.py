@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyhudi import features
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
+from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.bootstrap_index import BootstrappedGroup
 from pyhudi.options import bootstrap_options
 from pyhudi.options.table_options import BASE_FORMAT, GENERATOR_CLASS, PAYLOAD, TABLE_TYPE
@@ -35,8 +35,19 @@ _DEFAULTS = {
 }
 
 
+@procedure(
+    "table_type string required, bootstrap_path string required, base_path string required, rowKey_field string required, "
+    f"base_file_format string = {_DEFAULTS['base_file_format']}, partition_path_field string =, "
+    f"bootstrap_index_class string = {_ONLY['bootstrap_index_class']}, selector_class string = {_DEFAULTS['selector_class']}, "
+    f"key_generator_class string = {_DEFAULTS['key_generator_class']}, "
+    f"full_bootstrap_input_provider string = {_ONLY['full_bootstrap_input_provider']}, schema_provider_class string =, "
+    f"payload_class string = {_DEFAULTS['payload_class']}, parallelism int = 1500, enable_hive_sync boolean = false, "
+    "props_file_path string =, bootstrap_overwrite boolean = false, options string",
+    "status int",
+    creates_table=True,
+)
 def run_bootstrap(call: ProcedureCall) -> Rows:
-    """Bootstrap a table. `status` is 0; errors are raised."""
+    """Make a table over existing Parquet or ORC files. `status` is 0; errors are raised."""
     for name, allowed in _ONLY.items():
         if call.text(name) not in (allowed, ""):
             raise InvalidRequest(
@@ -62,9 +73,13 @@ def run_bootstrap(call: ProcedureCall) -> Rows:
         options=options,
         spark=call.spark,
     )
-    yield {"status": 0}
+    yield (0,)
 
 
+@procedure(
+    "partition_path string =, file_ids string =, limit int = 10, sort_by string = partition, desc boolean = false",
+    ", ".join(f"{column} string" for column in _COLUMNS),
+)
 def show_bootstrap_mapping(call: ProcedureCall) -> Rows:
     """Source files of file groups."""
     partition, file_ids = call.text("partition_path"), {part.strip() for part in call.text("file_ids").split(",") if part.strip()}
@@ -75,17 +90,17 @@ def show_bootstrap_mapping(call: ProcedureCall) -> Rows:
     if order not in _COLUMNS:
         raise InvalidRequest(f"sort_by={order} of show_bootstrap_mapping is unknown: choose from {', '.join(_COLUMNS)}")
     rows = [
-        dict(zip(_COLUMNS, (group.partition, group.file_id, base_path, group.source_partition, group.source.uri), strict=True))
+        (group.partition, group.file_id, base_path, group.source_partition, group.source.uri)
         for group in _index(call)
         if partition in ("", group.partition) and (not file_ids or group.file_id in file_ids)
     ]
-    rows.sort(key=lambda row: (row[order], row["file_id"]), reverse=call.flag("desc"))
-    return rows[: call.number("limit")]
+    return sorted(rows, key=lambda row: (row[_COLUMNS.index(order)], row[1]), reverse=call.flag("desc"))
 
 
+@procedure("", "indexed_partitions string")
 def show_bootstrap_partitions(call: ProcedureCall) -> Rows:
     """Partitions with rows in source files, including those rewritten since."""
-    return [{"indexed_partitions": partition} for partition in sorted({one.partition for one in _index(call)})]
+    return ((partition,) for partition in sorted({group.partition for group in _index(call)}))
 
 
 def _index(call: ProcedureCall) -> list[BootstrappedGroup]:
@@ -98,53 +113,3 @@ def _base_path(call: ProcedureCall) -> str:
     if found is None:
         raise TableState(f"the table at {call.table.uri} is not a bootstrapped table")
     return found
-
-
-PROCEDURES = (
-    Procedure(
-        "run_bootstrap",
-        (
-            Parameter("table_type", required=True),
-            Parameter("bootstrap_path", required=True),
-            Parameter("base_path", required=True),
-            Parameter("rowKey_field", required=True),
-            Parameter("base_file_format", default=_DEFAULTS["base_file_format"]),
-            Parameter("partition_path_field", default=""),
-            Parameter("bootstrap_index_class", default=_ONLY["bootstrap_index_class"]),
-            Parameter("selector_class", default=_DEFAULTS["selector_class"]),
-            Parameter("key_generator_class", default=_DEFAULTS["key_generator_class"]),
-            Parameter("full_bootstrap_input_provider", default=_ONLY["full_bootstrap_input_provider"]),
-            Parameter("schema_provider_class", default=""),
-            Parameter("payload_class", default=_DEFAULTS["payload_class"]),
-            Parameter("parallelism", int, 1500),
-            Parameter("enable_hive_sync", bool, False),
-            Parameter("props_file_path", default=""),
-            Parameter("bootstrap_overwrite", bool, False),
-            Parameter("options"),
-        ),
-        schema("status int"),
-        run_bootstrap,
-        "Make a table over Parquet or ORC files that are there already.",
-        creates_table=True,
-    ),
-    Procedure(
-        "show_bootstrap_mapping",
-        (
-            Parameter("partition_path", default=""),
-            Parameter("file_ids", default=""),
-            Parameter("limit", int, 10),
-            Parameter("sort_by", default="partition"),
-            Parameter("desc", bool, False),
-        ),
-        schema("partition string, file_id string, source_base_path string, source_partition string, source_file string"),
-        show_bootstrap_mapping,
-        "The files outside of the table that hold the rows of file groups.",
-    ),
-    Procedure(
-        "show_bootstrap_partitions",
-        (),
-        schema("indexed_partitions string"),
-        show_bootstrap_partitions,
-        "The partitions whose rows lie outside of the table.",
-    ),
-)

@@ -7,13 +7,12 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from pyhudi.errors import TableState, Unsupported
-from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
+from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
@@ -25,7 +24,8 @@ from pyhudi.table.file_slices import LogFile
 from pyhudi.table.listing import DirectoryListing, table_folders
 from pyhudi.tasks.log_scan import read_headers
 
-_LIMIT = Parameter("limit", int, 10)
+_LIMIT = "limit int = 10"
+_LOG_FILES = "log_file_path_pattern string required"
 _DATA = (BlockType.AVRO, BlockType.PARQUET, BlockType.CDC)
 _BLOCK_TYPES = {
     BlockType.COMMAND: "COMMAND_BLOCK",
@@ -38,26 +38,50 @@ _BLOCK_TYPES = {
 }
 
 
+@procedure(
+    f"partition_path string =, {_LIMIT}",
+    "commit_time string, min bigint, 10th double, 50th double, avg double, 95th double, max bigint, num_files int, "
+    "std_dev double",
+)
 def stats_file_sizes(call: ProcedureCall) -> Rows:
     """File size statistics per instant, oldest first, and in total: interpolated quantiles, sample standard deviation.
 
     partition_path: a glob of partitions; all by default.
     """
-    return islice(_size_rows(call), call.number("limit"))
+    context = call.table.context
+    listing = DirectoryListing(context.storage)
+    pattern = call.text("partition_path")
+    chosen = path_glob(pattern) if pattern else None
+    partitions = [partition for partition in listing.partitions() if chosen is None or chosen.fullmatch(partition)]
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for files in listing.files(partitions).values():
+        for info in files:
+            named = parse_base_file(info.name) or parse_log_file(info.name)
+            if named is not None:
+                sizes[named.instant_time].append(info.size_bytes)
+    for instant_time in sorted(sizes):
+        yield _distribution(instant_time, sizes[instant_time])
+    yield _distribution("ALL", [size for group in sizes.values() for size in group])
 
 
+@procedure("partition string =, limit int = 100", "file_path string")
 def show_metadata_table_files(call: ProcedureCall) -> Rows:
     """Files of one partition in the metadata table, by name; without a partition, those of the table's root."""
     files = _listed(call).get(call.text("partition"), {})
-    return islice(({"file_path": name} for name in sorted(files)), call.number("limit"))
+    return ((name,) for name in sorted(files))
 
 
+@procedure("", "partition string")
 def show_metadata_table_partitions(call: ProcedureCall) -> Rows:
     """Partitions in the metadata table."""
-    for partition in find_partitions(_metadata(call)):
-        yield {"partition": partition}
+    return ((partition,) for partition in find_partitions(_metadata(call)))
 
 
+@procedure(
+    "verbose boolean = false",
+    "partition string, file_name string, is_present_in_fs boolean, is_present_in_metadata boolean, fs_size bigint, "
+    "metadata_size bigint",
+)
 def validate_metadata_table_files(call: ProcedureCall) -> Rows:
     """Differences between the metadata table and the directories in files or sizes; all files with `verbose`."""
     context = call.table.context
@@ -68,26 +92,40 @@ def validate_metadata_table_files(call: ProcedureCall) -> Rows:
         ours, theirs = listed.get(partition, {}), there.get(partition, {})
         for name in sorted({*ours, *theirs}):
             if call.flag("verbose") or ours.get(name) != theirs.get(name):
-                yield {
-                    "partition": partition,
-                    "file_name": name,
-                    "is_present_in_fs": name in theirs,
-                    "is_present_in_metadata": name in ours,
-                    "fs_size": theirs.get(name, 0),
-                    "metadata_size": ours.get(name, 0),
-                }
+                yield partition, name, name in theirs, name in ours, theirs.get(name, 0), ours.get(name, 0)
 
 
+@procedure(f"{_LOG_FILES}, merge boolean = false, {_LIMIT}", "records string")
 def show_logfile_records(call: ProcedureCall) -> Rows:
     """Records of log files as JSON, in file order, without deletes."""
     if call.flag("merge"):
         raise Unsupported("merge=true of show_logfile_records is not built; Table.scan reads the merged rows")
-    return islice(_records(call), call.number("limit"))
+    storage = call.table.context.storage
+    for log in _log_files(call):
+        for block in read_headers(storage, log):
+            if isinstance(block, CorruptBlock) or block.kind not in _DATA:
+                continue
+            for batch in decode_content(block.kind, block.required(HeaderKey.SCHEMA), _content(storage, log, block)):
+                for record in batch.to_pylist():
+                    yield (json.dumps(record, ensure_ascii=False, default=_plain),)
 
 
+@procedure(
+    f"{_LOG_FILES}, {_LIMIT}",
+    "instant_time string, record_count int, block_type string, header_metadata string, footer_metadata string",
+)
 def show_logfile_metadata(call: ProcedureCall) -> Rows:
     """Blocks of log files with their headers."""
-    return islice(_blocks(call), call.number("limit"))
+    storage = call.table.context.storage
+    for log in _log_files(call):
+        for block in read_headers(storage, log):
+            if isinstance(block, CorruptBlock):
+                yield None, 0, _BLOCK_TYPES[BlockType.CORRUPT], "{}", "{}"
+                continue
+            headers = {key.name: text for key in HeaderKey if (text := block.header(key)) is not None}
+            header_text = json.dumps(headers, separators=(",", ":"))
+            count = _count(storage, log, block)
+            yield block.header(HeaderKey.INSTANT_TIME), count, _BLOCK_TYPES[block.kind], header_text, "{}"
 
 
 def _metadata(call: ProcedureCall) -> MetadataTable:
@@ -112,44 +150,19 @@ def _sizes(files: Sequence[FileInfo]) -> dict[str, int]:
     return {info.name: info.size_bytes for info in named}
 
 
-def _size_rows(call: ProcedureCall) -> Rows:
-    context = call.table.context
-    listing = DirectoryListing(context.storage)
-    pattern = call.text("partition_path")
-    chosen = path_glob(pattern) if pattern else None
-    partitions = [partition for partition in listing.partitions() if chosen is None or chosen.fullmatch(partition)]
-    sizes: dict[str, list[int]] = defaultdict(list)
-    for files in listing.files(partitions).values():
-        for info in files:
-            named = parse_base_file(info.name) or parse_log_file(info.name)
-            if named is not None:
-                sizes[named.instant_time].append(info.size_bytes)
-    for instant_time in sorted(sizes):
-        yield _distribution(instant_time, sizes[instant_time])
-    yield _distribution("ALL", [size for group in sizes.values() for size in group])
-
-
-def _distribution(label: str, sizes: Sequence[int]) -> dict[str, Any]:
+def _distribution(label: str, sizes: Sequence[int]) -> tuple[str | float, ...]:
     values = np.sort(np.array(sizes, np.float64))
     count = len(values)
-    return {
-        "commit_time": label,
-        "min": int(values[0]) if count else 0,
-        "10th": _quantile(values, 0.1),
-        "50th": _quantile(values, 0.5),
-        "avg": float(values.mean()) if count else 0.0,
-        "95th": _quantile(values, 0.95),
-        "max": int(values[-1]) if count else 0,
-        "num_files": count,
-        "std_dev": float(values.std(ddof=1)) if count > 1 else 0.0,
-    }
+    if not count:
+        return label, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0
+    low, median, high = (_quantile(values, share) for share in (0.1, 0.5, 0.95))
+    deviation = float(values.std(ddof=1)) if count > 1 else 0.0
+    return label, int(values[0]), low, median, float(values.mean()), high, int(values[-1]), count, deviation
 
 
 def _quantile(values: np.ndarray[Any, np.dtype[np.float64]], share: float) -> float:
     """Interpolate between the values around position share * (count + 1), counted from 1, as Hudi's statistics library."""
     count = len(values)
-    if not count:
-        return 0.0
     position = share * (count + 1)
     below = math.floor(position)
     if below < 1:
@@ -177,40 +190,6 @@ def _log_files(call: ProcedureCall) -> list[LogFile]:
     if not found:
         raise TableState(f"no log file of {storage.uri} fits {call.text('log_file_path_pattern')!r}")
     return sorted(found, key=lambda log: log.path)
-
-
-def _records(call: ProcedureCall) -> Rows:
-    storage = call.table.context.storage
-    for log in _log_files(call):
-        for block in read_headers(storage, log):
-            if isinstance(block, CorruptBlock) or block.kind not in _DATA:
-                continue
-            for batch in decode_content(block.kind, block.required(HeaderKey.SCHEMA), _content(storage, log, block)):
-                for record in batch.to_pylist():
-                    yield {"records": json.dumps(record, ensure_ascii=False, default=_plain)}
-
-
-def _blocks(call: ProcedureCall) -> Rows:
-    storage = call.table.context.storage
-    for log in _log_files(call):
-        for block in read_headers(storage, log):
-            if isinstance(block, CorruptBlock):
-                yield {
-                    "instant_time": None,
-                    "record_count": 0,
-                    "block_type": _BLOCK_TYPES[BlockType.CORRUPT],
-                    "header_metadata": "{}",
-                    "footer_metadata": "{}",
-                }
-                continue
-            headers = {key.name: text for key in HeaderKey if (text := block.header(key)) is not None}
-            yield {
-                "instant_time": block.header(HeaderKey.INSTANT_TIME),
-                "record_count": _count(storage, log, block),
-                "block_type": _BLOCK_TYPES[block.kind],
-                "header_metadata": json.dumps(headers, separators=(",", ":")),
-                "footer_metadata": "{}",
-            }
 
 
 def _count(storage: Storage, log: LogFile, block: LogBlock) -> int:
@@ -260,55 +239,3 @@ def _glob_parts(pattern: str) -> Iterator[str]:
         else:
             yield re.escape(letter)
     yield ")" * depth
-
-
-PROCEDURES = (
-    Procedure(
-        "stats_file_sizes",
-        (Parameter("partition_path", default=""), _LIMIT),
-        schema(
-            "commit_time string, min bigint, 10th double, 50th double, avg double, 95th double, max bigint, num_files int, "
-            "std_dev double"
-        ),
-        stats_file_sizes,
-        "Sizes of data files by instant.",
-    ),
-    Procedure(
-        "show_metadata_table_files",
-        (Parameter("partition", default=""), Parameter("limit", int, 100)),
-        schema("file_path string"),
-        show_metadata_table_files,
-        "The files of a partition by the metadata table.",
-    ),
-    Procedure(
-        "show_metadata_table_partitions",
-        (),
-        schema("partition string"),
-        show_metadata_table_partitions,
-        "The partitions by the metadata table.",
-    ),
-    Procedure(
-        "validate_metadata_table_files",
-        (Parameter("verbose", bool, False),),
-        schema(
-            "partition string, file_name string, is_present_in_fs boolean, is_present_in_metadata boolean, fs_size bigint, "
-            "metadata_size bigint"
-        ),
-        validate_metadata_table_files,
-        "Where the metadata table and the directories disagree.",
-    ),
-    Procedure(
-        "show_logfile_records",
-        (Parameter("log_file_path_pattern", required=True), Parameter("merge", bool, False), _LIMIT),
-        schema("records string"),
-        show_logfile_records,
-        "The records of log files as JSON.",
-    ),
-    Procedure(
-        "show_logfile_metadata",
-        (Parameter("log_file_path_pattern", required=True), _LIMIT),
-        schema("instant_time string, record_count int, block_type string, header_metadata string, footer_metadata string"),
-        show_logfile_metadata,
-        "The blocks of log files.",
-    ),
-)

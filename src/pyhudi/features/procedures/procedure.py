@@ -1,15 +1,22 @@
-"""Definition of a procedure, and validation of its arguments.
+"""Declaration of procedures, and validation of their arguments.
 
-A procedure has the name, the arguments and the columns of Hudi's `CALL` statement. Every procedure on a table takes
-`path` in place of `table`, also where Hudi only accepts tables of the catalog. An unknown argument is rejected; Hudi
-ignores it.
+    @procedure("limit int = 10, instant_time string required", "action string, partition_path string, file_size bigint")
+    def show_commit_files(call: ProcedureCall) -> Rows:
+        ...
+
+A procedure has the name, the arguments and the columns of Hudi's `CALL` statement. The function returns rows as tuples
+in the order of the columns, and its docstring is what `help` shows. Every procedure on a table takes `path` in place of
+`table`, also where Hudi only accepts tables of the catalog. An unknown argument is rejected; Hudi ignores it.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from inspect import getdoc
+from itertools import islice
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +26,9 @@ from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.properties import redact_secret
 
 Value = str | int | bool | None
-Rows = Iterable[Mapping[str, Any]]
+Rows = Iterable[tuple[Any, ...]]
+
+_LIMIT = "limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,25 +125,47 @@ class Procedure:
     """A stored procedure.
 
     Attributes:
-        name: Name of the procedure.
+        function: Implementation. Its name is that of the procedure.
         parameters: Parameters, without `table` and `path`, which all procedures have.
         output: Schema of the result.
-        run: Implementation.
-        summary: One-line description.
         creates_table: True if the procedure creates the table.
     """
 
-    name: str
+    function: Callable[[ProcedureCall], Rows]
     parameters: tuple[Parameter, ...]
     output: pa.Schema
-    run: Callable[[ProcedureCall], Rows]
-    summary: str
     creates_table: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the procedure."""
+        return self.function.__name__
+
+    @property
+    def summary(self) -> str:
+        """Description in one paragraph."""
+        return " ".join((getdoc(self.function) or "").split("\n\n")[0].split())
 
     @property
     def is_read_only(self) -> bool:
         """True if the procedure can be run again: by naming convention, those that show something."""
-        return self.name.startswith("show_")
+        return self.name.startswith(("show_", "stats_"))
+
+    def run(self, call: ProcedureCall) -> pa.Table:
+        """Run the procedure. The argument `limit` of one that shows something is the largest number of rows.
+
+        Raises:
+            InvalidRequest: The limit is negative. Errors of the procedure are raised as they are.
+        """
+        rows = self.function(call)
+        if self.is_read_only and _LIMIT in call.arguments:
+            limit = call.number(_LIMIT)
+            if limit < 0:
+                raise InvalidRequest(f"limit={limit} of {self.name} is negative: pass the number of rows to show")
+            # One row is always computed, so that the other arguments are checked.
+            rows = list(islice(rows, max(limit, 1)))[:limit]
+        names = self.output.names
+        return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=self.output)
 
     def check(self, arguments: Mapping[str, object]) -> dict[str, Value]:
         """Validate the arguments of a call, and add defaults.
@@ -153,12 +184,44 @@ class Procedure:
         return {name: _typed(self.name, parameter, arguments.get(name)) for name, parameter in known.items()}
 
 
+def procedure(
+    parameters: str, columns: str, *, creates_table: bool = False
+) -> Callable[[Callable[[ProcedureCall], Rows]], Procedure]:
+    """Declare a function as a procedure.
+
+    Args:
+        parameters: Parameters as `name type [required | = default], ...`, without quotes around texts.
+        columns: Columns of the result as `name type, ...`.
+        creates_table: True if the procedure creates the table.
+
+    Returns:
+        A decorator, which replaces the function by the procedure.
+    """
+    parsed = tuple(map(_parameter, filter(None, parameters.split(", "))))
+    output = schema(columns)
+    return lambda function: Procedure(function, parsed, output, creates_table)
+
+
+def procedures_in(*modules: ModuleType) -> dict[str, Procedure]:
+    """Return the procedures that modules declare, by name."""
+    declared = (value for module in modules for value in vars(module).values() if isinstance(value, Procedure))
+    return {procedure.name: procedure for procedure in declared}
+
+
 def schema(text: str) -> pa.Schema:
     """Parse a schema `name type, ...`, with Spark's type names: string, int, bigint, double, boolean."""
     pairs = (part.rsplit(" ", 1) for part in text.split(", "))
     return pa.schema([pa.field(name.strip(), _TYPES[kind.strip()]) for name, kind in pairs])
 
 
+def _parameter(text: str) -> Parameter:
+    declaration, has_default, default = text.partition(" =")
+    name, kind, *required = declaration.split()
+    parameter = Parameter(name, _KINDS[kind], required=required == ["required"])
+    return replace(parameter, default=_typed(name, parameter, default.strip())) if has_default else parameter
+
+
+_KINDS: Mapping[str, type[str] | type[int] | type[bool]] = {"string": str, "int": int, "boolean": bool}
 _TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
 _FLAGS = {"true": True, "false": False}
 

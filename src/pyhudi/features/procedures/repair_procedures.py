@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
-from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
+from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.properties import parse_properties, redact_secret
@@ -17,6 +17,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.write_base_files import ensure_partition
 
 
+@procedure("dry_run boolean = true", "partition_path string, metadata_is_present string, action string")
 def repair_add_partition_meta(call: ProcedureCall) -> Rows:
     """List partitions with and without their metadata file; write missing ones unless `dry_run`.
 
@@ -29,13 +30,10 @@ def repair_add_partition_meta(call: ProcedureCall) -> Rows:
         missing = partition in unmarked
         if missing and not dry_run:
             ensure_partition(context.storage, partition, unmarked[partition])
-        yield {
-            "partition_path": partition,
-            "metadata_is_present": "No" if missing else "Yes",
-            "action": "Repaired" if missing and not dry_run else "None",
-        }
+        yield partition, "No" if missing else "Yes", "Repaired" if missing and not dry_run else "None"
 
 
+@procedure("new_props_file_path string required", "property string, old_value string, new_value string")
 def repair_overwrite_hoodie_props(call: ProcedureCall) -> Rows:
     """Replace the table's properties with those of a file; returns each key of either with its old and new value."""
     folder, _, name = call.text("new_props_file_path").rpartition("/")
@@ -48,13 +46,10 @@ def repair_overwrite_hoodie_props(call: ProcedureCall) -> Rows:
         old = dict(locked.reloaded().config.properties)
         new = dict(store_table_config(locked.storage, {**dict.fromkeys(old), **new_properties}, context.env).properties)
     for key in sorted({*old, *new}):
-        yield {
-            "property": key,
-            "old_value": redact_secret(key, old.get(key, "null")),
-            "new_value": redact_secret(key, new.get(key, "null")),
-        }
+        yield key, *(redact_secret(key, properties.get(key, "null")) for properties in (old, new))
 
 
+@procedure("", "result boolean")
 def repair_corrupted_clean_files(call: ProcedureCall) -> Rows:
     """Delete files of cleans on the timeline that are empty or cannot be decoded; timeline readers fail on them."""
     context = _writable(call)
@@ -71,22 +66,24 @@ def repair_corrupted_clean_files(call: ProcedureCall) -> Rows:
                 (CleanMetadata if instant.state is State.COMPLETED else CleanerPlan).decode(data)
             except CorruptData:
                 locked.storage.delete([store.path(instant)])
-    yield {"result": True}
+    yield (True,)
 
 
+@procedure("instant_time string required", "delete_marker_result boolean")
 def delete_marker(call: ProcedureCall) -> Rows:
     """Delete the markers of an instant. Only safe for an instant that is rolled back and whose writer is dead."""
     storage, instant = _writable(call).storage, call.text("instant_time")
     if instant not in marked_instants(storage):
         raise InstantNotFound(f"{call.table.uri} has no markers of instant {instant}")
     Markers(storage, instant).delete()
-    yield {"delete_marker_result": True}
+    yield (True,)
 
 
+@procedure("", "result string")
 def delete_metadata_table(call: ProcedureCall) -> Rows:
     """Delete the metadata table."""
     call.table.drop_metadata_table()
-    yield {"result": "Removed Metadata Table"}
+    yield ("Removed Metadata Table",)
 
 
 def _writable(call: ProcedureCall) -> TableContext:
@@ -97,37 +94,3 @@ def _writable(call: ProcedureCall) -> TableContext:
 
 LOCK_WAIT_MS = 60_000
 """How long a procedure waits for the table lock."""
-
-_DRY_RUN = Parameter("dry_run", bool, True)
-
-PROCEDURES = (
-    Procedure(
-        "repair_add_partition_meta",
-        (_DRY_RUN,),
-        schema("partition_path string, metadata_is_present string, action string"),
-        repair_add_partition_meta,
-        "Write partition metadata where it is missing.",
-    ),
-    Procedure(
-        "repair_overwrite_hoodie_props",
-        (Parameter("new_props_file_path", required=True),),
-        schema("property string, old_value string, new_value string"),
-        repair_overwrite_hoodie_props,
-        "Replace hoodie.properties.",
-    ),
-    Procedure(
-        "repair_corrupted_clean_files",
-        (),
-        schema("result boolean"),
-        repair_corrupted_clean_files,
-        "Remove cleans that cannot be read.",
-    ),
-    Procedure(
-        "delete_marker",
-        (Parameter("instant_time", required=True),),
-        schema("delete_marker_result boolean"),
-        delete_marker,
-        "Remove the markers of an instant.",
-    ),
-    Procedure("delete_metadata_table", (), schema("result string"), delete_metadata_table, "Remove the metadata table."),
-)

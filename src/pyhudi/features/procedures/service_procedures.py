@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Any
-
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, SnapshotOutdated, TableState, Unsupported
-from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
+from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.actions.clean_metadata import CleanMetadata
-from pyhudi.format.actions.clustering_plan import ClusteringGroup, ClusteringPlan
-from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.versions import versions
@@ -27,11 +22,12 @@ from pyhudi.options.service_options import (
     LAYOUT_OPTIMIZE_STRATEGY,
     PARTITION_TTL_STRATEGY_DAYS_RETAIN,
 )
-from pyhudi.table.pending_plans import load_compaction_plan
+from pyhudi.table.pending_plans import load_clustering_plan, load_compaction_plan
 from pyhudi.table.snapshot import read_commit
-from pyhudi.table.table_context import TableContext
-from pyhudi.table.timeline.timeline_store import TimelineStore
 
+_COMPACTION = "timestamp string, operation_size int, state string"
+_CLUSTERING = "timestamp string, input_group_size int, state string, involved_partitions string"
+_INVOLVED = "show_involved_partition boolean = false"
 _CLEAN_ARGUMENTS = {
     "clean_policy": CLEAN_POLICY.key,
     "retain_commits": CLEAN_COMMITS_RETAINED.key,
@@ -42,12 +38,14 @@ _CLEAN_ARGUMENTS = {
 }
 
 
+@procedure("limit int = 20", _COMPACTION)
 def show_compaction(call: ProcedureCall) -> Rows:
     """Compactions, newest first: pending ones, and completed ones whose plan still exists."""
     _check_merge_on_read(call)
-    return islice(_compactions(call), call.number("limit"))
+    return _compactions(call)
 
 
+@procedure("op string required, timestamp int, options string, instants string, limit int", _COMPACTION)
 def run_compaction(call: ProcedureCall) -> Rows:
     """Schedule a compaction (`schedule`), execute pending ones (`run`), or both (`scheduleandexecute`)."""
     _check_merge_on_read(call)
@@ -67,28 +65,26 @@ def run_compaction(call: ProcedureCall) -> Rows:
             return
         wanted = (planned,)
     if operation != "schedule":
-        pending = [i.request_time for i in table.timeline().pending(Action.COMPACTION)]
-        unknown = sorted(set(wanted) - set(pending))
-        if unknown:
-            raise InstantNotFound(f"{table.uri} has no pending compaction {', '.join(unknown)}")
-        chosen = [time for time in pending if not wanted or time in wanted]
-        limit = call.arguments["limit"]
-        for time in chosen if limit is None else chosen[: int(limit)]:
+        for time in _pending(call, Action.COMPACTION, wanted):
             table.compact(time, spark=call.spark, options=options)
-            yield _compaction_row(call, time)
+            yield from (row for row in _compactions(call) if row[0] == time)
     elif planned is not None:
-        yield _compaction_row(call, planned)
+        yield from (row for row in _compactions(call) if row[0] == planned)
 
 
+@procedure(f"limit int = 20, {_INVOLVED}", _CLUSTERING)
 def show_clustering(call: ProcedureCall) -> Rows:
     """Clusterings, newest first. involved_partitions: `*` unless requested."""
-    return islice(_clusterings(call), call.number("limit"))
+    return _clusterings(call)
 
 
+@procedure(
+    f"predicate string, order string, {_INVOLVED}, op string, order_strategy string, options string, instants string, "
+    "selected_partitions string, limit int",
+    _CLUSTERING,
+)
 def run_clustering(call: ProcedureCall) -> Rows:
-    """Schedule a clustering (`schedule`), execute pending ones (`execute`), or both (`scheduleandexecute`, the
-    default).
-    """
+    """Schedule a clustering (`schedule`), execute pending ones (`execute`), or both (`scheduleandexecute`, the default)."""
     operation = (call.text("op") or "scheduleandexecute").strip().lower()
     if operation not in ("schedule", "execute", "scheduleandexecute"):
         raise InvalidRequest(f"op={call.text('op')!r} of run_clustering is none of schedule, execute, scheduleAndExecute")
@@ -110,21 +106,21 @@ def run_clustering(call: ProcedureCall) -> Rows:
         if planned is None:
             return
         if operation == "schedule":
-            yield from (row for row in _clusterings(call) if row["timestamp"] == planned)
+            yield from (row for row in _clusterings(call) if row[0] == planned)
             return
         chosen = (planned,)
-    pending = [i.request_time for i in table.timeline().pending(Action.CLUSTERING)]
-    unknown = sorted(set(chosen) - set(pending))
-    if unknown:
-        raise InstantNotFound(f"{table.uri} has no pending clustering {', '.join(unknown)}")
-    todo = [time for time in pending if not chosen or time in chosen]
-    limit = call.arguments["limit"]
-    done = todo if limit is None else todo[: int(limit)]
+    done = _pending(call, Action.CLUSTERING, chosen)
     for time in done:
         table.cluster(time, spark=call.spark, options=options)
-    yield from (row for row in _clusterings(call) if row["timestamp"] in done)
+    yield from (row for row in _clusterings(call) if row[0] in done)
 
 
+@procedure(
+    "skip_locking boolean = false, schedule_in_line boolean = true, clean_policy string, retain_commits int, hours_retained int, "
+    "file_versions_retained int, trigger_strategy string, trigger_max_commits int, options string",
+    "start_clean_time string, time_taken_in_millis bigint, total_files_deleted int, earliest_commit_to_retain string, "
+    "bootstrap_part_metadata string, version int",
+)
 def run_clean(call: ProcedureCall) -> Rows:
     """Clean the table; returns no row if no clean was due."""
     if call.flag("skip_locking"):
@@ -136,16 +132,11 @@ def run_clean(call: ProcedureCall) -> Rows:
     for time in (*result.finished, *((result.instant,) if result.instant else ())):
         instant = store.load().find(time, Action.CLEAN)
         done = CleanMetadata.decode(store.read(instant))
-        yield {
-            "start_clean_time": done.start_clean_time,
-            "time_taken_in_millis": done.time_taken_in_millis,
-            "total_files_deleted": done.total_files_deleted,
-            "earliest_commit_to_retain": done.earliest_commit_to_retain,
-            "bootstrap_part_metadata": "{}",
-            "version": done.version,
-        }
+        totals = done.time_taken_in_millis, done.total_files_deleted
+        yield done.start_clean_time, *totals, done.earliest_commit_to_retain, "{}", done.version
 
 
+@procedure("ttl_policy string, retain_days int, options string", "deleted_partitions string")
 def run_ttl(call: ProcedureCall) -> Rows:
     """Delete expired partitions."""
     policy = call.text("ttl_policy")
@@ -158,9 +149,10 @@ def run_ttl(call: ProcedureCall) -> Rows:
     store = call.table.context.timeline
     commit = read_commit(store, store.load().find(result.instant))
     for partition in commit.partition_to_replace_file_ids or {}:
-        yield {"deleted_partitions": partition}
+        yield (partition,)
 
 
+@procedure("min_commits int = 20, max_commits int = 30, retain_commits int = 10, enable_metadata boolean = true", "result int")
 def archive_commits(call: ProcedureCall) -> Rows:
     """Archive old instants. The result is 0, the success code of Hudi's command line."""
     if not call.flag("enable_metadata"):
@@ -171,9 +163,10 @@ def archive_commits(call: ProcedureCall) -> Rows:
         CLEAN_COMMITS_RETAINED.key: call.number("retain_commits"),
     }
     call.table.archive(options=options)
-    yield {"result": 0}
+    yield (0,)
 
 
+@procedure("commit_time string =, user string =, comments string =", "create_savepoint_result boolean")
 def create_savepoint(call: ProcedureCall) -> Rows:
     """Create a savepoint of the latest or the named write; returns false if it fails, for example because it exists."""
     try:
@@ -181,39 +174,54 @@ def create_savepoint(call: ProcedureCall) -> Rows:
     except InstantNotFound:
         raise
     except TableState:
-        yield {"create_savepoint_result": False}
+        yield (False,)
         return
-    yield {"create_savepoint_result": True}
+    yield (True,)
 
 
+@procedure("instant_time string =", "delete_savepoint_result boolean")
 def delete_savepoint(call: ProcedureCall) -> Rows:
     """Delete a savepoint, by default the latest."""
     call.table.delete_savepoint(_savepoint(call))
-    yield {"delete_savepoint_result": True}
+    yield (True,)
 
 
+@procedure("instant_time string =", "rollback_savepoint_result boolean")
 def rollback_to_savepoint(call: ProcedureCall) -> Rows:
     """Restore the table to a savepoint, by default the latest."""
     call.table.restore(_savepoint(call))
-    yield {"rollback_savepoint_result": True}
+    yield (True,)
 
 
+@procedure("instant_time string required", "rollback_result boolean")
 def rollback_to_instant(call: ProcedureCall) -> Rows:
     """Roll back the write of that instant only, despite the name given by Hudi."""
     call.table.rollback(call.text("instant_time"))
-    yield {"rollback_result": True}
+    yield (True,)
 
 
+@procedure("to_version string required", "result boolean")
 def upgrade_table(call: ProcedureCall) -> Rows:
-    """Upgrade the table version."""
+    """Upgrade the table version to EIGHT or NINE."""
     call.table.upgrade(_version(call), spark=call.spark)
-    yield {"result": True}
+    yield (True,)
 
 
+@procedure("to_version string required", "result boolean")
 def downgrade_table(call: ProcedureCall) -> Rows:
-    """Downgrade the table version."""
+    """Downgrade the table version to EIGHT or SIX."""
     call.table.downgrade(_version(call), spark=call.spark)
-    yield {"result": True}
+    yield (True,)
+
+
+def _pending(call: ProcedureCall, action: Action, named: tuple[str, ...]) -> list[str]:
+    """Pending plans, or those with a name, up to the limit of the call. Raises InstantNotFound."""
+    pending = [instant.request_time for instant in call.table.timeline().pending(action)]
+    unknown = sorted(set(named) - set(pending))
+    if unknown:
+        raise InstantNotFound(f"{call.table.uri} has no pending {action} {', '.join(unknown)}")
+    limit = call.arguments["limit"]
+    return [time for time in pending if not named or time in named][: None if limit is None else int(limit)]
 
 
 def _version(call: ProcedureCall) -> int:
@@ -248,177 +256,23 @@ def _compactions(call: ProcedureCall) -> Rows:
             except (CorruptData, SnapshotOutdated):
                 # A commit that is not a compaction has no plan; without a plan, its operations are unknown.
                 continue
-            yield {
-                "timestamp": instant.request_time,
-                "operation_size": len(plan.operations or ()),
-                "state": instant.state.name,
-            }
-
-
-def _compaction_row(call: ProcedureCall, time: str) -> dict[str, Any]:
-    return next(dict(row) for row in _compactions(call) if row["timestamp"] == time)
+            yield instant.request_time, len(plan.operations or ()), instant.state.name
 
 
 def _clusterings(call: ProcedureCall) -> Rows:
-    context = call.table.context
-    store = context.timeline
+    store = call.table.context.timeline
     for instant in reversed(store.load().instants):
         if instant.action not in (Action.CLUSTERING, Action.REPLACECOMMIT):
             continue
-        plan = _clustering_plan(context, store, instant)
-        if plan is None:
-            continue
-        groups = plan.input_groups or ()
-        involved = ",".join(_partitions(groups)) if call.flag("show_involved_partition") else "*"
-        yield {
-            "timestamp": instant.request_time,
-            "input_group_size": len(groups),
-            "state": instant.state.name,
-            "involved_partitions": involved,
-        }
-
-
-def _clustering_plan(context: TableContext, store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
-    """Clustering plan of an instant; None for a replace commit that is not a clustering."""
-    for action in (Action.CLUSTERING, Action.REPLACECOMMIT):
-        data = store.read_state(instant.request_time, action, State.REQUESTED)
-        if data:
-            try:
-                return RequestedReplaceMetadata.decode(data).clustering_plan
-            except CorruptData as error:
-                where = store.path(Instant(instant.request_time, action, State.REQUESTED))
-                raise error.with_path(context.storage.absolute(where)) from error
-    return None
-
-
-def _partitions(groups: tuple[ClusteringGroup, ...]) -> list[str]:
-    """Partition of each slice, repeated per slice, as in Hudi."""
-    return [piece.partition_path or "" for group in groups for piece in group.slices or ()]
-
-
-_OPTIONS = Parameter("options")
-_COMPACTION = schema("timestamp string, operation_size int, state string")
-_CLUSTERING = schema("timestamp string, input_group_size int, state string, involved_partitions string")
-_INVOLVED = Parameter("show_involved_partition", bool, False)
-
-PROCEDURES = (
-    Procedure("show_compaction", (Parameter("limit", int, 20),), _COMPACTION, show_compaction, "Compactions, newest first."),
-    Procedure(
-        "run_compaction",
-        (
-            Parameter("op", required=True),
-            Parameter("timestamp", int),
-            _OPTIONS,
-            Parameter("instants"),
-            Parameter("limit", int),
-        ),
-        _COMPACTION,
-        run_compaction,
-        "Plan or carry out compactions.",
-    ),
-    Procedure(
-        "show_clustering",
-        (Parameter("limit", int, 20), _INVOLVED),
-        _CLUSTERING,
-        show_clustering,
-        "Clusterings, newest first.",
-    ),
-    Procedure(
-        "run_clustering",
-        (
-            Parameter("predicate"),
-            Parameter("order"),
-            _INVOLVED,
-            Parameter("op"),
-            Parameter("order_strategy"),
-            _OPTIONS,
-            Parameter("instants"),
-            Parameter("selected_partitions"),
-            Parameter("limit", int),
-        ),
-        _CLUSTERING,
-        run_clustering,
-        "Plan or carry out clusterings.",
-    ),
-    Procedure(
-        "run_clean",
-        (
-            Parameter("skip_locking", bool, False),
-            Parameter("schedule_in_line", bool, True),
-            Parameter("clean_policy"),
-            Parameter("retain_commits", int),
-            Parameter("hours_retained", int),
-            Parameter("file_versions_retained", int),
-            Parameter("trigger_strategy"),
-            Parameter("trigger_max_commits", int),
-            _OPTIONS,
-        ),
-        schema(
-            "start_clean_time string, time_taken_in_millis bigint, total_files_deleted int, earliest_commit_to_retain string, "
-            "bootstrap_part_metadata string, version int"
-        ),
-        run_clean,
-        "Delete file slices that no query needs.",
-    ),
-    Procedure(
-        "run_ttl",
-        (Parameter("ttl_policy"), Parameter("retain_days", int), _OPTIONS),
-        schema("deleted_partitions string"),
-        run_ttl,
-        "Delete partitions whose time to live is over.",
-    ),
-    Procedure(
-        "archive_commits",
-        (
-            Parameter("min_commits", int, 20),
-            Parameter("max_commits", int, 30),
-            Parameter("retain_commits", int, 10),
-            Parameter("enable_metadata", bool, True),
-        ),
-        schema("result int"),
-        archive_commits,
-        "Move old instants to the history.",
-    ),
-    Procedure(
-        "create_savepoint",
-        (Parameter("commit_time", default=""), Parameter("user", default=""), Parameter("comments", default="")),
-        schema("create_savepoint_result boolean"),
-        create_savepoint,
-        "Keep a completed write from being cleaned.",
-    ),
-    Procedure(
-        "delete_savepoint",
-        (Parameter("instant_time", default=""),),
-        schema("delete_savepoint_result boolean"),
-        delete_savepoint,
-        "Remove a savepoint.",
-    ),
-    Procedure(
-        "rollback_to_savepoint",
-        (Parameter("instant_time", default=""),),
-        schema("rollback_savepoint_result boolean"),
-        rollback_to_savepoint,
-        "Take the table back to a savepoint.",
-    ),
-    Procedure(
-        "rollback_to_instant",
-        (Parameter("instant_time", required=True),),
-        schema("rollback_result boolean"),
-        rollback_to_instant,
-        "Undo the write of an instant.",
-    ),
-    Procedure(
-        "upgrade_table",
-        (Parameter("to_version", required=True),),
-        schema("result boolean"),
-        upgrade_table,
-        "Make the table one of a later version: EIGHT or NINE.",
-    ),
-    Procedure(
-        "downgrade_table",
-        (Parameter("to_version", required=True),),
-        schema("result boolean"),
-        downgrade_table,
-        "Make the table one of an earlier version: EIGHT or SIX.",
-    ),
-)
+        # A completed clustering is a replace commit, and its plan has the name of the pending clustering.
+        plans = (
+            load_clustering_plan(store, Instant(instant.request_time, action, State.REQUESTED))
+            for action in (Action.CLUSTERING, Action.REPLACECOMMIT)
+        )
+        plan = next(filter(None, plans), None)
+        if plan is not None:
+            groups = plan.input_groups or ()
+            # As in Hudi, a partition is repeated for each slice.
+            partitions = [piece.partition_path or "" for group in groups for piece in group.slices or ()]
+            involved = ",".join(partitions) if call.flag("show_involved_partition") else "*"
+            yield instant.request_time, len(groups), instant.state.name, involved

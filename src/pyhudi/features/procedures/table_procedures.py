@@ -1,4 +1,4 @@
-"""Procedures on whole tables and partitions: delete rows, copy, compare, export the timeline, list procedures."""
+"""Procedures on whole tables and partitions: delete rows, copy, compare, export the timeline, sync to a Hive metastore."""
 
 from __future__ import annotations
 
@@ -7,35 +7,65 @@ from typing import Any
 
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
+from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import file_name
 from pyhudi.options.index_options import BUCKET_INDEX_PARTITION_EXPRESSIONS
 from pyhudi.options.read_options import AS_OF, QUERY_TYPE, READ_BEGIN_INSTANTTIME, READ_END_INSTANTTIME
+from pyhudi.options.sync_options import (
+    HIVE_METASTORE_URIS,
+    HIVE_MODE,
+    HIVE_PARTITION_EXTRACTOR_CLASS,
+    HIVE_PARTITION_FIELDS,
+    HIVE_TABLE_STRATEGY,
+    INCREMENTAL,
+)
 from pyhudi.table.partition_buckets import load_counts
 
 OTHER_PATH = "other_path"
 """Argument for the second table of commits_compare; Hudi calls it `path`, which names the table of the call here."""
 
+_QUERY = {
+    "query_type": QUERY_TYPE.key,
+    "begin_instance_time": READ_BEGIN_INSTANTTIME.key,
+    "end_instance_time": READ_END_INSTANTTIME.key,
+    "as_of_instant": AS_OF.key,
+}
+"""Arguments that describe the query of a copy, with their options."""
+
+_SYNC = {
+    "metastore_uri": HIVE_METASTORE_URIS.key,
+    "mode": HIVE_MODE.key,
+    "partition_fields": HIVE_PARTITION_FIELDS.key,
+    "partition_extractor_class": HIVE_PARTITION_EXTRACTOR_CLASS.key,
+    "strategy": HIVE_TABLE_STRATEGY.key,
+    "sync_incremental": INCREMENTAL.key,
+}
+_HIVE_SERVER = ("username", "password", "use_jdbc")
+
+_RANGE = "begin_instance_time string =, end_instance_time string =, as_of_instant string ="
 _EXPORTED = "clean,commit,deltacommit,rollback,savepoint,restore"
 
 
+@procedure("partition string required", "result string")
 def drop_partition(call: ProcedureCall) -> Rows:
     """Delete all records of a partition."""
     call.table.delete_partitions(call.text("partition"), spark=call.spark)
-    yield {"result": "Success"}
+    yield ("Success",)
 
 
+@procedure("partitions string", "result string, time_cost bigint")
 def truncate_table(call: ProcedureCall) -> Rows:
     """Delete all records, or those of some partitions, in one commit."""
     env = call.table.context.env
     started_ms = env.monotonic_ms()
     call.table.delete_partitions(call.names("partitions") or "*", spark=call.spark)
-    yield {"result": "Success", "time_cost": env.monotonic_ms() - started_ms}
+    yield "Success", env.monotonic_ms() - started_ms
 
 
+@procedure(f"{OTHER_PATH} string required", "compare_detail string")
 def commits_compare(call: ProcedureCall) -> Rows:
-    """Compare the newest completed writes of the table and of the table at `path`."""
+    """Compare the newest completed writes of the table and of the table at `other_path`."""
     source, target = (_write_times(table) for table in (call.table, Table(call.text(OTHER_PATH), call.storage_options)))
     newest = [max(times, default="0") for times in (source, target)]
     behind = newest[1] > newest[0]
@@ -43,9 +73,12 @@ def commits_compare(call: ProcedureCall) -> Rows:
     name = call.table.config.name
     direction = "behind" if behind else "ahead"
     detail = f"Source {name} is {direction} by {len(missing)} commits. Commits to catch up - [{', '.join(missing)}]"
-    yield {"compare_detail": detail}
+    yield (detail,)
 
 
+@procedure(
+    f"local_folder string required, limit int = -1, actions string = {_EXPORTED}, desc boolean = false", "export_detail string"
+)
 def export_instants(call: ProcedureCall) -> Rows:
     """Copy completed files of the active timeline to a local folder."""
     folder = Path(call.text("local_folder"))
@@ -63,9 +96,13 @@ def export_instants(call: ProcedureCall) -> Rows:
     instants = instants if limit < 0 else instants[:limit]
     for instant in instants:
         (folder / file_name(store.path(instant))).write_bytes(store.read(instant))
-    yield {"export_detail": f"Exported {len(instants)} Instants to {call.text('local_folder')}"}
+    yield (f"Exported {len(instants)} Instants to {call.text('local_folder')}",)
 
 
+@procedure(
+    f"query_type string = snapshot, new_table string required, {_RANGE}, save_mode string = overwrite, columns string =",
+    "status int",
+)
 def copy_to_table(call: ProcedureCall) -> Rows:
     """Copy the rows of a query to a table of the Spark catalog. `status` is 0; errors are raised."""
     if call.spark is None:
@@ -73,9 +110,13 @@ def copy_to_table(call: ProcedureCall) -> Rows:
     columns = call.names("columns")
     frame = _query(call)
     (frame.select(*columns) if columns else frame).write.mode(call.text("save_mode")).saveAsTable(call.text("new_table"))
-    yield {"status": 0}
+    yield (0,)
 
 
+@procedure(
+    f"query_type string = snapshot, view_name string required, {_RANGE}, replace boolean = false, global boolean = false",
+    "status int",
+)
 def copy_to_temp_view(call: ProcedureCall) -> Rows:
     """Register the rows of a query as a temporary view of the Spark session. `status` is 0; errors are raised."""
     if call.spark is None:
@@ -83,9 +124,14 @@ def copy_to_temp_view(call: ProcedureCall) -> Rows:
     prefix = "createOrReplace" if call.flag("replace") else "create"
     suffix = "GlobalTempView" if call.flag("global") else "TempView"
     getattr(_query(call), prefix + suffix)(call.text("view_name"))
-    yield {"status": 0}
+    yield (0,)
 
 
+@procedure(
+    "overwrite string, bucket_number int = -1, add string, dry_run boolean = true, rollback string, "
+    "show_config boolean = false, rule string = regex, options string",
+    "result string, operation string, details string",
+)
 def partition_bucket_index_manager(call: ProcedureCall) -> Rows:
     """Show the bucket counts of partitions."""
     changes = [name for name in ("overwrite", "add", "rollback", "options") if call.text(name)]
@@ -97,7 +143,19 @@ def partition_bucket_index_manager(call: ProcedureCall) -> Rows:
     context = call.table.context
     counts = load_counts(context, context.timeline.load())
     details = "" if counts is None else counts.encode().decode()
-    yield {"result": "SUCCESS", "operation": "SHOW_CONFIG", "details": details}
+    yield "SUCCESS", "SHOW_CONFIG", details
+
+
+@procedure(", ".join(f"{name} string =" for name in (*_SYNC, *_HIVE_SERVER)), "result string")
+def hive_sync(call: ProcedureCall) -> Rows:
+    """Register the table in a Hive metastore; empty arguments have no effect."""
+    for name in _HIVE_SERVER:
+        if call.text(name).strip().lower() not in (("", "false") if name == "use_jdbc" else ("",)):
+            raise Unsupported(
+                f"{name} of hive_sync is not supported: it applies to HiveServer2, and the metastore is updated directly; omit it"
+            )
+    call.table.sync(options={option: call.text(name) for name, option in _SYNC.items() if call.text(name)})
+    yield ("hive sync success.",)
 
 
 def _write_times(table: Table) -> list[str]:
@@ -110,95 +168,3 @@ def _query(call: ProcedureCall) -> Any:
 
     options = {option: call.text(name) for name, option in _QUERY.items() if call.text(name)}
     return hs.read(call.spark, call.path, options=options, storage_options=call.storage_options)
-
-
-_QUERY = {
-    "query_type": QUERY_TYPE.key,
-    "begin_instance_time": READ_BEGIN_INSTANTTIME.key,
-    "end_instance_time": READ_END_INSTANTTIME.key,
-    "as_of_instant": AS_OF.key,
-}
-_QUERY_PARAMETERS = (Parameter("query_type", default="snapshot"),)
-_RANGE_PARAMETERS = (
-    Parameter("begin_instance_time", default=""),
-    Parameter("end_instance_time", default=""),
-    Parameter("as_of_instant", default=""),
-)
-
-PROCEDURES = (
-    Procedure(
-        "drop_partition",
-        (Parameter("partition", required=True),),
-        schema("result string"),
-        drop_partition,
-        "Delete all records of a partition.",
-    ),
-    Procedure(
-        "truncate_table",
-        (Parameter("partitions"),),
-        schema("result string, time_cost bigint"),
-        truncate_table,
-        "Delete all records, or those of some partitions.",
-    ),
-    Procedure(
-        "commits_compare",
-        (Parameter(OTHER_PATH, required=True),),
-        schema("compare_detail string"),
-        commits_compare,
-        "Compare the newest commits of two tables.",
-    ),
-    Procedure(
-        "export_instants",
-        (
-            Parameter("local_folder", required=True),
-            Parameter("limit", int, -1),
-            Parameter("actions", default=_EXPORTED),
-            Parameter("desc", bool, False),
-        ),
-        schema("export_detail string"),
-        export_instants,
-        "Copy completed files of the timeline to a local folder.",
-    ),
-    Procedure(
-        "copy_to_table",
-        (
-            *_QUERY_PARAMETERS,
-            Parameter("new_table", required=True),
-            *_RANGE_PARAMETERS,
-            Parameter("save_mode", default="overwrite"),
-            Parameter("columns", default=""),
-        ),
-        schema("status int"),
-        copy_to_table,
-        "Copy the rows of a query to a table of the Spark catalog.",
-    ),
-    Procedure(
-        "copy_to_temp_view",
-        (
-            *_QUERY_PARAMETERS,
-            Parameter("view_name", required=True),
-            *_RANGE_PARAMETERS,
-            Parameter("replace", bool, False),
-            Parameter("global", bool, False),
-        ),
-        schema("status int"),
-        copy_to_temp_view,
-        "Register the rows of a query as a temporary view of the Spark session.",
-    ),
-    Procedure(
-        "partition_bucket_index_manager",
-        (
-            Parameter("overwrite"),
-            Parameter("bucket_number", int, -1),
-            Parameter("add"),
-            Parameter("dry_run", bool, True),
-            Parameter("rollback"),
-            Parameter("show_config", bool, False),
-            Parameter("rule", default="regex"),
-            Parameter("options"),
-        ),
-        schema("result string, operation string, details string"),
-        partition_bucket_index_manager,
-        "Show the bucket counts of partitions.",
-    ),
-)

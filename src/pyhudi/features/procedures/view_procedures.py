@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from itertools import islice
-from typing import Any
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.features.procedures.file_procedures import path_glob
-from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
+from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.actions.restore_metadata import RestoreMetadata
@@ -28,19 +26,60 @@ from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.tasks.base_file_reader import open_base_rows
 
 _ALL = "ALL_PARTITIONS"
+_FILE_COUNTS = ("totalBaseFileSizeInBytes", "totalLogFileSizeInBytes", "baseFileCount", "logFileCount")
+_VIEW = (
+    "max_instant string =, include_max boolean = false, include_in_flight boolean = false, exclude_compaction boolean = false, "
+    f"limit int = 10, path_regex string = {_ALL}"
+)
+_SLICE = (
+    "partition string, file_id string, base_instant string, data_file string, data_file_size bigint, num_delta_files bigint, "
+    "total_delta_file_size bigint"
+)
 _REMOVING = (Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
 
 
+@procedure(_VIEW, f"{_SLICE}, delta_files string")
 def show_fsview_all(call: ProcedureCall) -> Rows:
     """File slices of all versions, by partition and file id, newest first, those of replaced file groups included."""
-    return islice(_all_slices(call), call.number("limit"))
+    snapshot, limit = _snapshot(call)
+    partitions = _partitions(call, snapshot)
+    for _, groups in sorted(snapshot.groups(partitions).items()):
+        for group in groups:
+            for slice_ in group.slices:
+                shown = _committed(slice_, snapshot)
+                if shown is not None and (limit is None or shown.base_instant <= limit):
+                    yield *_slice_row(snapshot.context.storage, shown), _log_text(snapshot.context.storage, shown.logs)
 
 
+@procedure(
+    f"{_VIEW}, partition_path string = {_ALL}, merge boolean = true",
+    f"{_SLICE}, delta_size_compaction_scheduled bigint, delta_size_compaction_unscheduled bigint, "
+    "delta_to_base_radio_compaction_scheduled double, delta_to_base_radio_compaction_unscheduled double, "
+    "delta_files_compaction_scheduled string, delta_files_compaction_unscheduled string",
+)
 def show_fsview_latest(call: ProcedureCall) -> Rows:
     """File slices that a snapshot query reads, by partition and file id."""
-    return islice(_latest_slices(call), call.number("limit"))
+    if not call.flag("merge"):
+        raise Unsupported("merge=false of show_fsview_latest is not supported: slices are those that a query merges")
+    snapshot, limit = _snapshot(call)
+    storage = snapshot.context.storage
+    partitions = _partitions(call, snapshot)
+    if call.text("partition_path") != _ALL:
+        partitions = [partition for partition in partitions if partition == call.text("partition_path")]
+    for partition, slices in sorted(snapshot.slices(partitions, as_of=limit).items()):
+        for slice_ in slices:
+            planned = snapshot.slicing.pending_compactions.get((partition, slice_.file_id))
+            scheduled = [log for log in slice_.logs if planned is not None and log.name.instant_time < planned]
+            unscheduled = [log for log in slice_.logs if log not in scheduled]
+            base_bytes = slice_.base.size_bytes if slice_.base else 0
+            sizes = [sum(log.size_bytes for log in logs) for logs in (scheduled, unscheduled)]
+            ratios = [size / base_bytes if base_bytes else -1.0 for size in sizes]
+            yield *_slice_row(storage, slice_), *sizes, *ratios, _log_text(storage, scheduled), _log_text(storage, unscheduled)
 
 
+@procedure(
+    "partition string, file string required", "status string, action string, instant string, timeline string, full_path string"
+)
 def show_file_status(call: ProcedureCall) -> Rows:
     """Whether a data file exists, which action deleted it, or `unknown`."""
     context = call.table.context
@@ -49,15 +88,18 @@ def show_file_status(call: ProcedureCall) -> Rows:
         raise InvalidRequest(f"show_file_status: the table at {context.storage.uri} is partitioned; pass partition=")
     path = f"{partition}/{name}" if partition else name
     if context.storage.stat(path) is not None:
-        yield _status("exist", timeline="active", full_path=context.storage.absolute(path))
+        yield "exist", "", "", "active", context.storage.absolute(path)
         return
     for instant, timeline, files in _deletions(call, partition):
         if name in files:
-            yield _status("deleted", str(instant.action), instant.request_time, timeline, context.storage.absolute(path))
+            yield "deleted", str(instant.action), instant.request_time, timeline, context.storage.absolute(path)
             return
-    yield _status("unknown")
+    yield "unknown", "", "", "", ""
 
 
+@procedure(
+    "parallelism int = 100, limit int = 100, needDelete boolean = false, partitions string =, instants string =", "path string"
+)
 def show_invalid_parquet(call: ProcedureCall) -> Rows:
     """Base files whose Parquet footer cannot be read."""
     if call.flag("needDelete"):
@@ -73,10 +115,13 @@ def show_invalid_parquet(call: ProcedureCall) -> Rows:
             if base is not None and base.extension == ".parquet" and (not instants or base.instant_time in instants):
                 paths.append(info.path)
     invalid = in_threads(lambda path: not _has_footer(storage, path), paths)
-    rows = ({"path": storage.absolute(path)} for path, is_invalid in zip(paths, invalid, strict=True) if is_invalid)
-    return islice(rows, call.number("limit"))
+    return ((storage.absolute(path),) for path, is_invalid in zip(paths, invalid, strict=True) if is_invalid)
 
 
+@procedure(
+    "partition string, targetColumns string",
+    "file_name string, column_name string, min_value string, max_value string, null_number bigint",
+)
 def show_metadata_table_column_stats(call: ProcedureCall) -> Rows:
     """Column statistics of files, as text; all columns unless `targetColumns` names some."""
     columns, partition = call.names("targetColumns"), call.arguments["partition"]
@@ -85,16 +130,11 @@ def show_metadata_table_column_stats(call: ProcedureCall) -> Rows:
         stats = stats.filter(pc.is_in(stats["column"], value_set=pa.array(columns)))
     if partition is not None:
         stats = stats.filter(pc.equal(stats["partition"], partition))
-    for row in stats.to_pylist():
-        yield {
-            "file_name": row["file_name"],
-            "column_name": row["column"],
-            "min_value": row["min"],
-            "max_value": row["max"],
-            "null_number": row["null_count"],
-        }
+    shown = (stats[name].to_pylist() for name in ("file_name", "column", "min", "max", "null_count"))
+    return zip(*shown, strict=True)
 
 
+@procedure("", "stat_key string, stat_value string")
 def show_metadata_table_stats(call: ProcedureCall) -> Rows:
     """Number and bytes of base and log files in each partition of the metadata table."""
     context = call.table.context.reloaded()
@@ -110,46 +150,7 @@ def show_metadata_table_stats(call: ProcedureCall) -> Rows:
                 counts[folder]["totalLogFileSizeInBytes" if is_log else "totalBaseFileSizeInBytes"] += info.size_bytes
     for folder in sorted(counts):
         for name, value in counts[folder].items():
-            yield {"stat_key": f"{folder}.{name}", "stat_value": str(value)}
-
-
-def _all_slices(call: ProcedureCall) -> Rows:
-    snapshot, limit = _snapshot(call)
-    partitions = _partitions(call, snapshot)
-    for _, groups in sorted(snapshot.groups(partitions).items()):
-        for group in groups:
-            for slice_ in group.slices:
-                shown = _committed(slice_, snapshot)
-                if shown is not None and (limit is None or shown.base_instant <= limit):
-                    yield _slice_row(snapshot.context.storage, shown)
-
-
-def _latest_slices(call: ProcedureCall) -> Rows:
-    if not call.flag("merge"):
-        raise Unsupported("merge=false of show_fsview_latest is not supported: slices are those that a query merges")
-    snapshot, limit = _snapshot(call)
-    storage = snapshot.context.storage
-    partitions = _partitions(call, snapshot)
-    if call.text("partition_path") != _ALL:
-        partitions = [partition for partition in partitions if partition == call.text("partition_path")]
-    for partition, slices in sorted(snapshot.slices(partitions, as_of=limit).items()):
-        for slice_ in slices:
-            planned = snapshot.slicing.pending_compactions.get((partition, slice_.file_id))
-            scheduled = [log for log in slice_.logs if planned is not None and log.name.instant_time < planned]
-            unscheduled = [log for log in slice_.logs if log not in scheduled]
-            base_bytes = slice_.base.size_bytes if slice_.base else 0
-            sizes = [sum(log.size_bytes for log in logs) for logs in (scheduled, unscheduled)]
-            row = _slice_row(storage, slice_)
-            del row["delta_files"]
-            yield {
-                **row,
-                "delta_size_compaction_scheduled": sizes[0],
-                "delta_size_compaction_unscheduled": sizes[1],
-                "delta_to_base_radio_compaction_scheduled": sizes[0] / base_bytes if base_bytes else -1.0,
-                "delta_to_base_radio_compaction_unscheduled": sizes[1] / base_bytes if base_bytes else -1.0,
-                "delta_files_compaction_scheduled": _log_text(storage, scheduled),
-                "delta_files_compaction_unscheduled": _log_text(storage, unscheduled),
-            }
+            yield f"{folder}.{name}", str(value)
 
 
 def _snapshot(call: ProcedureCall) -> tuple[Snapshot, str | None]:
@@ -179,17 +180,10 @@ def _committed(slice_: FileSlice, snapshot: Snapshot) -> FileSlice | None:
     return FileSlice(slice_.partition, slice_.file_id, slice_.base_instant, base, logs) if base or logs else None
 
 
-def _slice_row(storage: Storage, slice_: FileSlice) -> dict[str, Any]:
-    return {
-        "partition": slice_.partition,
-        "file_id": slice_.file_id,
-        "base_instant": slice_.base_instant,
-        "data_file": storage.absolute(slice_.base.path) if slice_.base else "",
-        "data_file_size": slice_.base.size_bytes if slice_.base else -1,
-        "num_delta_files": len(slice_.logs),
-        "total_delta_file_size": sum(log.size_bytes for log in slice_.logs),
-        "delta_files": _log_text(storage, slice_.logs),
-    }
+def _slice_row(storage: Storage, slice_: FileSlice) -> tuple[str | int, ...]:
+    base = (storage.absolute(slice_.base.path), slice_.base.size_bytes) if slice_.base else ("", -1)
+    log_bytes = sum(log.size_bytes for log in slice_.logs)
+    return slice_.partition, slice_.file_id, slice_.base_instant, *base, len(slice_.logs), log_bytes
 
 
 def _log_text(storage: Storage, logs: tuple[LogFile, ...] | list[LogFile]) -> str:
@@ -219,10 +213,6 @@ def _deleted_files(document: object, partition: str) -> set[str]:
     return set()
 
 
-def _status(status: str, action: str = "", instant: str = "", timeline: str = "", full_path: str = "") -> Mapping[str, str]:
-    return {"status": status, "action": action, "instant": instant, "timeline": timeline, "full_path": full_path}
-
-
 def _has_footer(storage: Storage, path: str) -> bool:
     """Whether a footer can be read; True for a file that a clean removed since it was listed."""
     try:
@@ -232,67 +222,3 @@ def _has_footer(storage: Storage, path: str) -> bool:
         return False
     except TableState:
         return True
-
-
-_FILE_COUNTS = ("totalBaseFileSizeInBytes", "totalLogFileSizeInBytes", "baseFileCount", "logFileCount")
-_VIEW = (
-    Parameter("max_instant", default=""),
-    Parameter("include_max", bool, False),
-    Parameter("include_in_flight", bool, False),
-    Parameter("exclude_compaction", bool, False),
-    Parameter("limit", int, 10),
-    Parameter("path_regex", default=_ALL),
-)
-_SLICE = (
-    "partition string, file_id string, base_instant string, data_file string, data_file_size bigint, num_delta_files bigint, "
-    "total_delta_file_size bigint"
-)
-
-PROCEDURES = (
-    Procedure("show_fsview_all", _VIEW, schema(f"{_SLICE}, delta_files string"), show_fsview_all, "File slices of all versions."),
-    Procedure(
-        "show_fsview_latest",
-        (*_VIEW, Parameter("partition_path", default=_ALL), Parameter("merge", bool, True)),
-        schema(
-            f"{_SLICE}, delta_size_compaction_scheduled bigint, delta_size_compaction_unscheduled bigint, "
-            "delta_to_base_radio_compaction_scheduled double, delta_to_base_radio_compaction_unscheduled double, "
-            "delta_files_compaction_scheduled string, delta_files_compaction_unscheduled string"
-        ),
-        show_fsview_latest,
-        "File slices that a snapshot query reads.",
-    ),
-    Procedure(
-        "show_file_status",
-        (Parameter("partition"), Parameter("file", required=True)),
-        schema("status string, action string, instant string, timeline string, full_path string"),
-        show_file_status,
-        "Whether a data file exists, or which action deleted it.",
-    ),
-    Procedure(
-        "show_invalid_parquet",
-        (
-            Parameter("parallelism", int, 100),
-            Parameter("limit", int, 100),
-            Parameter("needDelete", bool, False),
-            Parameter("partitions", default=""),
-            Parameter("instants", default=""),
-        ),
-        schema("path string"),
-        show_invalid_parquet,
-        "Base files whose Parquet footer cannot be read.",
-    ),
-    Procedure(
-        "show_metadata_table_column_stats",
-        (Parameter("partition"), Parameter("targetColumns")),
-        schema("file_name string, column_name string, min_value string, max_value string, null_number bigint"),
-        show_metadata_table_column_stats,
-        "Column statistics of files.",
-    ),
-    Procedure(
-        "show_metadata_table_stats",
-        (),
-        schema("stat_key string, stat_value string"),
-        show_metadata_table_stats,
-        "Number and size of the files of the metadata table.",
-    ),
-)

@@ -1,5 +1,4 @@
-"""Tasks that infer from the rows of a base file how its table names records and partitions, or verify a given
-specification.
+"""Tasks that infer from the rows of a base file how its table names records and partitions, or verify a given specification.
 
 Rows are read a row group at a time; excluded columns are not read again.
 

@@ -26,14 +26,7 @@ from itertools import product
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.log.cdc_blocks import CdcMode
-from pyhudi.format.paths import (
-    INDEX_DEFINITIONS_FILE,
-    META_FOLDER,
-    TIMELINE_FOLDER,
-    file_name,
-    parent_folder,
-    split_path,
-)
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, META_FOLDER, TIMELINE_FOLDER, file_name, parent_folder, split_path
 from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.options import table_options as props
 from pyhudi.records.keys.key_spec import KeyGenerator, infer_key_generator

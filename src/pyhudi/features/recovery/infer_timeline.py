@@ -12,8 +12,8 @@
     completion    as recorded in the metadata table; else when the last file of the instant was stored; else one tick
                   after its request, if all files are younger than the last request, because then they were copied
 
-Not recoverable: file groups that an overwrite or the deletion of a partition replaced, whose
-rows exist nowhere else; which plans were pending; cleans, rollbacks and savepoints; and numbers of rows in logs.
+Not recoverable: file groups that an overwrite or the deletion of a partition replaced, whose rows exist nowhere else;
+which plans were pending; cleans, rollbacks and savepoints; and numbers of rows in logs.
 
 Pure: facts about files in, a plan out.  Source: docs/formats/timeline.md, "Rebuilding a timeline".
 """
@@ -101,9 +101,7 @@ def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredColumns:
-    """schemas: with ids, by version, of a table with column ids; {} otherwise.  table_name: for schemas that no file
-    has.
-    """
+    """schemas: with ids, by version, of a table with column ids; {} otherwise. table_name: for schemas that no file has."""
 
     schemas: Mapping[int, VersionedSchema]
     table_name: str
@@ -194,7 +192,7 @@ def plan_instants(
 
 
 def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, ...]:
-    """Readers take a table's columns from a write that is no service: where all are, the last one says that it is none."""
+    """Mark the last instant as a write if all are table services: readers take the columns of a table from a write."""
     if not created or any(one.metadata.operation.sets_schema for one in created):
         return tuple(created)
     last = created[-1]
@@ -208,8 +206,7 @@ def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, .
 
 
 def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping[Group, pa.Table]) -> dict[Group, str]:
-    """Map groups of one partition, whose rows exist in a group that began after their last file, to the instant that
-    began it.
+    """Map groups of one partition, whose rows exist in a group that began after their last file, to the instant that began it.
 
     spans: the first and the last instant of each group's files. rows: what identifies the rows of each group's newest
     base file, in the same columns.

@@ -1,5 +1,4 @@
-"""Tasks that inspect data files without a timeline: the content of a file, and which of its rows another file holds
-too.
+"""Tasks that inspect data files without a timeline: the content of a file, and which of its rows another file holds too.
 
 Source: docs/formats/base-file.md; docs/formats/log-file.md.
 """

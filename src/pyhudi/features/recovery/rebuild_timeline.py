@@ -186,10 +186,8 @@ def _data_file(fact: FileFacts) -> DataFile:
 
 
 def _mirrored(context: TableContext) -> dict[str, str]:
-    """Request time -> completion time of the data instants in the metadata table; empty without one.
-
-    It does so under the lock under which the instant completes, a moment before.
-    """
+    """Request time -> completion time of the data instants in the metadata table; empty without one."""
+    # The metadata table records an instant under the lock under which it completes, immediately before.
     if not context.config.has_metadata_table:
         return {}
     found: dict[str, str] = {}

@@ -5,8 +5,7 @@
     verify   the keys and folders that the properties produce, against all rows
     lock: the file is still missing or damaged: it is written, after its backup
 
-Nothing is assumed that files do not show: the caller sets it, or the call fails with a list of required
-properties.
+Nothing is assumed that files do not show: the caller sets it, or the call fails with a list of required properties.
 
 Source: docs/formats/timeline.md, "Inferring properties from files".
 """
@@ -20,21 +19,10 @@ from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFoun
 from pyhudi.features.recovery.infer_keys import KeysTask, run_keys
 from pyhudi.features.recovery.infer_properties import Inferred, TableFacts, infer, table_types
 from pyhudi.format.avro_to_arrow import avro_to_arrow
-from pyhudi.format.instants import (
-    BOOTSTRAP_INSTANT_TIMES,
-    INIT_INSTANT_TIME,
-    Action,
-    parse_instant_file,
-)
+from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, INIT_INSTANT_TIME, Action, parse_instant_file
 from pyhudi.format.log.cdc_blocks import CdcMode
 from pyhudi.format.log.framing import CorruptBlock, HeaderKey
-from pyhudi.format.names import (
-    LogFileName,
-    is_orc,
-    parse_base_file,
-    parse_data_file_instant,
-    parse_log_file,
-)
+from pyhudi.format.names import LogFileName, is_orc, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import (
     INDEX_DEFINITIONS_FILE,
     META_FOLDER,

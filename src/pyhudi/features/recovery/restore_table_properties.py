@@ -34,8 +34,7 @@ def restore_properties(
     Args:
         uri: Location of the table.
         properties: Properties that files do not determine, by key, e.g. `hoodie.table.precombine.field`; an empty text
-            means that
-            the table has none.
+            means that the table has none.
         dry_run: Change nothing.
         storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
         options: `hoodie.*` options of this call, such as those of the lock.

@@ -69,9 +69,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Amplification:
-    """Write amplification of one write. rows_changed: inserted, updated and deleted; rows_written: including copied
-    rows.
-    """
+    """Write amplification of one write. rows_changed: inserted, updated and deleted; rows_written: including copied rows."""
 
     request_time: str
     operation: str

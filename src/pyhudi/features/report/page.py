@@ -46,8 +46,7 @@ MAX_INSTANTS = 500
 
 
 def render_report(table: Table, *, validation: ValidationResult | None = None) -> str:
-    """Render the page as text, to be stored as UTF-8. Errors of a damaged table are shown on the page instead of
-    raised.
+    """Render the page as text, to be stored as UTF-8. Errors of a damaged table are shown on the page instead of raised.
 
     Reads the timeline, the latest commits, the directory listings and the locks; no data file is opened.
 
@@ -286,9 +285,7 @@ class _Report:
 
 
 def _cached_result(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
-    """Cache the result of `load`; a HudiError is raised at each use, so that every section that needs the result shows
-    it.
-    """
+    """Cache the result of `load`; a HudiError is raised at each use, so that every section that needs the result shows it."""
     try:
         found = load()
     except HudiError as raised:

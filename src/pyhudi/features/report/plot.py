@@ -47,7 +47,14 @@ class Plots:
         self._name = name
 
     def sizes(self, axes: Axes | None = None) -> Axes:
-        """Histogram of the base files that a snapshot query reads, in buckets whose bounds double."""
+        """Histogram of the base files that a snapshot query reads, in buckets whose bounds double.
+
+        Args:
+            axes: Axes of Matplotlib to draw on; None creates a figure.
+
+        Returns:
+            The axes.
+        """
         drawn = _axes(axes)
         buckets = size_buckets(self._look.file_slices())
         drawn.bar(range(len(buckets)), [bucket.files for bucket in buckets], width=0.9, color=_COLOURS["base"])
@@ -58,7 +65,14 @@ class Plots:
         return drawn
 
     def storage(self, axes: Axes | None = None) -> Axes:
-        """Bytes of each partition: base files and log files that a snapshot query reads, and other files."""
+        """Bytes of each partition: base files and log files that a snapshot query reads, and other files.
+
+        Args:
+            axes: Axes of Matplotlib to draw on; None creates a figure.
+
+        Returns:
+            The axes.
+        """
         drawn = _axes(axes)
         slices = self._look.file_slices()
         shares = list(storage_shares(self._look.partitions(on_storage=True), slices))
@@ -82,7 +96,14 @@ class Plots:
         return drawn
 
     def timeline(self, axes: Axes | None = None) -> Axes:
-        """The latest instants in lanes; pending ones are outlined and extend to the right edge."""
+        """The latest instants in lanes; pending ones are outlined and extend to the right edge.
+
+        Args:
+            axes: Axes of Matplotlib to draw on; None creates a figure.
+
+        Returns:
+            The axes.
+        """
         drawn = _axes(axes)
         timeline = oldest_first(self._look.timeline())
         found = spans(timeline.slice(max(0, timeline.num_rows - MAX_WRITES)), oldest_first(self._look.commits(MAX_WRITES)))
@@ -110,7 +131,14 @@ class Plots:
         return drawn
 
     def amplification(self, axes: Axes | None = None) -> Axes:
-        """Write amplification: rows that each write changed, and rows that it copied; services only copy."""
+        """Write amplification: rows that each write changed, and rows that it copied; services only copy.
+
+        Args:
+            axes: Axes of Matplotlib to draw on; None creates a figure.
+
+        Returns:
+            The axes.
+        """
         drawn = _axes(axes)
         writes = amplifications(oldest_first(self._look.commits(MAX_WRITES)))
         places = range(len(writes))

@@ -83,7 +83,7 @@ class Nearest:
                 self._keep(number, self._exact(vectors[chosen].astype(np.float64), number), rows[chosen])
 
     def _approximate(self, products: npt.NDArray[Any], squares: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
-        """Turn products into scores, in place; return bounds of their errors, and what the true scores are greater by."""
+        """Turn products into scores, in place; return bounds of their errors, and the offsets to the exact scores."""
         error = 4 * self._queries.shape[1] * float(np.finfo(products.dtype).eps)
         # Not a number only if all are.
         longest = float(np.sqrt(np.fmax.reduce(squares)))

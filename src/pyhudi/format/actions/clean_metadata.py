@@ -17,6 +17,8 @@ from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, array_node, map
 from pyhudi.format.avro.schema import schema_from_record
 
 SAVEPOINTED_TIMESTAMPS_KEY = "savepointed_timestamps"
+PARTITIONS_KEY = "pyhudi.clean.partitions"
+"""Entry of the extra metadata of a clean of selected partitions: how they were selected."""
 """Extra metadata of plan and result: the savepoints that existed, joined by commas."""
 
 

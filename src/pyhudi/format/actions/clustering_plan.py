@@ -16,6 +16,9 @@ from pyhudi.format.avro.nodes import BOOLEAN, DOUBLE, STRING, array_node, map_no
 from pyhudi.options import service_options
 
 SORT_AND_SIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+COPY_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkBinaryCopyClusteringExecutionStrategy"
+COPY_STRATEGIES = ("SparkBinaryCopyClusteringExecutionStrategy", "SparkStreamCopyClusteringExecutionStrategy")
+"""Last parts of the class names of strategies that copy row groups."""
 RESIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
 SORT_COLUMNS_KEY = service_options.CLUSTERING_SORT_COLUMNS.key
 

@@ -1,5 +1,4 @@
-"""Commit metadata: write statistics of a commit, delta commit, replace commit, compaction, log compaction or
-clustering.
+"""Commit metadata: write statistics of a commit, delta commit, replace commit, compaction, log compaction or clustering.
 
     HoodieCommitMetadata          commit, deltacommit (also of compactions and log compactions), inflight profiles
     HoodieReplaceCommitMetadata   replacecommit (also of clusterings): the same, and the file groups that were replaced
@@ -39,9 +38,7 @@ SCHEMA_KEY = "schema"
 LATEST_SCHEMA_KEY = "latest_schema"
 """Extra metadata: JSON of the schema with column ids, of tables with schema on read."""
 BOOTSTRAP_PARTS_KEY = "pyhudi.bootstrap.instants"
-"""Extra metadata, written by PyHudi only: the comma-separated instants that together form one bootstrap, if there are
-two.
-"""
+"""Extra metadata, written by PyHudi only: the comma-separated instants that together form one bootstrap, if there are two."""
 NO_PREVIOUS_COMMIT = "null"
 """Value of `prev_commit` for a new file group: a string of four letters, not null."""
 
@@ -127,20 +124,29 @@ class RuntimeStats:
 class WriteStat:
     """One data file that the action wrote. Counters that are null in a file are read as 0.
 
-    file_id                 the file group, with its `-<n>` path                    relative to the table, no leading
-    slash; readers find the file only through this field prev_commit             base file: request time of the base
-    file it replaces, "null" for a new file group.
-                            log file: its own request time; with change data capture the base file's
-    num_writes              rows in the new base file, copied ones included, or in the log blocks num_inserts,
-    num_update_writes, num_deletes   of this action; an update of a base file has num_inserts 0; a log file
-                            must have num_inserts 0 on tables with a record index
-    total_write_bytes       base file: its size; log file: bytes appended file_size_in_bytes      the exact size of the
-    file: readers rely on it partition_path          equal to its map key; "" for a non-partitioned table prev_base_file
-    name of the base file that it replaces; None means that every row is new log_version, log_offset   log files: 1 and
-    0; base files: None base_file, log_files    log files: "" and the file's own name; with change data capture the
-    slice's; base files: None cdc_stats               path of each CDC log to its size; None without total_log_*,
-    total_updated_records_compacted, total_corrupt_log_block, total_rollback_blocks   of compactions total_log_files,
-    temp_path   always None min_event_time, max_event_time   None unless event time is tracked
+    `total_log_records`, `total_log_blocks`, `total_updated_records_compacted`, `total_corrupt_log_block` and
+    `total_rollback_blocks` are those of compactions; `total_log_files` and `temp_path` are always None.
+
+    Attributes:
+        file_id: File group, with its `-<n>`.
+        path: Relative to the table, without a leading slash; readers find the file only through this field.
+        prev_commit: Base file: request time of the base file that it replaces, "null" for a new file group. Log file:
+            its own request time; with change data capture that of the base file.
+        num_writes: Rows in the new base file, copied ones included, or in the log blocks.
+        num_inserts: Inserts of this action; 0 for an update of a base file, and for a log file on tables with a record index.
+        num_update_writes: Updates of this action.
+        num_deletes: Deletes of this action.
+        total_write_bytes: Base file: its size. Log file: appended bytes.
+        file_size_in_bytes: The exact size of the file: readers rely on it.
+        partition_path: Equal to its map key; "" for a non-partitioned table.
+        prev_base_file: Name of the base file that it replaces; None means that every row is new.
+        log_version: Log file: 1. Base file: None.
+        log_offset: Log file: 0. Base file: None.
+        base_file: Log file: "", with change data capture the base file of the slice. Base file: None.
+        log_files: Log file: its own name, with change data capture the log files of the slice. Base file: None.
+        cdc_stats: Path of each CDC log to its size; None without.
+        min_event_time: None unless event time is tracked.
+        max_event_time: None unless event time is tracked.
     """
 
     file_id: str | None = None

@@ -1,5 +1,4 @@
-"""Compiled Avro readers with schema resolution: writer and reader schema become `read(data, offset) -> (value,
-offset)`.
+"""Compiled Avro readers with schema resolution: writer and reader schema become `read(data, offset) -> (value, offset)`.
 
 Fields resolve by name: unknown fields are skipped, and missing fields get their default or null. Unions may be in
 another order, numbers may be narrower, and record names are ignored.

@@ -175,6 +175,13 @@ def gather_column(octets: Octets, starts: Longs, ends: Longs) -> pa.Array:
     return every_other(offsets, pa.py_buffer(octets))
 
 
+def gather_ranges(content: pa.Buffer, starts: Longs, lengths: Longs) -> pa.Array:
+    """Return a binary array with the bytes of each range, in any order; ranges may overlap."""
+    octets = pa.Array.from_buffers(pa.uint8(), content.size, [None, content])
+    views = pa.LargeListViewArray.from_arrays(pa.array(starts), pa.array(lengths), octets)
+    return binary_column(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]), pc.list_flatten(views).to_numpy())
+
+
 def every_other(offsets: npt.NDArray[np.int32], data: pa.Buffer) -> pa.Array:
     """Return the values at even positions of the binary array with these offsets; odd positions are gaps."""
     count = len(offsets) // 2

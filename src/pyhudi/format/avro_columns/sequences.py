@@ -178,10 +178,8 @@ def _decode_block(rows: RowCursors, item: Node, index: Longs, sizes: Longs, befo
 
 
 def _decode_strided(rows: RowCursors, item: Node, index: Longs, sizes: Longs, before: Longs, found: _DecodedItems) -> Bools:
-    """Decode items of fixed size at once; return for which rows this worked.
-
-    A null of a nullable item is smaller: rows whose branch bytes are not at the expected positions are not decoded.
-    """
+    """Decode items of fixed size at once; return for which rows this worked."""
+    # A null of a nullable item is smaller: rows whose branch bytes are not at the expected positions are not decoded.
     stride = item.stride
     assert stride is not None
     fits = sizes <= (rows.end[index] - rows.at[index]) // stride

@@ -16,9 +16,20 @@ Specification: docs/formats/hfile.md.
 
 from __future__ import annotations
 
-from pyhudi.format.hfile.cells import CELL_SCHEMA
+from pyhudi.format.hfile.cells import CELL_SCHEMA, decode_joined
 from pyhudi.format.hfile.compression import Codec
-from pyhudi.format.hfile.hfile_reader import HFile, open_hfile, open_hfile_bytes
+from pyhudi.format.hfile.hfile_reader import HFile, open_hfile, open_hfile_bytes, read_data_blocks
 from pyhudi.format.hfile.hfile_writer import HFileEncoder, HFileOptions, encode_hfile
 
-__all__ = ["CELL_SCHEMA", "Codec", "HFile", "HFileEncoder", "HFileOptions", "encode_hfile", "open_hfile", "open_hfile_bytes"]
+__all__ = [
+    "CELL_SCHEMA",
+    "Codec",
+    "HFile",
+    "HFileEncoder",
+    "HFileOptions",
+    "decode_joined",
+    "encode_hfile",
+    "open_hfile",
+    "open_hfile_bytes",
+    "read_data_blocks",
+]

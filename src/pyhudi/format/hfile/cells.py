@@ -25,7 +25,7 @@ Specification: docs/formats/hfile.md, data block payload.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,31 @@ def decode_cells(data: memoryview | bytes, *, offset: int | None = None) -> pa.R
     rows = copy_ranges(data, starts + _HEAD_BYTES, row_ends)
     values = copy_ranges(data, value_starts, value_ends)
     return pa.RecordBatch.from_arrays([rows, values], schema=CELL_SCHEMA)
+
+
+def decode_joined(files: Sequence[tuple[Sequence[memoryview], int]]) -> tuple[pa.RecordBatch, Int64s]:
+    """Decode the data blocks of several files at once, which costs less than one call for each of many small files.
+
+    Args:
+        files: The uncompressed data blocks of each file, and its number of entries.
+
+    Returns:
+        The entries as `decode_cells` returns them, and the end of each file among them.
+
+    Raises:
+        CorruptData: The entries do not fill the blocks exactly, or a file has another number of them.
+        Unsupported: Entries that Hudi does not write.
+    """
+    data = b"".join(block for blocks, _ in files for block in blocks)
+    starts, row_ends, value_starts, value_ends = _locate(data, None)
+    ends = np.cumsum([0, *(count for _, count in files)], dtype=np.int64)
+    byte_ends = np.cumsum([0, *(sum(map(len, blocks)) for blocks, _ in files)], dtype=np.int64)
+    if ends[-1] != len(starts) or not np.array_equal(np.append(starts, len(data))[ends], byte_ends):
+        raise CorruptData("data blocks of HFiles and their trailers disagree on the number of entries", found=len(starts))
+    if not len(starts):
+        return _EMPTY, ends[1:]
+    columns = [copy_ranges(data, starts + _HEAD_BYTES, row_ends), copy_ranges(data, value_starts, value_ends)]
+    return pa.RecordBatch.from_arrays(columns, schema=CELL_SCHEMA), ends[1:]
 
 
 def encode_cells(rows: pa.BinaryArray, values: pa.BinaryArray) -> pa.BinaryArray:

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.hfile.blocks import BlockKind, expect_block
+from pyhudi.format.hfile.blocks import BlockKind, decode_block, expect_block
 from pyhudi.format.hfile.cells import decode_cells
 from pyhudi.format.hfile.file_info import MAX_VERSION_NUMBER, decode_file_info
 from pyhudi.format.hfile.index import (
@@ -234,6 +234,29 @@ def open_hfile_bytes(data: bytes | memoryview) -> HFile:
     """Open a file in memory, such as the content of a log block."""
     view = memoryview(data)
     return open_hfile(lambda offset, length: view[offset : offset + length], len(view))
+
+
+def read_data_blocks(data: bytes | memoryview) -> tuple[list[memoryview], int]:
+    """Return the uncompressed data blocks of a small file in memory, and its number of entries.
+
+    Indexes and file info are not decoded, which most of the time of opening such a file is spent on.
+
+    Raises:
+        CorruptData: The bytes are not an HFile.
+        Unsupported: A version, codec or encoding that is not supported.
+    """
+    view = memoryview(data)
+    trailer = decode_trailer(view[-TRAILER_BYTES:], len(view))
+    position, last = trailer.first_data_block_offset, trailer.last_data_block_offset
+    body = view[: trailer.load_on_open_offset]
+    blocks: list[memoryview] = []
+    while position is not None and last is not None and position <= last:
+        # With several index levels, leaf index blocks are between data blocks.
+        block = decode_block(body, position, trailer.codec)
+        if block.kind is BlockKind.DATA:
+            blocks.append(block.data)
+        position += block.size_bytes
+    return blocks, trailer.entry_count
 
 
 def ascending_keys(keys: pa.BinaryArray | pa.StringArray) -> pa.BinaryArray:

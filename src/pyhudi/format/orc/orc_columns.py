@@ -5,8 +5,7 @@
     fixed                                   BINARY
     others                                  as in Arrow
 
-The mapping is Hudi's. ORC supports timestamps up to the year 9999; Arrow reads those that fit nanoseconds, 1677 to
-2262.
+The mapping is Hudi's. ORC supports timestamps up to the year 9999; Arrow reads those that fit nanoseconds, 1677 to 2262.
 
 Specification: docs/formats/base-file.md, "ORC".
 """

@@ -74,10 +74,8 @@ def _rebased_days(array: pa.Array) -> pa.Array:
 
 
 def _gregorian_days(days: Any) -> Any:
-    """Convert day numbers of the Julian calendar to those of the same dates in the Gregorian calendar.
-
-    Years begin in March, so that the leap day comes last.
-    """
+    """Convert day numbers of the Julian calendar to those of the same dates in the Gregorian calendar."""
+    # Years begin in March, so that the leap day comes last.
     since = days + _EPOCH + 32_082
     year = (4 * since + 3) // 1461
     of_year = since - 1461 * year // 4

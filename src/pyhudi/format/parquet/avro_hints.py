@@ -62,11 +62,12 @@ def _check(array: pa.Array, node: Any, path: str) -> None:
     node = _branch(node)
     kind = node["type"] if isinstance(node, dict) else node
     if kind == "enum":
-        for value in pc.unique(array).to_pylist():
-            if value is not None and value not in node["symbols"]:
-                raise InvalidRequest(
-                    f"column {path!r}: {value!r} is not a symbol of its enum, which has {', '.join(node['symbols'])}"
-                )
+        row = pc.index(pc.is_in(array, pa.array([*node["symbols"], None], array.type)), value=False).as_py()
+        if row >= 0:
+            raise InvalidRequest(
+                f"column {path!r}: row {row} (counted from 0) is {array[row].as_py()!r}, which is not a symbol of its enum "
+                f"({', '.join(node['symbols'])})"
+            )
     elif isinstance(node, dict) and node.get("logicalType") in _MILLIS:
         milliseconds = pc.floor_temporal(array, unit="millisecond")
         wrong = pc.index(pc.not_equal(array, milliseconds), True).as_py()

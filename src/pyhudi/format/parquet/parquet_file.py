@@ -40,6 +40,8 @@ from pyhudi.format.tail_buffer import Sink, TailBufferSink
 _KEY: Final = b"pyhudi.footer.crc32"
 _NO_SUM: Final = b"0" * 8
 _NO_PLACE: Final = b"0" * 10
+EMPTY_SEAL: Final = {_KEY.decode(): (_NO_SUM + _NO_PLACE).decode()}
+"""Key-value that `sealed` fills in."""
 # In Thrift's compact protocol a text follows its field's header and its length.
 _SEAL: Final = re.compile(re.escape(_KEY) + rb"\x18\x12([0-9a-f]{18})", re.DOTALL)
 _END: Final = struct.Struct("<i4s")
@@ -95,14 +97,14 @@ class ParquetWriter:
         if self._closed:
             return
         self._closed = True
-        self._writer.add_key_value_metadata({**(metadata or {}), _KEY.decode(): (_NO_SUM + _NO_PLACE).decode()})
+        self._writer.add_key_value_metadata({**(metadata or {}), **EMPTY_SEAL})
         self._sink.start_buffering()
         self._finish()
         buffered = self._sink.buffered
         length, _ = _END.unpack(buffered[-_END.size :])
         start = len(buffered) - length - _END.size
         footer = buffered[start:] if edit is None else edit(buffered[start:])
-        self._sink.release(buffered[:start] + _sealed(footer, self._sink.tell() - len(buffered) + start))
+        self._sink.release(buffered[:start] + sealed(footer, self._sink.tell() - len(buffered) + start))
 
     def discard(self) -> None:
         """Abort: drop everything that pyarrow still writes, now or when it is collected."""
@@ -294,7 +296,12 @@ class SplitFooter:
 
 def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
     """Read the footer of a file, with one read if it is smaller than 64 KiB. Raises as `open_parquet`."""
-    return _parsed(_checked_footer(source)[0])
+    return parse_footer(read_raw_footer(source))
+
+
+def read_raw_footer(source: pa.NativeFile) -> bytes:
+    """Read and verify the footer of a file; return its bytes with its length and magic. Raises as `open_parquet`."""
+    return _checked_footer(source)[0]
 
 
 def read_parted_footer(source: pa.NativeFile, keys: Sequence[bytes]) -> SplitFooter:
@@ -311,7 +318,7 @@ def read_parted_footer(source: pa.NativeFile, keys: Sequence[bytes]) -> SplitFoo
         texts[key], at = footer[place.start : place.end], place.end
     footer_without_texts = b"".join([*parts, footer[at : -_END.size]])
     return SplitFooter(
-        _parsed(footer_without_texts + _END.pack(len(footer_without_texts), _MAGIC)), len(footer_without_texts), texts
+        parse_footer(footer_without_texts + _END.pack(len(footer_without_texts), _MAGIC)), len(footer_without_texts), texts
     )
 
 
@@ -336,7 +343,8 @@ def _checked_footer(source: pa.NativeFile) -> tuple[bytes, bool]:
     return footer, _check(footer, size - len(footer))
 
 
-def _parsed(footer: bytes) -> pq.FileMetaData:
+def parse_footer(footer: bytes) -> pq.FileMetaData:
+    """Parse a verified footer with its length and magic."""
     # Arrow parses only the footer.
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
     if any(metadata.schema.column(index).converted_type == "ENUM" for index in range(metadata.num_columns)):
@@ -366,8 +374,8 @@ def _check(footer: bytes, offset: int) -> bool:
     return True
 
 
-def _sealed(footer: bytes, offset: int) -> bytes:
-    """Return a footer at `offset` with its checksum."""
+def sealed(footer: bytes, offset: int) -> bytes:
+    """Return a footer (with its length and magic) at `offset` with its checksum. Its key-values contain EMPTY_SEAL."""
     at = _find_seal(footer)
     assert at is not None, "the key was added to the footer"
     place = at + len(_NO_SUM)

@@ -42,12 +42,26 @@ def edited(data: bytes, number: int, edit: Edit) -> bytes:
 def decode_fields(data: bytes) -> list[ThriftField]:
     """Return the fields of a struct that fills `data`. Raises CorruptData."""
     cursor = ByteCursor(data)
+    fields = _read_fields(cursor, data)
+    cursor.expect_end("a struct of a Parquet footer")
+    return fields
+
+
+def decode_structs(data: bytes) -> list[list[ThriftField]]:
+    """Return the fields of each struct of a list that fills `data`. Raises CorruptData."""
+    cursor = ByteCursor(data)
+    count, _ = list_head(cursor)
+    structs = [_read_fields(cursor, data) for _ in range(count)]
+    cursor.expect_end("a list of a Parquet footer")
+    return structs
+
+
+def _read_fields(cursor: ByteCursor, data: bytes) -> list[ThriftField]:
     fields: list[ThriftField] = []
     for number, kind in each_field(cursor):
         start = cursor.offset
         skip(cursor, kind, 0)
         fields.append(ThriftField(number, kind, data[start : cursor.offset]))
-    cursor.expect_end("a struct of a Parquet footer")
     return fields
 
 

@@ -28,10 +28,11 @@ def verify_pages(source: pa.NativeFile, metadata: pq.FileMetaData, group: int, n
     for number in range(metadata.num_columns):
         chunk = rows.column(number)
         if chunk.path_in_schema.partition(".")[0] in names or chunk.path_in_schema in names:
-            _verify_chunk(source, chunk)
+            verified_chunk(source, chunk)
 
 
-def _verify_chunk(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> None:
+def verified_chunk(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> memoryview:
+    """Return the bytes of a column chunk, with the page checksums verified. Raises as `verify_pages`."""
     start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
     size = chunk.total_compressed_size
     source.seek(start)
@@ -55,3 +56,4 @@ def _verify_chunk(source: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> None:
                 found=zlib.crc32(page),
             )
         at = content + length
+    return data

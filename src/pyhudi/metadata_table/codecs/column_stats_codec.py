@@ -5,8 +5,7 @@ Format: docs/formats/metadata-table.md, column_stats and partition_stats.
     column + partition + file        3     the file        a column in one base or log file
     column + partition               6     the partition   a column in all files of a partition; its bounds are tight
 
-Expression indexes store both types, for the results of a function. Value counts include nulls, except in expression
-indexes.
+Expression indexes store both types, for the results of a function. Value counts include nulls, except in expression indexes.
 
 Records of layout 2 store the type of their column (`valueType`) and plain numbers and bytes as bounds. The decoder
 returns them in the form of layout 1, with additional wrappers where layout 1 has none (see `value_wrappers.py`).
@@ -16,9 +15,6 @@ bounds widen and counts add up.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -153,47 +149,3 @@ def _to_stored_form(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array
     missing = ordinals.is_null()
     types = pa.StructArray.from_arrays([ordinals.fill_null(0), infos], fields=list(type_), mask=missing)
     return [*columns, types]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnStatsRecord:
-    """One statistics record with comparable Python bounds. Both bounds are None if every value is null."""
-
-    file_name: str
-    column_name: str
-    min: Any
-    max: Any
-    value_count: int | None
-    null_count: int | None
-    total_size_bytes: int | None
-    total_uncompressed_size_bytes: int | None
-    is_deleted: bool = False
-    is_tight: bool = False
-
-
-def merge_column_stats(older: ColumnStatsRecord, newer: ColumnStatsRecord) -> ColumnStatsRecord:
-    """Merge two records of one key.
-
-    Raises:
-        CorruptData: The records belong to different columns.
-    """
-    if older.column_name != newer.column_name:
-        raise CorruptData(
-            "two columns share one key in the column statistics", expected=older.column_name, found=newer.column_name
-        )
-    if older.is_deleted or newer.is_deleted or newer.is_tight:
-        return newer
-    return ColumnStatsRecord(
-        newer.file_name,
-        newer.column_name,
-        min((bound for bound in (older.min, newer.min) if bound is not None), default=None),
-        max((bound for bound in (older.max, newer.max) if bound is not None), default=None),
-        _sum_or_none(older.value_count, newer.value_count),
-        _sum_or_none(older.null_count, newer.null_count),
-        _sum_or_none(older.total_size_bytes, newer.total_size_bytes),
-        _sum_or_none(older.total_uncompressed_size_bytes, newer.total_uncompressed_size_bytes),
-    )
-
-
-def _sum_or_none(first: int | None, second: int | None) -> int | None:
-    return None if first is None and second is None else (first or 0) + (second or 0)

@@ -1,5 +1,4 @@
-"""Codec of the `files` partition: the file listing of each table partition. Format: docs/formats/metadata-table.md,
-files.
+"""Codec of the `files` partition: the file listing of each table partition. Format: docs/formats/metadata-table.md, files.
 
     record key            type  payload
     __all_partitions__    1     map partition path -> (0, is deleted)
@@ -18,8 +17,7 @@ effect. Live files have a size above 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +43,6 @@ FILES_SCHEMA = pa.schema(
     ]
 )
 """One row per file of a record; `partition` is the record's key."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """State of one file in a record. A deleted file has size 0."""
-
-    size_bytes: int
-    is_deleted: bool = False
 
 
 def decode_files(keys: pa.BinaryArray, values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
@@ -139,24 +129,8 @@ def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.St
     return record_keys, pa.concat_arrays(pieces)
 
 
-def merge_file_lists(older: Mapping[str, FileEntry], newer: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
-    """Merge two records of one key by the table in the module docstring."""
-    merged = dict(older)
-    for name, entry in newer.items():
-        older_entry = older.get(name)
-        if not entry.is_deleted:
-            size = entry.size_bytes if older_entry is None else max(older_entry.size_bytes, entry.size_bytes)
-            merged[name] = FileEntry(size)
-        elif older_entry is None or older_entry.is_deleted:
-            merged[name] = FileEntry(0, True)
-        else:
-            del merged[name]
-    return merged
-
-
 def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
-    """Return the files that exist after all records are merged: FILES_SCHEMA, sorted by partition and name, none
-    deleted.
+    """Return the files that exist after all records are merged: FILES_SCHEMA, sorted by partition and name, none deleted.
 
     A file that a record restores after its deletion takes its size from that record.
 

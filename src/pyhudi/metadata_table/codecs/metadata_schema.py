@@ -186,8 +186,7 @@ COMMIT_SCHEMA = _text(_FIELDS)
 
 @lru_cache(maxsize=64)
 def has_standard_layout(schema: str, standard_schema: str = RECORD_SCHEMA) -> bool:
-    """Return True if values of this Avro schema have the same bytes as PyHudi's: same fields and types in the same
-    order.
+    """Return True if values of this Avro schema have the same bytes as PyHudi's: same fields and types in the same order.
 
     Documentation, defaults and attributes do not affect the bytes. Returns False for text that is not JSON.
     """

@@ -81,9 +81,7 @@ def decode_payload(values: pa.BinaryArray, schema: str, payload: Payload) -> tup
 def decode_distinct(
     values: pa.BinaryArray, schema: str, payload: Payload
 ) -> tuple[pa.Int32Array, pa.Array, pa.Int32Array | None]:
-    """As `decode_payload`, but only the distinct values, and the index of each value among them (None if all are
-    distinct).
-    """
+    """As `decode_payload`, but only the distinct values, and the index of each value among them (None if all are distinct)."""
     layout = _layout(schema, payload)
     dictionary = values.dictionary_encode()
     distinct: pa.BinaryArray = dictionary.dictionary
@@ -121,8 +119,7 @@ def payload_type(payload: Payload, schema: str = RECORD_SCHEMA) -> pa.DataType:
 
 
 def payload_field(payloads: pa.StructArray, name: str, kind: pa.DataType, default: object = None) -> pa.Array:
-    """Return one field of decoded payloads. `default` replaces nulls, and fills all rows if the writer's schema lacks
-    the field.
+    """Return one field of decoded payloads. `default` replaces nulls, and fills all rows if the writer's schema lacks the field.
 
     Raises:
         Unsupported: The stored type differs from `kind`, or the field is missing and has no default.

@@ -1,5 +1,4 @@
-"""Codec of the `record_index` partition: the file group of each record key. Format: docs/formats/metadata-table.md,
-record_index.
+"""Codec of the `record_index` partition: the file group of each record key. Format: docs/formats/metadata-table.md, record_index.
 
 Key: the record key. Type 5.
 

@@ -138,8 +138,7 @@ def wrappers_for_storage(wrappers: pa.Array) -> pa.Array:
 
 
 def value_type(column: pa.DataType) -> tuple[ValueType, str | None] | None:
-    """Return the value type and type info that layout 2 stores for a column type; None if such columns have no
-    statistics.
+    """Return the value type and type info that layout 2 stores for a column type; None if such columns have no statistics.
 
     Timestamps count in microseconds.
     """

@@ -133,9 +133,7 @@ def check_writable_indexes(context: TableContext) -> None:
 
 
 def _check_sections(config: TableConfig, partitions: Sequence[str], definitions: Mapping[str, IndexDefinition]) -> None:
-    """Raise Unsupported for a partitioned index if other writers or other indexes of the table require table-wide
-    unique keys.
-    """
+    """Raise Unsupported for a partitioned index if other writers or other indexes of the table require table-wide unique keys."""
     partitioned = [name for name in partitions if name in definitions and definitions[name].by_partition]
     with reraise_as_unsupported(partitioned[0] if partitioned else ""):
         if partitioned and not config.version.has_index_versions:
@@ -155,8 +153,7 @@ def check_computable(indexes: Iterable[Index], schema: pa.Schema) -> None:
 
 
 def readable(metadata: MetadataTable) -> Iterator[tuple[type[Index], str]]:
-    """Yield the indexes that readers may use with their types, in the order of INDEX_TYPES, within a type in definition
-    order.
+    """Yield the indexes that readers may use with their types, in the order of INDEX_TYPES, within a type in definition order.
 
     Unknown indexes are skipped.
     """

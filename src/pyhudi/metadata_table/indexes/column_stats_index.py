@@ -270,11 +270,9 @@ class CommitStatistics:
         return bool(added)
 
     def _changes_types(self) -> bool:
-        """Return True if a column with statistics gets bounds of another type.
-
-        Hudi's queries that filter by a column fail on bounds of its former type, even of a narrower number, and it
-        cannot merge them.
-        """
+        """Return True if a column with statistics gets bounds of another type."""
+        # Hudi's queries that filter by a column fail on bounds of its former type, even of a narrower number, and it cannot merge
+        # them.
         context, before = self._commit.context, self._before
         changed = [
             name
@@ -368,11 +366,9 @@ class CommitStatistics:
         return result, missing_ranges
 
     def _partitions_with_readded_columns(self) -> tuple[str, ...]:
-        """The partitions whose files have statistics of re-added columns.
-
-        A write without the column ended its statistics: file statistics stay, partition statistics are deleted. A new
-        column has none, nor do partitions that were not written since, as in Hudi.
-        """
+        """The partitions whose files have statistics of re-added columns."""
+        # A write without the column ended its statistics: file statistics stay, partition statistics are deleted. A new column
+        # has none, nor do partitions that were not written since, as in Hudi.
         commit = self._commit
         if not self._joining or not {COLUMN_STATS, PARTITION_STATS} <= set(commit.partitions):
             return ()
@@ -386,10 +382,8 @@ class CommitStatistics:
         stored: Mapping[tuple[str, str], Mapping[str, ColumnRange]],
         every: dict[tuple[str, str], Mapping[str, ColumnRange]],
     ) -> list[FileRanges]:
-        """Read the ranges of files into `every`, and return those missing in the index.
-
-        The tasks that wrote these files did not collect them: the columns with statistics have changed.
-        """
+        """Read the ranges of files into `every`, and return those missing in the index."""
+        # The tasks that wrote these files did not collect them: the columns with statistics have changed.
         commit = self._commit
         requested, validity = FileIndexing(self.columns), InstantValidity.of(commit.timeline)
         added: list[FileRanges] = []

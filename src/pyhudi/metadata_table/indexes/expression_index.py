@@ -58,8 +58,8 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.planning.data_skipping import excluded_by_results, result_texts
 from pyhudi.records.column_statistics import ColumnRange, covers, merge_ranges
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.expression_functions import OPTION_NAMES, IndexExpression, filter_texts
 from pyhudi.records.filters.filter_ast import FunctionCall
+from pyhudi.records.sql_functions import OPTION_NAMES, IndexExpression, filter_texts
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.bootstrap_sources import load_bootstrap_sources
 from pyhudi.table.table_config import local_zone_name
@@ -106,6 +106,7 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
         if zone is None:
             raise Unsupported("the system time zone has no name; set the environment variable TZ")
         expression = IndexExpression(function, tuple(sorted(options.items())), zone)
+        expression.check_indexable()
         return cls(partition, ExpressionIndex(partition, column, expression, filters), definition.layout)
 
     @property
@@ -329,9 +330,7 @@ def _find_call(metadata: MetadataTable, partition: str, form: str, row_filter: F
 
 
 def _identity_column(metadata: MetadataTable, partition: str, form: str) -> str | None:
-    """The column whose own values an index of a type holds; None for another type and for functions other than
-    `identity`.
-    """
+    """The column whose own values an index of a type holds; None for another type and for functions other than `identity`."""
     definition = metadata.definitions.get(partition)
     if definition is None or definition.kind != form or len(definition.source_fields) != 1:
         return None

@@ -1,5 +1,4 @@
-"""Inputs of index updates: start, preparation and publication of a commit, a clean, and the snapshot an index is built
-from.
+"""Inputs of index updates: start, preparation and publication of a commit, a clean, and the snapshot an index is built from.
 
 Shared data is loaded when the first index needs it, and once for all indexes.
 """
@@ -256,9 +255,7 @@ class CommitPublishing:
         return self.select_latest(self.with_added(listed), exists=True)
 
     def listed(self, partitions: Sequence[str]) -> pa.RecordBatch:
-        """Return the files of partitions before the commit (FILES_SCHEMA), possibly with other partitions requested
-        earlier.
-        """
+        """Return the files of partitions before the commit (FILES_SCHEMA), possibly with other partitions requested earlier."""
         if self._listed is None or not self._listed[0].issuperset(partitions):
             self._listed = (frozenset(partitions), find_files_since_retained(self.reader, partitions))
         return self._listed[1]
@@ -366,9 +363,7 @@ class IndexBuild:
         ]
 
     def listed(self) -> dict[str, dict[str, int]]:
-        """Return the files of completed instants by partition, including copies that completed writes made for pending
-        resizes.
-        """
+        """The files of completed instants by partition, including copies that completed writes made for pending resizes."""
         timeline = self.snapshot.timeline
         listing = self.snapshot.listing
         copies = self.snapshot.copies
@@ -385,11 +380,9 @@ class IndexBuild:
         return listed
 
     def _logs_under_way(self, existing_logs: Mapping[str, Sequence[FileInfo]]) -> frozenset[str]:
-        """Files of pending writes, if log files exist.
-
-        A log file that a write copies for a resize carries the resize's instant in its name. The resize may complete
-        while the write is pending. The commit of the write adds the log, its rollback removes it.
-        """
+        """Files of pending writes, if log files exist."""
+        # A log file that a write copies for a resize carries the resize's instant in its name. The resize may complete while the
+        # write is pending. The commit of the write adds the log, its rollback removes it.
         logs = any(parse_log_file(info.name) is not None for infos in existing_logs.values() for info in infos)
         pending = self.snapshot.timeline.pending_writes() if logs else ()
         return frozenset(files_being_written(self.snapshot.context.storage, (i.request_time for i in pending)))

@@ -19,11 +19,11 @@ from pyhudi.metadata_table.reader.index_lookups import find_bloom_filters
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.planning.data_skipping import columns_with_statistics, record_key_texts, secondary_texts
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.expression_functions import IndexExpression
 from pyhudi.records.filters.filter_ast import Expr, FunctionCall
 from pyhudi.records.filters.filter_functions import as_index_expression
 from pyhudi.records.filters.filter_visitor import calls
 from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.sql_functions import IndexExpression
 from pyhudi.table.file_slices import BaseFile
 
 FileT = tuple[str, BaseFile]
@@ -61,9 +61,7 @@ class Filter:
         return record_key_texts(self.condition, keys, self.schema, has_meta_columns=self.stores_keys)
 
     def matching_texts(self, column: str, layout: int = 1) -> pa.StringArray | None:
-        """Return the only values that matching rows can have in a column, as text in an index layout; None if
-        unrestricted.
-        """
+        """Return the only values that matching rows can have in a column, as text in an index layout; None if unrestricted."""
         if column.split(".")[0] in self.unusable:
             return None
         try:

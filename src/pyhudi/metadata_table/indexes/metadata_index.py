@@ -130,9 +130,7 @@ class Index(ABC):
 
     @classmethod
     def implicit_definition(cls, config: TableConfig) -> IndexDefinition | None:
-        """Return the definition that a table with these properties stores for a type without user definitions; None if
-        none.
-        """
+        """Return the definition that a table with these properties stores for a type without user definitions; None if none."""
         return None
 
     @classmethod
@@ -266,9 +264,7 @@ class Index(ABC):
 
     @classmethod
     def locate_keys(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
-        """Return a function that finds the latest locations of record keys: KEYED_LOCATION_SCHEMA, without unknown
-        keys.
-        """
+        """Return a function that finds the latest locations of record keys: KEYED_LOCATION_SCHEMA, without unknown keys."""
         return None
 
     @classmethod
@@ -293,9 +289,7 @@ class Index(ABC):
 
     @classmethod
     def prune_base_files(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> BaseFilePruner | None:
-        """Return a function that finds the base files without matching rows, in any snapshot. It is called with few
-        files at once.
-        """
+        """A function that finds the base files without matching rows, in any snapshot. It is called with few files at once."""
         return None
 
     # -- Lookups of the keys of a write
@@ -381,9 +375,7 @@ class PartitionStatsUpdate:
 
 
 def single_column_definition(definition: IndexDefinition | None, description: str) -> tuple[IndexDefinition, str]:
-    """Return the definition of a single-column index, and the column. Raises Unsupported without a definition or for
-    several columns.
-    """
+    """The definition of a single-column index, and the column. Raises Unsupported without a definition or for several columns."""
     if definition is None:
         raise Unsupported("it has no definition")
     if len(definition.source_fields) != 1:

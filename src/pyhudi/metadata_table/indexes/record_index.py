@@ -28,13 +28,7 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
 )
 from pyhudi.metadata_table.file_group_merge import LOCATIONS, CellMergeRule
 from pyhudi.metadata_table.file_tasks import KeyRecords, KeySource, SliceKeysTask, location_records, run_slice_keys
-from pyhudi.metadata_table.indexes.index_events import (
-    CommitPrepared,
-    CommitPublishing,
-    IndexBuild,
-    WriteStarted,
-    key_reader,
-)
+from pyhudi.metadata_table.indexes.index_events import CommitPrepared, CommitPublishing, IndexBuild, WriteStarted, key_reader
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings, some_keys
 from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition

@@ -46,8 +46,7 @@ def stored_ranges(
 def ranges_in(
     rows: pa.Table, partitions: Sequence[str], types: Mapping[str, pa.DataType], *, counts_nulls: bool = True
 ) -> dict[tuple[str, str], dict[str, ColumnRange]]:
-    """Convert column statistics to (partition, name) -> column -> range. The name of partition statistics is the
-    partition path.
+    """Convert column statistics to (partition, name) -> column -> range. The name of partition statistics is the partition path.
 
     Args:
         rows: STATS_SCHEMA; rows of other partitions and columns are ignored.

@@ -69,6 +69,9 @@ class GroupCells:
 STATS_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), *COLUMN_STATS_SCHEMA])
 """Merged column statistics: the record's key, and COLUMN_STATS_SCHEMA without deleted rows."""
 
+_SMALL_ROWS = 4096
+"""Rows of a base file that are decoded and merged together with the newer layers, even if only some have newer values."""
+
 _TYPE_OF_KIND: dict[int, pa.DataType] = {
     Wrapper.BOOLEAN: pa.bool_(),
     Wrapper.INT: pa.int32(),
@@ -108,8 +111,7 @@ def newest_cells(group: GroupCells) -> Iterator[Cells]:
 
 
 def merge_files(group: GroupCells, known: pa.RecordBatch | None = None) -> pa.RecordBatch:
-    """Return the files that exist: FILES_SCHEMA, sorted by partition and name. In the partition list the rows are
-    partitions.
+    """Return the files that exist: FILES_SCHEMA, sorted by partition and name. In the partition list the rows are partitions.
 
     known: The result for the layers before those of the group.
     """
@@ -156,13 +158,16 @@ def merge_column_stats_cells(group: GroupCells) -> Iterator[pa.RecordBatch]:
     ranks: list[npt.NDArray[np.int64]] = []
     removed_keys: list[pa.BinaryArray] = []
     removed_ranks: list[npt.NDArray[np.int64]] = []
+    cells_by_schema: dict[str, list[tuple[int, Cells]]] = {}
     for cells in group.base:
+        if len(cells.keys) <= _SMALL_ROWS:
+            cells_by_schema.setdefault(cells.schema, []).append((0, cells))
+            continue
         rows = _decoded(cells)
         has_newer = pc.is_in(rows.column("key"), value_set=newer_keys)
         yield from _live(rows.filter(pc.invert(has_newer)))
         parts.append(rows.filter(has_newer))
         ranks.append(np.zeros(parts[-1].num_rows, dtype=np.int64))
-    cells_by_schema: dict[str, list[tuple[int, Cells]]] = {}
     for rank, layer in enumerate(group.newer, 1):
         if isinstance(layer, Deletes):
             removed_keys.append(layer.keys)

@@ -12,12 +12,14 @@ The hash of a key determines its file group. The base file and the log blocks of
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,6 +39,9 @@ from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 
 _GROUPS_AT_ONCE = 8
+
+_SMALL_BYTES = 128 << 10
+"""Size of an HFile up to which decoding all of it costs less than reading its indexes."""
 
 T = TypeVar("T")
 
@@ -68,6 +73,18 @@ class KeyRequest:
         if self.prefixes is not None:
             return file.scan_prefixes(self.prefixes)
         return file.scan()
+
+    def matches(self, keys: pa.BinaryArray) -> npt.NDArray[np.int64]:
+        """Return the positions of the requested keys, ascending."""
+        if self.keys is not None:
+            return np.flatnonzero(pc.is_in(keys, value_set=self.keys))
+        if self.prefixes is None:
+            return np.arange(len(keys))
+        found = np.zeros(len(keys), dtype=np.bool_)
+        for length in {len(prefix) for prefix in self.prefixes}:
+            prefixes = pa.array([prefix for prefix in self.prefixes if len(prefix) == length], pa.binary())
+            found |= pc.is_in(pc.binary_slice(keys, 0, length), value_set=prefixes).to_numpy(zero_copy_only=False)
+        return np.flatnonzero(found)
 
 
 def by_section(slices: Iterable[FileSlice]) -> tuple[tuple[FileSlice, ...], ...]:
@@ -129,8 +146,7 @@ class GroupReader:
         files = ((log, self._files.blocks(log, verified=self._counts(log.name.instant_time))) for log in slice_.logs)
         blocks = ((log, block) for log, entry in files for block in entry)
         valid = without_compacted(surviving_blocks(blocks, self._counts), lambda entry: entry[1])
-        newer = [self._named(log, partial(self._block_cells, log, block, request)) for log, block in valid]
-        return GroupCells(base, tuple(layer for layer in newer if layer is not None))
+        return GroupCells(base, tuple(layer for layer in self._layers(valid, request) if layer is not None))
 
     def has_only_data(self, slice_: FileSlice) -> bool:
         """Return True if the log files of a slice have only blocks of data and deletes: none changes older blocks."""
@@ -146,6 +162,32 @@ class GroupReader:
     def _read_now(self, slice_: FileSlice, request: KeyRequest) -> GroupCells:
         cells = self.read(slice_, request)
         return GroupCells(tuple(cells.base), cells.newer)
+
+    def _layers(self, blocks: Sequence[tuple[LogFile, LogBlock]], request: KeyRequest) -> Iterator[Cells | Deletes | None]:
+        """Yield the layer of each block. Small HFiles are decoded together: each costs more than its cells."""
+        small = [entry for entry in blocks if _is_small(*entry)]
+        together: Iterator[Cells | None] | None = None
+        if small and sum(block.content_size_bytes for _, block in small) <= FULL_READ_BYTES:
+            # Otherwise the reader of one block reports the error with its place.
+            with suppress(CorruptData, Unsupported):
+                together = iter(self._small_cells(small, request))
+        for log, block in blocks:
+            if together is not None and _is_small(log, block):
+                yield next(together)
+            else:
+                yield self._named(log, partial(self._block_cells, log, block, request))
+
+    def _small_cells(self, blocks: Sequence[tuple[LogFile, LogBlock]], request: KeyRequest) -> list[Cells | None]:
+        cells, ends = self._files.cells(blocks)
+        places = request.matches(cells.column("key"))
+        chosen = pa.array(places)
+        keys, values = cells.column("key").take(chosen), cells.column("value").take(chosen)
+        bounds = [0, *np.searchsorted(places, ends).tolist()]
+        layers: list[Cells | None] = []
+        for (_, block), start, end in zip(blocks, bounds, bounds[1:], strict=False):
+            schema = self._files.schema(block.required(HeaderKey.SCHEMA)) if start < end else ""
+            layers.append(Cells(keys[start:end], values[start:end], schema) if start < end else None)
+        return layers
 
     def _base_cells(self, file: BaseFile, request: KeyRequest) -> Iterator[Cells]:
         try:
@@ -236,6 +278,10 @@ class PartitionReader:
         binary_keys = keys.cast(pa.binary())
         request = KeyRequest(keys=binary_keys.take(pc.sort_indices(binary_keys)))
         return self._reader.read_all([(slice_, request) for slice_ in self._partition.slices])
+
+
+def _is_small(log: LogFile, block: LogBlock) -> bool:
+    return block.kind is BlockType.HFILE and log.size_bytes <= FULL_READ_BYTES and block.content_size_bytes <= _SMALL_BYTES
 
 
 def _files_of(slice_: FileSlice) -> tuple[BaseFile | LogFile, ...]:

@@ -74,8 +74,7 @@ def find_partitions(metadata: MetadataTable) -> tuple[str, ...]:
 
 
 def find_files(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
-    """Return the files of some partitions: FILES_SCHEMA, sorted by partition and name; the root's partition is named
-    ''.
+    """Return the files of some partitions: FILES_SCHEMA, sorted by partition and name; the root's partition is named ''.
 
     One lookup serves all partitions.
     """
@@ -111,14 +110,18 @@ def merge_newer_files(known: Mapping[str, pa.RecordBatch], cells: Sequence[Group
         return before.to_batches()[0] if before.num_rows else _files_of([])
     paths = before.column("partition").combine_chunks()
     named = before.set_column(0, FILES_SCHEMA.field(0), pc.if_else(pc.equal(paths, ""), ROOT, paths)).combine_chunks()
-    merged = merge_files(cells[0] if len(cells) == 1 else _joined(cells), named.to_batches()[0] if before.num_rows else None)
+    merged = merge_files(_joined(cells), named.to_batches()[0] if before.num_rows else None)
     paths = merged.column("partition")
     return merged.set_column(0, FILES_SCHEMA.field(0), pc.if_else(pc.equal(paths, ROOT), "", paths))
 
 
 def _joined(groups: Sequence[GroupCells]) -> GroupCells:
-    """Join the newer layers of groups with different keys."""
-    return GroupCells((), tuple(layer for group in groups for layer in group.newer))
+    """Join the layers of groups, which have different keys."""
+    if len(groups) == 1:
+        return groups[0]
+    return GroupCells(
+        tuple(cells for group in groups for cells in group.base), tuple(layer for group in groups for layer in group.newer)
+    )
 
 
 def scan_files(metadata: MetadataTable) -> pa.RecordBatch:
@@ -166,16 +169,12 @@ def scan_column_stats(metadata: MetadataTable, index: str = COLUMN_STATS) -> Ite
 
 
 def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
-    """Return the hash (`records.hashing.name_hash`) of each row's partition, stored in the key after that of the
-    column.
-    """
+    """Return the hash (`records.hashing.name_hash`) of each row's partition, stored in the key after that of the column."""
     return pc.binary_slice(stats.column("key"), _HASH_CHARACTERS, 2 * _HASH_CHARACTERS).cast(pa.string())
 
 
 def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.Table:
-    """Return partition-level column statistics (STATS_SCHEMA); `file_name` is the partition path (the root's is '' or
-    `.`).
-    """
+    """Return partition-level column statistics (STATS_SCHEMA); `file_name` is the partition path (the root's is '' or `.`)."""
     prefixes = [column_stats_prefix(column) for column in columns]
     return metadata.cached((PARTITION_STATS, *prefixes), lambda: _stats(metadata.lookup_prefixes(PARTITION_STATS, prefixes)))
 
@@ -190,8 +189,7 @@ def find_partition_ranges(
 
 
 def partition_ranges(stats: pa.Table, column: str, kind: pa.DataType, *, counts_nulls: bool = True) -> dict[str, ColumnRange]:
-    """Return the range of a column in each partition, by partition path. Partitions whose bounds have another type are
-    omitted.
+    """Return the range of a column in each partition, by partition path. Partitions whose bounds have another type are omitted.
 
     Args:
         stats: STATS_SCHEMA, of partitions.
@@ -310,16 +308,11 @@ def hashes_by_partition(partitions: Iterable[str]) -> dict[str, str]:
 
 
 def _files_of(groups: Sequence[GroupCells]) -> pa.RecordBatch:
-    parts = [merge_files(group) for group in groups]
-    if len(parts) == 1:
-        return parts[0]
-    batches = pa.Table.from_batches(parts, FILES_SCHEMA).combine_chunks().to_batches()
-    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
-    return batches[0] if batches else empty
+    return merge_files(_joined(groups))
 
 
 def _stats(groups: Sequence[GroupCells]) -> pa.Table:
-    return pa.Table.from_batches((batch for group in groups for batch in merge_column_stats_cells(group)), STATS_SCHEMA)
+    return pa.Table.from_batches(merge_column_stats_cells(_joined(groups)), STATS_SCHEMA)
 
 
 def _locations(group: GroupCells) -> Iterator[pa.RecordBatch]:

@@ -11,13 +11,17 @@ One `MetadataFiles` is safe for several threads; a file that two threads request
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from pyhudi.errors import CorruptData, TableState, Unsupported
-from pyhudi.format.hfile import HFile, open_hfile
+from pyhudi.format.hfile import HFile, decode_joined, open_hfile, read_data_blocks
 from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
 from pyhudi.format.log.log_corruption import check_log_complete
 from pyhudi.format.names import parse_data_file_instant
@@ -30,6 +34,7 @@ FULL_READ_BYTES = 1 << 20
 """Files up to this size are fetched whole."""
 
 _CACHE_BYTES = 64 << 20
+_CELL_BYTES = 16 << 20
 _CACHED_HFILES = 256
 _CACHED_LOGS = 4096
 _FETCHES_AT_ONCE = 16
@@ -59,6 +64,7 @@ class MetadataFiles:
         self._contents: LruCache[str, bytes] = LruCache(_CACHE_BYTES)
         self._hfiles: LruCache[tuple[str, int], HFile] = LruCache(_CACHED_HFILES)
         self._headers: LruCache[str, tuple[LogBlock | CorruptBlock, ...]] = LruCache(_CACHED_LOGS)
+        self._cells: LruCache[tuple[tuple[str, int], ...], tuple[pa.RecordBatch, npt.NDArray[np.int64]]] = LruCache(_CELL_BYTES)
         self._schemas: dict[str, str] = {}
 
     def of_instants(
@@ -120,6 +126,20 @@ class MetadataFiles:
             # In larger files the HFile's own checksums cover the ranges read.
             self.content(log, block)
         return self._opened(log, block.content_offset, block.content_size_bytes)
+
+    def cells(self, blocks: Sequence[tuple[LogFile, LogBlock]]) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        """Decode the HFiles inside some small blocks: their entries, and the end of each block among these.
+
+        Raises:
+            CorruptData: One of them is damaged.
+            Unsupported: One of them contains something this reader does not support.
+        """
+        key = tuple((log.path, block.content_offset) for log, block in blocks)
+        cells = self._cells.get(key)
+        if cells is None:
+            cells = decode_joined([read_data_blocks(self.content(log, block)) for log, block in blocks])
+            self._cells.put(key, cells, cells[0].nbytes)
+        return cells
 
     def schema(self, text: str) -> str:
         """Intern a schema text: every block repeats its schema of some KiB."""

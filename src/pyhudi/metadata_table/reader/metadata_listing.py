@@ -86,9 +86,7 @@ class MetadataListing:
         return self._partitions
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
-        """Return the files of each partition, with one lookup for all uncached ones. modified_ms is 0: it is not
-        recorded.
-        """
+        """Return the files of each partition, with one lookup for all uncached ones. modified_ms is 0: it is not recorded."""
         distinct = list(dict.fromkeys(partitions))
         if self._look_up(distinct):
             return {partition: _infos(partition, self._files[partition]) for partition in distinct}
@@ -112,8 +110,7 @@ class MetadataListing:
         return frozenset(self._rows_of(distinct).column("file_id").unique().to_pylist())
 
     def names(self, partitions: Iterable[str]) -> pa.Table | None:
-        """Return partition, name, file_id (strings) of all files of the partitions; None once the listing uses
-        directories.
+        """Return partition, name, file_id (strings) of all files of the partitions; None once the listing uses directories.
 
         file_id is the first part of a data file name; empty for names of another form.
         """

@@ -205,9 +205,7 @@ class MetadataTable:
 
     @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
-        """The table's index definitions by name; empty if its properties refer to no document, or the document does not
-        exist.
-        """
+        """The table's index definitions by name; empty if its properties refer to no document, or the document does not exist."""
         return load_index_definitions(self._data)
 
     @cached_property
@@ -432,8 +430,7 @@ class MetadataTable:
         return BlockValidity(self._data_timeline, self.timeline, partial(load_rolled_back, self._data, self._data_timeline))
 
     def check_not_stale(self) -> None:
-        """Raise SnapshotOutdated if files that its timeline refers to may be removed: cleaned, rolled back, dropped or
-        rebuilt.
+        """Raise SnapshotOutdated if files that its timeline refers to may be removed: cleaned, rolled back, dropped or rebuilt.
 
         Called when a file is missing. If it is missing for another reason, the caller raises its own error.
         """

@@ -149,9 +149,7 @@ def _prefetch_planned(snapshot: Snapshot, statuses: Sequence[WriteStatus]) -> Me
 
 
 def _load_sole_writer(earlier: MetadataTable, timeline: Timeline) -> SoleWriter | None:
-    """The sole-writer state in a metadata table, if readable without the lock: archival may remove files between two
-    reads.
-    """
+    """The sole-writer state in a metadata table, if readable without the lock: archival may remove files between two reads."""
     with suppress(HudiError):
         if PARTITION_STATS in earlier.partitions:
             return load_sole_writer(earlier.context.timeline, earlier.timeline, timeline)

@@ -1,7 +1,7 @@
 """Table services of the metadata table: compaction, cleaning and archival, run after a commit of the table when due.
 Format: docs/formats/metadata-table.md; docs/formats/timeline.md, "History".
 
-    compaction   under the table's lock, from plan to commit, after `hoodie.metadata.compact.max.delta.commits` delta
+    compaction   under the table's lock, from plan to commit, by default after `hoodie.metadata.compact.max.delta.commits` delta
                  commits. It merges what is committed on both tables: it is skipped while an instant is pending on the
                  table's timeline but completed on the metadata table's. A compaction that died is executed again from
                  its plan.
@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pyhudi.errors import TableState, Unsupported
 from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan
-from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, format_instant_time
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, parse_file_group
@@ -39,6 +39,7 @@ from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.options.lock_options import LOCK_WAIT
 from pyhudi.planning.archival import ArchivalBounds, plan_archival
 from pyhudi.planning.cleaning import CleaningPolicy
+from pyhudi.planning.compaction import CompactionRules, CompactionTrigger, compaction_due
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.log_file_sizes import check_size, load_written_sizes
@@ -50,6 +51,7 @@ from pyhudi.tasks.engine_protocol import Engine
 
 _MERGES_AT_ONCE = 8
 _MIN_RETAINED = 20
+_UNLIMITED = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def run_metadata_services(
             commit.
     """
     if loaded is not None:
-        reason = _reason_not_to_compact(loaded[0], settings.metadata)
+        reason = _reason_not_to_compact(context, loaded[0], settings.metadata)
         if reason is not None and _archives_nothing(context, *loaded, settings):
             return NotDue(reason)
     return _run_services(context.reloaded(), engine, settings)
@@ -112,7 +114,7 @@ def _run_services_of(
 ) -> Outcome:
     context = store.table
     results: list[str] = []
-    reason = _reason_not_to_compact(timeline, settings.metadata)
+    reason = _reason_not_to_compact(context, timeline, settings.metadata)
     if reason is None:
         with context.locked(settings.lock_wait_ms) as locked:
             reason, compacted = _compact(MetadataStore.open(locked.reloaded()), engine, settings.metadata)
@@ -134,7 +136,8 @@ def compact_metadata_table(
     """Compact the metadata table; return the reason not to, and the instants of the executed compactions."""
     with context.locked(lock_wait_ms) as locked:
         store = MetadataStore.open(locked.reloaded())
-        return _compact(store, engine, settings if if_due else replace(settings, compact_after=1))
+        at_once = replace(settings, compact_after=1, compact_trigger=CompactionTrigger.NUM_COMMITS)
+        return _compact(store, engine, settings if if_due else at_once)
 
 
 def _archives_nothing(context: TableContext, timeline: Timeline, data_table: Timeline, settings: MetadataServiceSettings) -> bool:
@@ -145,9 +148,19 @@ def _archives_nothing(context: TableContext, timeline: Timeline, data_table: Tim
     return not plan_archival(timeline, archival, bounds, is_cow=False, zone=context.config.zone).instants
 
 
-def _reason_not_to_compact(timeline: Timeline, settings: MetadataSettings) -> str | None:
+def _reason_not_to_compact(context: TableContext, timeline: Timeline, settings: MetadataSettings) -> str | None:
+    """Return why no compaction is due. context: the table; timeline: that of its metadata table."""
     if timeline.pending(Action.COMPACTION):
         return None
+    if settings.compact_trigger != CompactionTrigger.NUM_COMMITS:
+        rules = CompactionRules(
+            CompactionTrigger(settings.compact_trigger), max(1, settings.compact_after), settings.compact_after_seconds
+        )
+        zone = context.config.zone
+        # The times of commits that built an index are no dates.
+        dated = tuple(i for i in timeline.instants if not i.request_time.startswith(INIT_INSTANT_TIME))
+        state = compaction_due(replace(timeline, instants=dated), rules, format_instant_time(context.env.now_ms(), zone), zone)
+        return None if state.is_due else f"{state.reason} of the metadata table"
     last = max((i.completion_time or "" for i in timeline.completed(Action.COMMIT)), default="")
     count = sum(1 for i in timeline.completed(Action.DELTACOMMIT) if (i.completion_time or "") > last)
     if count >= settings.compact_after:
@@ -164,7 +177,7 @@ def _compact(store: MetadataStore, engine: Engine | None, settings: MetadataSett
         _execute(store, engine, pending.request_time)
         done.append(pending.request_time)
     timeline = store.load()
-    reason = _reason_not_to_compact(timeline, settings)
+    reason = _reason_not_to_compact(store.table, timeline, settings)
     if reason is not None:
         return reason, tuple(done)
     current = store.table.timeline.load()
@@ -285,7 +298,17 @@ def _merge_rule(store: MetadataStore, kind: type[Index], partition: str) -> Cell
 
 def _clean_settings(table: CleanSettings) -> CleanSettings:
     retained = max(_MIN_RETAINED, -(-table.cleaning.commits_retained * 12 // 10))
-    cleaning = replace(table.cleaning, policy=CleaningPolicy.KEEP_LATEST_COMMITS, commits_retained=retained, trigger_commits=1)
+    cleaning = replace(
+        table.cleaning,
+        policy=CleaningPolicy.KEEP_LATEST_COMMITS,
+        commits_retained=retained,
+        trigger_commits=1,
+        # These are about partitions and commits of the table.
+        selected_partitions=(),
+        partition_pattern=None,
+        max_commits=_UNLIMITED,
+        empty_interval_hours=-1,
+    )
     # A pending delta commit of the metadata table has no heartbeat of its own, and its writer may be alive.
     return CleanSettings(cleaning, replace(table.commit, failed_writes="NEVER"))
 

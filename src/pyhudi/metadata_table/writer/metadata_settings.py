@@ -52,6 +52,8 @@ class MetadataSettings:
         index_growth: Expected growth factor of the table for the size of a new record index.
         max_index_group_bytes: Maximum size of a file group of a record index.
         compact_after: Delta commits between compactions of the metadata table.
+        compact_trigger: What makes a compaction of the metadata table due.
+        compact_after_seconds: Seconds between compactions, for triggers by time.
     """
 
     enabled: Annotated[bool, METADATA_TABLE]
@@ -67,6 +69,8 @@ class MetadataSettings:
     index_growth: Annotated[float, index_options.METADATA_RECORD_INDEX_GROWTH_FACTOR]
     max_index_group_bytes: Annotated[int, index_options.METADATA_RECORD_INDEX_MAX_FILEGROUP_SIZE]
     compact_after: Annotated[int, index_options.METADATA_COMPACT_MAX_DELTA_COMMITS]
+    compact_trigger: Annotated[str, index_options.METADATA_COMPACT_TRIGGER] = "NUM_COMMITS"
+    compact_after_seconds: Annotated[int, index_options.METADATA_COMPACT_MAX_DELTA_SECONDS] = 7200
 
     @classmethod
     def of(cls, options: Options) -> MetadataSettings:

@@ -1,5 +1,4 @@
-"""Schema evolution by column id (schema on read): a commit without rows that changes columns, as Hudi's ALTER TABLE
-creates it.
+"""Schema evolution by column id (schema on read): a commit without rows that changes columns, as Hudi's ALTER TABLE creates it.
 
     plan        the columns after the change, with ids (`records.schema_on_read.column_changes`); a table without a
                 column history is assigned ids first
@@ -25,6 +24,7 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_to_arrow import TIMESTAMP
+from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
@@ -149,6 +149,7 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
         )
     _check_free_to_change(context.config, before, change)
     _check_no_constraint(context.config, change)
+    _check_no_hudi_types(before.arrow)
     history = snapshot.history or ColumnHistory.first(before.arrow)
     if history.by_names:
         raise Unsupported(
@@ -166,10 +167,8 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
 
 
 def _store_create_schema(context: TableContext, planned: _AlterPlan, settings: AlterSettings) -> None:
-    """Change the columns of a table without commits: those of its creation.
-
-    A first write that planned with other columns detects the change when it commits, and is planned again.
-    """
+    """Change the columns of a table without commits: those of its creation."""
+    # A first write that planned with other columns detects the change when it commits, and is planned again.
     with context.locked(settings.commit.lock_wait_ms) as locked:
         check_same_version(locked)
         now = locked.reloaded()
@@ -256,10 +255,19 @@ def _check_free_to_change(config: TableConfig, schema: TableSchema, change: Colu
         )
 
 
+def _check_no_hudi_types(schema: pa.Schema) -> None:
+    """Refuse the types of Hudi 1.2, with which Hudi itself cannot read a table whose columns have ids."""
+    for field in schema:
+        hudi_type = stated_hudi_type(field)
+        if hudi_type is not None:
+            raise Unsupported(
+                f"columns cannot be changed by id in a table with column {field.name!r} of type {hudi_type}: Hudi 1.2.0 cannot "
+                "read such a table afterwards"
+            )
+
+
 def _check_types_with_ids(schema: pa.Schema) -> None:
-    """Refuse types that a schema with ids cannot represent: it stores no unit of a timestamp, and no lack of a time
-    zone.
-    """
+    """Refuse types that a schema with ids cannot represent: it stores no unit of a timestamp, and no lack of a time zone."""
     for field in schema:
         others = [type_ for type_ in _plain_types(field.type) if pa.types.is_timestamp(type_) and type_ != TIMESTAMP]
         if others:

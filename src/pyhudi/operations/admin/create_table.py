@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
+from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import (
     GROUP_FOLDER,
@@ -154,9 +155,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
 
 
 def check_new_table(user_options: Options, settings: Options, schema: pa.Schema | None) -> None:
-    """Raise the errors that creating a table with these settings, and opening it with the caller's options, would
-    raise.
-    """
+    """Raise the errors that creating a table with these settings, and opening it with the caller's options, would raise."""
     check_against_table(user_options, new_table_config(new_table_properties(settings, schema)))
 
 
@@ -170,6 +169,9 @@ def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> 
     for role, name in roles:
         if not _has_column(schema, name):
             raise InvalidRequest(f"{role} field {name!r} is not a column of the data; its columns are: {', '.join(schema.names)}")
+        hudi_type = stated_hudi_type(field_at(schema, name))
+        if hudi_type is not None:
+            raise InvalidRequest(f"{role} field {name!r} is of type {hudi_type}: choose a column of a primitive type")
     for name in ordering:
         type_ = field_at(schema, name).type
         if pa.types.is_nested(type_):

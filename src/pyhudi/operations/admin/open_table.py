@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import islice
 
 import pyarrow as pa
 
-from pyhudi.errors import TableExists, TableNotFound
+from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
 from pyhudi.format.instants import Action
-from pyhudi.format.paths import PROPERTIES_FILE
+from pyhudi.format.names import BASE_EXTENSIONS, parse_base_file
+from pyhudi.format.paths import META_FOLDER, PROPERTIES_FILE, file_name
 from pyhudi.operations.admin.create_table import check_new_table, create_table, name_from_uri
-from pyhudi.operations.admin.foreign import check_no_foreign, describe_foreign
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.options.declaration import Options
@@ -22,6 +23,16 @@ from pyhudi.storage.environment import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.table_config import TableConfig, load_table_config
 from pyhudi.table.table_context import TableContext
+
+_MAX_INSPECTED_FILES = 200
+"""Number of files that are checked in a folder."""
+
+_DELTA, _ICEBERG = "_delta_log", "metadata"
+_REMEDIES = {
+    "a Delta Lake table": "Read it with deltalake, and write its rows to a Hudi table at another path",
+    "an Iceberg table": "Read it with pyiceberg, and write its rows to a Hudi table at another path",
+    "data files without a table": "pyhudi.bootstrap converts them to a table",
+}
 
 
 def open_context(
@@ -52,7 +63,7 @@ def load_config_or_describe(storage: Storage, env: Environment) -> TableConfig:
     try:
         return load_table_config(storage, env)
     except TableNotFound as error:
-        foreign_content = describe_foreign(storage)
+        foreign_content = _describe_foreign(storage)
         if foreign_content is None:
             raise
         kind, remedy = foreign_content
@@ -84,7 +95,7 @@ def make_table(
     check_new_table(user_options, settings, schema)
     # If there is a Hudi table, its creation reports that.
     if not settings.flag(FORCE) and storage.stat(PROPERTIES_FILE) is None:
-        check_no_foreign(storage)
+        _check_no_foreign(storage)
     open_lock(LockSettings.of(user_options, settings.value_or_default(NAME)), storage, env)
     create_table(storage, env, settings, schema)
 
@@ -113,3 +124,33 @@ def existing_table_error(
         f"{message}, without any commit: another process is about to write to it, or the process that created it "
         f"was stopped. If none is running, delete its folder .hoodie and call again; or, {instead}"
     )
+
+
+def _describe_foreign(storage: Storage) -> tuple[str, str] | None:
+    """Describe a table of another format, or data files of other programs, and what to do with it; None without any."""
+    foreign_file = _find_foreign(storage)
+    return None if foreign_file is None else (foreign_file, _REMEDIES[foreign_file])
+
+
+def _check_no_foreign(storage: Storage) -> None:
+    """Raise InvalidRequest if a folder for a new table contains foreign files."""
+    foreign_content = _describe_foreign(storage)
+    if foreign_content is not None:
+        kind, remedy = foreign_content
+        raise InvalidRequest(
+            f"cannot create a Hudi table at {storage.uri}: the folder holds {kind}. {remedy}; or create it with {FORCE}=true"
+        )
+
+
+def _find_foreign(storage: Storage) -> str | None:
+    folders = {file_name(folder) for folder in storage.list("").folders}
+    if _DELTA in folders and any(info.name.endswith(".json") for info in storage.list(_DELTA).files):
+        return "a Delta Lake table"
+    if _ICEBERG in folders and any(info.name.endswith(".metadata.json") for info in storage.list(_ICEBERG).files):
+        return "an Iceberg table"
+    extensions = tuple(BASE_EXTENSIONS.values())
+    for info in islice(storage.walk(""), _MAX_INSPECTED_FILES):
+        inside = info.path.startswith(f"{META_FOLDER}/")
+        if not inside and info.name.endswith(extensions) and parse_base_file(info.name) is None:
+            return "data files without a table"
+    return None

@@ -90,9 +90,7 @@ class TableSettings:
 
 
 def zone_mode(explicit_mode: ZonelessTimestamps | None, version: TableVersion) -> ZonelessTimestamps:
-    """Return how a table of the version stores timestamps without a zone; ``explicit_mode`` is the caller's choice, or
-    None.
-    """
+    """Return how a table of the version stores timestamps without a zone; ``explicit_mode`` is the caller's choice, or None."""
     if explicit_mode is not None:
         return explicit_mode
     return ZonelessTimestamps.LOCAL if version.has_local_timestamps else ZonelessTimestamps.REFUSE
@@ -115,9 +113,7 @@ def parse_table_type(text: str) -> str:
 
 
 def _base_format(options: Options) -> str:
-    """Return the base file format of a new table. Raises InvalidRequest if both options differ and only one format is
-    allowed.
-    """
+    """Return the base file format of a new table. Raises InvalidRequest if both options differ and only one format is allowed."""
     table, write = options.text(props.BASE_FORMAT), options.text(WRITE_FORMAT)
     named = options.explicit(props.BASE_FORMAT) is not None
     if write is None or (named and options.flag(props.SEVERAL_FORMATS)):

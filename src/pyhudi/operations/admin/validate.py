@@ -41,11 +41,7 @@ from pyhudi.format.instants import Action, State
 from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name
-from pyhudi.metadata_table.codecs.metadata_partitions import (
-    COLUMN_STATS,
-    FILES,
-    RECORD_INDEX,
-)
+from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, RECORD_INDEX
 from pyhudi.metadata_table.indexes.index_validation import (
     MISSING_ROWS,
     WRONG_PRUNING,

@@ -1,5 +1,4 @@
-"""Checks of `validate` that read data: log files against their commits, pending plans, duplicate keys, buckets and
-indexes.
+"""Checks of `validate` that read data: log files against their commits, pending plans, duplicate keys, buckets and indexes.
 
     logs     every block of the current log files is read; a file has as many records and deletes as its commit records
     plans    the files that pending compactions read exist
@@ -135,9 +134,7 @@ def check_logs(
 
 
 def check_plans(snapshot: Snapshot, is_present: frozenset[str]) -> IndexFindings:
-    """Check the inputs of pending compactions, replaced file groups excepted. ``is_present`` are the paths of all data
-    files.
-    """
+    """Check the inputs of pending compactions, replaced file groups excepted. ``is_present`` are the paths of all data files."""
     context, findings = snapshot.context, IndexFindings()
     pending = snapshot.timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:

@@ -86,9 +86,7 @@ class SyncSettings:
 
     @classmethod
     def of(cls, options: Options) -> SyncSettings:
-        """Build the settings from checked options. Raises Unsupported for HiveServer2, InvalidRequest for an unknown
-        tool.
-        """
+        """Build the settings from checked options. Raises Unsupported for HiveServer2, InvalidRequest for an unknown tool."""
         return read_settings(
             cls,
             options,

@@ -120,8 +120,7 @@ def run_sync(context: TableContext, settings: SyncSettings) -> SyncResult:
 
 
 def with_sync(context: TableContext, settings: SyncSettings | None, result: WriteResult) -> WriteResult:
-    """Run the sync that the options of a write request, and return its result. No sync follows a write that committed
-    nothing.
+    """Run the sync that the options of a write request, and return its result. No sync follows a write that committed nothing.
 
     Raises:
         ServiceFailed: The sync failed, and its errors are not ignored. The commit is valid.
@@ -295,10 +294,8 @@ class _Sync:
 
 
 def _merged(catalog_table: CatalogTable, target: CatalogTable) -> CatalogTable:
-    """Merge the requested entry into the existing one; parameters of others and the form of the location are retained.
-
-    Comments are retained if the table has none.
-    """
+    """Merge the requested entry into the existing one; parameters of others and the form of the location are retained."""
+    # Comments are retained if the table has none.
     parts = [
         key for key in catalog_table.parameters if key.startswith("spark.sql.sources.schema.") and key not in target.parameters
     ]

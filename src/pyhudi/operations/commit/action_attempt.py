@@ -181,9 +181,7 @@ def _remove_written(context: TableContext, instant_time: str) -> None:
 
 
 def _written_files(context: TableContext, instant_time: str, *, logs: bool = True) -> list[str]:
-    """Return the paths of data files that carry ``instant_time`` in their names, without log files if ``logs`` is
-    False.
-    """
+    """Return the paths of data files that carry ``instant_time`` in their names, without log files if ``logs`` is False."""
     listing = DirectoryListing(context.storage)
     names = (info for files in listing.files(listing.partitions()).values() for info in files)
     files_of_instant = (info for info in names if parse_data_file_instant(info.name) == instant_time)

@@ -1,6 +1,4 @@
-"""Check that PyHudi supports writing a table. Called once at the start of every mutating operation, before any read or
-write.
-"""
+"""Check that PyHudi supports writing a table. Called once at the start of every mutating operation, before any read or write."""
 
 from __future__ import annotations
 

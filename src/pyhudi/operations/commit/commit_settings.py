@@ -50,6 +50,8 @@ class CommitSettings:
         hbase: Settings of the HBase index, None unless the index type is HBASE.
         marker_lists: Use marker lists instead of one marker file per data file, see `storage.markers`.
         prefers_writers: A clustering backs off from writes of its file groups, even if they are pending.
+        rolling_keys: Keys of extra metadata that are copied from earlier commits.
+        rolling_lookback: Number of earlier commits that are searched for them.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
@@ -64,6 +66,8 @@ class CommitSettings:
     hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
     marker_lists: Annotated[bool, write_options.MARKERS_TYPE] = False
     prefers_writers: Annotated[bool, write_options.CONFLICT_RESOLUTION] = False
+    rolling_keys: Annotated[tuple[str, ...], write_options.ROLLING_METADATA_KEYS] = ()
+    rolling_lookback: Annotated[int, write_options.ROLLING_METADATA_LOOKBACK] = 10
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:

@@ -45,9 +45,7 @@ class OperationEvent:
     result: object = None
 
     def figures(self) -> Mapping[str, float]:
-        """Return the numeric fields of the result by name, such as rows_inserted and bytes_written; empty if the
-        operation failed.
-        """
+        """The numeric fields of the result by name, such as rows_inserted and bytes_written; empty if the operation failed."""
         result = self.result
         if not is_dataclass(result) or isinstance(result, type):
             return {}
@@ -63,6 +61,9 @@ _mutex = threading.Lock()
 
 def add_listener(listener: Listener) -> Callable[[], None]:
     """Call ``listener`` with every later event of this process.
+
+    Args:
+        listener: Function of one event. It runs in the thread of the operation; errors that it raises are logged.
 
     Returns:
         A function that removes the listener.

@@ -8,10 +8,13 @@ Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyhudi.errors import CorruptData
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, parse_action
+from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import (
     AUX_FOLDER,
     HEARTBEAT_FOLDER,
@@ -43,6 +46,18 @@ def delete_unreported_files(storage: Storage, instant_time: str, metadata: Commi
     lost = [path for path, _ in Markers(storage, instant_time).list() if path not in reported]
     if lost:
         storage.delete(lost)
+
+
+def delete_files_of_attempts(context: TableContext, request_time: str, partitions: Iterable[str]) -> None:
+    """Delete the base files that failed attempts at a plan left in some partitions, with or without markers.
+
+    Hudi's binary copy creates no markers, so a rollback does not find its files. The caller has claimed the plan, and has
+    not written a file.
+    """
+    storage = context.storage
+    for partition in partitions:
+        names = ((info.path, parse_base_file(info.name)) for info in storage.list(partition).files)
+        storage.delete([path for path, name in names if name is not None and name.instant_time == request_time])
 
 
 def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:

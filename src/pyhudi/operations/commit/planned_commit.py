@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata, Operation, WriteStat
@@ -101,9 +101,7 @@ def commit_metadata(
     *,
     compacted: bool = False,
 ) -> CommitMetadata:
-    """Build the commit metadata of a write: statistics by partition, the table's schema and the caller's extra
-    metadata.
-    """
+    """Build the commit metadata of a write: statistics by partition, the table's schema and the caller's extra metadata."""
     by_partition: dict[str, list[WriteStat]] = {}
     for status in statuses:
         by_partition.setdefault(status.stat.partition_path or "", []).append(status.stat)
@@ -114,3 +112,26 @@ def commit_metadata(
         operation_type=operation.value,
         partition_to_replace_file_ids=None if replaced is None else {p: tuple(ids) for p, ids in sorted(replaced.items())},
     )
+
+
+def rolled_metadata(
+    commits: CommitCache, store: TimelineStore, timeline: Timeline, keys: Sequence[str], limit: int
+) -> dict[str, str]:
+    """Return entries of extra metadata from the newest completed commits that have them, without empty ones.
+
+    Args:
+        commits: Metadata of commits.
+        store: The timeline's files.
+        timeline: The timeline.
+        keys: Names of the entries.
+        limit: Number of commits to search, from the newest on.
+    """
+    found: dict[str, str] = {}
+    latest = sorted(timeline.completed_writes(), key=lambda instant: instant.completion_time or "", reverse=True)
+    for instant in latest[:limit]:
+        missing = [key for key in keys if key not in found]
+        if not missing:
+            break
+        extra = commits.read(store, instant).extra_metadata
+        found.update((key, extra[key]) for key in missing if extra.get(key))
+    return found

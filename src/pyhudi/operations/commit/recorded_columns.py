@@ -92,9 +92,7 @@ def _with_ids(
 
 
 def _column_history(commit: LockedCommit, without_ids: Timeline | None) -> ColumnHistory | None:
-    """Return the table's column history, or None. The lookup is skipped if no commit since the last check can have
-    added one.
-    """
+    """Return the table's column history, or None. The lookup is skipped if no commit since the last check can have added one."""
     timeline, store = commit.timeline, commit.context.timeline
     if without_ids is not None and without_ids.start == timeline.start:
         known = set(without_ids.completed_writes())

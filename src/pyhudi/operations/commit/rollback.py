@@ -500,9 +500,7 @@ def _plan_requests(context: TableContext, timeline: Timeline, instant: Instant) 
 
 
 def _list_requests(context: TableContext, timeline: Timeline, instant: Instant) -> tuple[RollbackRequest, ...]:
-    """Plan from a listing: files with the instant's time, and files double-written for a resize (see
-    `double_written_logs`).
-    """
+    """Plan from a listing: files with the instant's time, and files double-written for a resize (see `double_written_logs`)."""
     listing = DirectoryListing(context.storage)
     copies = double_written_logs(context.timeline, timeline, instant)
     requests = []

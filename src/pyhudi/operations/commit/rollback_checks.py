@@ -49,9 +49,7 @@ def check_can_roll_back(context: TableContext, timeline: Timeline, instant: Inst
 
 
 def _check_slices_remain(context: TableContext, instant: Instant) -> None:
-    """Raise TableState if a completed compaction wrote files whose predecessors were cleaned: no file slice would
-    remain.
-    """
+    """Raise TableState if a completed compaction wrote files whose predecessors were cleaned: no file slice would remain."""
     requested = Instant(instant.request_time, Action.COMPACTION, State.REQUESTED)
     if instant.action is not Action.COMMIT or context.storage.stat(context.timeline.path(requested)) is None:
         return

@@ -215,9 +215,7 @@ def _plan(service: ScheduledAction[Any], *, if_due: bool, claims: bool) -> tuple
 
 
 def _blocked_by_clean(locked_context: TableContext, timeline: Timeline, files: frozenset[str]) -> NotDue | None:
-    """Return NotDue if a pending clean is about to delete one of ``files``. A clean that is planned later sees the
-    plan.
-    """
+    """Return NotDue if a pending clean is about to delete one of ``files``. A clean that is planned later sees the plan."""
     for clean in timeline.pending(Action.CLEAN):
         try:
             files_to_delete = load_deleted_files(locked_context, clean).items()

@@ -32,7 +32,7 @@ from pyhudi.operations.commit.conflict_check import ConflictCheck
 from pyhudi.operations.commit.hudi_writers import reject_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.commit.instant_times import new_instant_time, time_after
 from pyhudi.operations.commit.orphan_cleanup import delete_unreported_files
-from pyhudi.operations.commit.planned_commit import CommitCache, LockedCommit, PlannedCommit
+from pyhudi.operations.commit.planned_commit import CommitCache, LockedCommit, PlannedCommit, rolled_metadata
 from pyhudi.operations.commit.recorded_columns import record_columns
 from pyhudi.planning.conflicts import FileGroupId, WriteStart
 from pyhudi.storage.base import put_if_absent_confirmed
@@ -185,9 +185,7 @@ class Transaction:
         return cls(context, settings, time, action, heartbeat, timeline, started=False, config=config)
 
     def planned_on(self, snapshot: Snapshot) -> None:
-        """Record the snapshot this transaction was planned on: its column-id mode and the commit metadata already
-        loaded.
-        """
+        """Record the snapshot this transaction was planned on: its column-id mode and the commit metadata already loaded."""
         self._commits.add(snapshot.commits)
         self._planned_on = snapshot.timeline
         self.without_ids = snapshot.timeline if snapshot.history is None else None
@@ -231,6 +229,7 @@ class Transaction:
             metadata = planned.metadata
             if planned.verify is not None:
                 metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(now) or {})})
+            metadata = self._with_rolling_metadata(metadata, now)
             if base_timeline is not None:
                 reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
             if check is not None:
@@ -255,6 +254,14 @@ class Transaction:
             done = self._complete(commit, recorded.history)
         self._tidy_up(commit.metadata, now if recorded.history else None)
         return done
+
+    def _with_rolling_metadata(self, metadata: CommitMetadata, now: Timeline) -> CommitMetadata:
+        """Return the commit metadata with the rolling entries that it lacks."""
+        missing = [key for key in self.settings.rolling_keys if not metadata.extra_metadata.get(key)]
+        if not missing:
+            return metadata
+        rolled = rolled_metadata(self._commits, self.context.timeline, now, missing, self.settings.rolling_lookback)
+        return replace(metadata, extra_metadata={**metadata.extra_metadata, **rolled})
 
     def _check_create_schema(self, locked: TableContext) -> None:
         """Raise WriteConflict if the columns of a table without commits changed since this first write began."""

@@ -160,9 +160,7 @@ class _Request:
 
     @property
     def unusable(self) -> frozenset[str]:
-        """Columns that cannot be pruned by name: their values come from paths, or files store them under other names or
-        types.
-        """
+        """Columns that cannot be pruned by name: their values come from paths, or files store them under other names or types."""
         path_valued = path_valued_columns(self.spec.keys) if self.spec.values_from_path else ()
         moved = () if self.spec.ids is None else self.spec.ids.moved()
         return frozenset((*self.spec.path_columns, *path_valued, *moved))
@@ -219,9 +217,7 @@ class _Request:
     def _groups_with_candidates(
         self, indexes: _Indexes, listing: MetadataListing, partitions: Sequence[str]
     ) -> tuple[dict[str, list[str]], frozenset[str]] | None:
-        """Return the file groups with a file that may match, and the paths of their pruned files; None without
-        statistics.
-        """
+        """Return the file groups with a file that may match, and the paths of their pruned files; None without statistics."""
         answers = indexes.pruned_files(partitions)
         if answers is None:
             return None
@@ -332,9 +328,7 @@ class _Indexes:
         return groups
 
     def pruned_files(self, partitions: Sequence[str]) -> tuple[str, pa.StringArray] | None:
-        """Return the files without matching rows, named as in `PrunedFiles.units`, and the index that pruned them; None
-        if none did.
-        """
+        """The files without matching rows, named as in `PrunedFiles.units`, and the index that pruned them; None if none did."""
         known: set[str] = set()
         pruned: list[pa.StringArray] = []
         steps = dict.fromkeys(["statistics of files"])

@@ -50,14 +50,7 @@ from pyhudi.storage.base import FileInfo
 from pyhudi.table.bootstrap_sources import with_sources
 from pyhudi.table.file_slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.log_file_sizes import check_size, sizes_in
-from pyhudi.table.snapshot import (
-    Snapshot,
-    TableSchema,
-    load_snapshot,
-    newest_schema,
-    read_commit,
-    retry_on_stale_files,
-)
+from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot, newest_schema, read_commit, retry_on_stale_files
 from pyhudi.table.snapshot_cache import SnapshotCache
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import resolve_tag
@@ -130,9 +123,7 @@ class SnapshotQuery:
         return query if condition is None else replace(query, plan=query._without_excluded())
 
     def _without_excluded(self) -> ReadPlan:
-        """Return the plan without slices that the predicate prunes. Files that were cleaned concurrently are not
-        detected here.
-        """
+        """The plan without slices that the predicate prunes. Files that were cleaned concurrently are not detected here."""
         slices, spec = self.plan.slices, self.spec
         if self.found_by is not None:
             with suppress(SnapshotOutdated):

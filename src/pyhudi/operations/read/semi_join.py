@@ -99,9 +99,7 @@ def anti_join(rows: pa.Table, found: pa.Table) -> pa.Table:
 
 
 def _take_rows(rows: pa.Table, positions: pa.Array) -> pa.Table:
-    """Return the rows at these positions in the caller's types. Arrow cannot take rows of string views, which Polars
-    exports.
-    """
+    """Return the rows at these positions in the caller's types. Arrow cannot take rows of string views, which Polars exports."""
     plain = [field.with_type(_VIEWED.get(field.type, field.type)) for field in rows.schema]
     return rows.cast(pa.schema(plain, rows.schema.metadata)).take(positions).cast(rows.schema)
 

@@ -188,10 +188,8 @@ def _remove_instants(context: TableContext, instants: Sequence[Instant], files: 
 
 
 def _remove_leftovers(context: TableContext, start: str) -> int:
-    """Delete marked files that no commit reports, of instants before ``start``; return the number of paths.
-
-    Markers outlive a write that was rolled back or committed while one of its tasks was still running.
-    """
+    """Delete marked files that no commit reports, of instants before ``start``; return the number of paths."""
+    # Markers outlive a write that was rolled back or committed while one of its tasks was still running.
     listed = [request_time for request_time in marked_instants(context.storage) if request_time < start]
     if not listed:
         return 0

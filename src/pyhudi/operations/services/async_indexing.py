@@ -31,21 +31,12 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.actions.index_plan import IndexCommitMetadata, IndexPartitionInfo, IndexPlan
-from pyhudi.format.index_definitions import (
-    IndexDefinition,
-    declared_layout,
-    format_index_definitions,
-    parse_index_definitions,
-)
+from pyhudi.format.index_definitions import IndexDefinition, declared_layout, format_index_definitions, parse_index_definitions
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import METADATA_FOLDER
-from pyhudi.metadata_table.codecs.metadata_partitions import (
-    COLUMN_STATS,
-    FILES,
-    PARTITION_STATS,
-)
+from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, PARTITION_STATS
 from pyhudi.metadata_table.file_tasks import MetadataFile
 from pyhudi.metadata_table.indexes import in_build_order, index_for_partition, is_defined
 from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, store_definition
@@ -53,12 +44,7 @@ from pyhudi.metadata_table.indexes.index_events import IndexBuild
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import PartitionBuilder, build_partitions, planned_partitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.metadata_table.writer.metadata_store import (
-    MetadataStore,
-    build_commit_metadata,
-    drop_partitions,
-    set_partitions,
-)
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore, build_commit_metadata, drop_partitions, set_partitions
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.instant_times import new_instant_time
@@ -256,9 +242,7 @@ class _Build:
             yield context
 
     def _begin(self, context: TableContext) -> _StartedPartitions:
-        """Record the partitions as inflight, with their file groups created, and load the snapshot that they are built
-        from.
-        """
+        """Record the partitions as inflight, with their file groups created, and load the snapshot that they are built from."""
         snapshot = load_snapshot(context, directory_listing)
         schema = table_columns(snapshot)
         columns: tuple[str, ...] = ()

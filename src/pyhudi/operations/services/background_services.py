@@ -84,9 +84,7 @@ class BackgroundServices:
         return self
 
     def notify(self) -> None:
-        """Notify the thread of a commit, so that it checks at once what is due. Raises the error that ended the thread,
-        if any.
-        """
+        """Notify the thread of a commit, so that it checks at once what is due. Raises the error that ended the thread."""
         self.check()
         self._wake.set()
 

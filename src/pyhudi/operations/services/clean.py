@@ -23,6 +23,7 @@ from functools import partial
 
 from pyhudi.errors import InvalidRequest, SnapshotOutdated
 from pyhudi.format.actions.clean_metadata import (
+    PARTITIONS_KEY,
     SAVEPOINTED_TIMESTAMPS_KEY,
     ActionInstant,
     CleanerPlan,
@@ -47,6 +48,8 @@ from pyhudi.planning.cleaning import (
     PartitionClean,
     commits_to_inspect,
     earliest_instant_to_retain,
+    empty_clean_instant,
+    limit_commits,
     partitions_with_garbage,
     plan_partition,
     reason_not_to_clean,
@@ -200,6 +203,8 @@ def plan_clean(
         earliest = earliest_instant_to_retain(timeline, settings, context.env.now_ms(), context.config.zone)
         if earliest is None:
             reason = "every commit is retained"
+        else:
+            earliest = limit_commits(timeline, settings, last, earliest)
     if reason is not None:
         return PlannedClean(None, reason, None, {}, {}, ())
     files_of = listing if listing is not None else DirectoryListing(context.storage)
@@ -208,7 +213,7 @@ def plan_clean(
     )
     partitions: Iterable[str]
     if inspected is None:
-        partitions = files_of.partitions()
+        partitions = settings.partitions_to_clean(files_of.partitions())
     else:
         partitions = sorted(set().union(*(partitions_with_garbage(read_commit(store, i)) for i in inspected)))
     savepoints = savepointed_times(timeline)
@@ -237,7 +242,10 @@ def plan_clean(
             sizes.update((info.path, info.size_bytes) for info in infos if info.path in wanted)
     files = {partition: choice.files for partition, choice in partition_cleans.items() if choice.files}
     if not files:
-        return PlannedClean(None, "nothing to delete", earliest, {}, {}, ())
+        earliest_if_empty = empty_clean_instant(timeline, settings, last, earliest, context.env.now_ms(), context.config.zone)
+        if earliest_if_empty is None:
+            return PlannedClean(None, "nothing to delete", earliest, {}, {}, ())
+        earliest = earliest_if_empty
     emptied = tuple(partition for partition, choice in partition_cleans.items() if choice.delete_partition)
     completed = timeline.completed_writes()
     plan = CleanerPlan(
@@ -251,7 +259,10 @@ def plan_clean(
             for partition, paths in files.items()
         },
         partitions_to_be_deleted=emptied,
-        extra_metadata={SAVEPOINTED_TIMESTAMPS_KEY: ",".join(savepoints)} if savepoints else {},
+        extra_metadata={
+            **({SAVEPOINTED_TIMESTAMPS_KEY: ",".join(savepoints)} if savepoints else {}),
+            **({PARTITIONS_KEY: settings.partition_filter} if settings.partition_filter else {}),
+        },
     )
     return PlannedClean(plan, "", earliest, files, sizes, emptied)
 
@@ -327,9 +338,7 @@ def _drop_unreadable(context: TableContext, settings: CommitSettings, pending: I
 
 @contextmanager
 def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
-    """Stop the heartbeat of a clean when the block ends; after an error the heartbeat file remains, and the clean
-    counts as dead.
-    """
+    """Stop the heartbeat of a clean when the block ends; after an error its file remains, and the clean counts as dead."""
     try:
         yield
     except BaseException:
@@ -474,10 +483,8 @@ def _delete_in_partition(storage: Storage, entry: tuple[str, tuple[str, ...]]) -
 
 
 def _delete_partitions(context: TableContext, timeline: Timeline, partitions: Iterable[str]) -> tuple[str, ...]:
-    """Delete the folders of partitions without data files. The caller holds the lock.
-
-    Under the lock no write can begin. A pending write may be about to add files, so in that case every folder stays.
-    """
+    """Delete the folders of partitions without data files. The caller holds the lock."""
+    # Under the lock no write can begin. A pending write may be about to add files, so in that case every folder stays.
     candidates = [partition for partition in partitions if partition]
     if not candidates or timeline.pending(*WRITE_ACTIONS, Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
         return ()

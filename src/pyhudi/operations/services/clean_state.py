@@ -1,5 +1,4 @@
-"""Load the state of cleans and savepoints from the timeline: the last clean, pending clean plans, and savepointed
-files.
+"""Load the state of cleans and savepoints from the timeline: the last clean, pending clean plans, and savepointed files.
 
 Source: docs/formats/writing.md, "Cleaning".
 """

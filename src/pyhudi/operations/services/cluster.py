@@ -29,6 +29,7 @@ from pyhudi.features.consistent_hashing.resize_service import (
     reason_not_to_resize,
     resized_hashing_metadata,
 )
+from pyhudi.format.actions.clustering_plan import COPY_STRATEGIES
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
@@ -40,6 +41,7 @@ from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import check_hbase
+from pyhudi.operations.commit.orphan_cleanup import delete_files_of_attempts
 from pyhudi.operations.commit.plan_ownership import drop_orphaned_plan, drop_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, plan_and_run, run_all, run_planned, schedule
@@ -86,6 +88,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_writer import FileSettings
 from pyhudi.tasks.clustering_tasks import ClusterTask, RangeTask, ResizeTask, run_cluster, run_range, run_resize
+from pyhudi.tasks.copy_row_groups import DEFAULT_COPY_RULES, CopyRules
 from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.hbase_lookup import with_keys
 from pyhudi.tasks.log_scan import InstantValidity
@@ -104,6 +107,7 @@ class ClusterSettings:
         metadata: Metadata table settings.
         max_commits: Number of commits after which an inline or asynchronous clustering is due.
         bucketed: The options declare the simple bucket index; without them the file ids of the table decide.
+        copy: When row groups are copied instead of decoded.
         resize: How consistent hashing metadata is resized, for CONSISTENT_HASHING.
         hash_fields: Fields that assign rows to hash nodes, see `ConsistentHashingSettings`.
     """
@@ -120,6 +124,7 @@ class ClusterSettings:
         service_options.CLUSTERING_ASYNC_MAX_COMMITS,
     ]
     bucketed: Annotated[bool, INDEX_TYPE, BUCKET_ENGINE] = False
+    copy: CopyRules = DEFAULT_COPY_RULES
     resize: Annotated[ResizeRules | None, INDEX_TYPE, BUCKET_ENGINE] = None
     hash_fields: Annotated[tuple[str, ...], BUCKET_INDEX_HASH_FIELD] = ()
 
@@ -156,6 +161,7 @@ class ClusterSettings:
                 else service_options.CLUSTERING_ASYNC_MAX_COMMITS
             ),
             bucketed=options.value_or_default(INDEX_TYPE) == "BUCKET" and not resizes,
+            copy=read_settings(CopyRules, options, mode=_copy_mode(options)),
             resize=ResizeRules.of(options) if resizes else None,
         )
 
@@ -170,6 +176,8 @@ class ClusteringResult(HtmlRepr):
         groups: Clustering groups.
         file_groups_read: File groups read.
         file_groups_written: File groups written.
+        file_groups_copied: File groups written by copying row groups, without decoding rows.
+        decoded_reasons: Why the others were not copied, without duplicates.
         rows: Rows written.
         bytes_read: Bytes read.
         bytes_written: Bytes written.
@@ -182,6 +190,8 @@ class ClusteringResult(HtmlRepr):
     groups: int = 0
     file_groups_read: int = 0
     file_groups_written: int = 0
+    file_groups_copied: int = 0
+    decoded_reasons: tuple[str, ...] = ()
     rows: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
@@ -201,8 +211,10 @@ class ClusteringResult(HtmlRepr):
         return (
             f"clustering {self.instant}{state}\n"
             f"  groups        {self.groups:,}{by}\n"
-            f"  file groups   {self.file_groups_read:,} read, {self.file_groups_written:,} written\n"
-            f"  rows          {self.rows:,}\n"
+            f"  file groups   {self.file_groups_read:,} read, {self.file_groups_written:,} written, "
+            f"{self.file_groups_copied:,} of them copied\n"
+            + "".join(f"  decoded       {reason}\n" for reason in self.decoded_reasons)
+            + f"  rows          {self.rows:,}\n"
             f"  bytes         {self.bytes_read:,} read, {self.bytes_written:,} written"
             + (f"\n  seconds       {spent}" if spent else "")
         )
@@ -279,9 +291,7 @@ def run_clusterings(
 
 @dataclass(frozen=True, slots=True)
 class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
-    """The scheduled action that rewrites file groups in another order and size; ``planned`` are the groups of its new
-    plan.
-    """
+    """The scheduled action that rewrites file groups in another order and size; ``planned`` are the groups of its new plan."""
 
     options: ClusterSettings
     planned: list[ClusterGroup] = field(default_factory=list)
@@ -333,7 +343,9 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         if not groups:
             return NotDue("nothing to cluster")
         self.planned[:] = groups
-        document = RequestedReplaceMetadata.of_clustering(clustering_document(snapshot.context, groups, self.options.plan))
+        is_copy = self.options.copy.mode == "always"
+        plan = clustering_document(snapshot.context, groups, self.options.plan, is_copy=is_copy)
+        document = RequestedReplaceMetadata.of_clustering(plan)
         return document.encode(self.context.env.token_bytes(16))
 
     def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[ClusteringWork]:
@@ -341,6 +353,8 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         work = load_clustering(context, timeline, request_time)
         start = since_plan(timeline, request_time)
         check_not_superseded(context, timeline, request_time, start, work.groups)
+        if work.is_copy:
+            delete_files_of_attempts(context, request_time, sorted({group.partition for group in work.groups}))
         check_is_resize(context, partitions_with_consistent_hashing(context), work, request_time)
         rings = resized_hashing_metadata(snapshot, work, request_time)
         for ring in rings.values():
@@ -381,6 +395,8 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
             _of_groups(completed_instant.request_time, rewrite.plan.groups, rewrite.plan.order),
             completion_time=completed_instant.completion_time,
             file_groups_written=len(stats),
+            file_groups_copied=sum(status.is_copied for status in statuses),
+            decoded_reasons=tuple(dict.fromkeys(status.decoded_reason for status in statuses if status.decoded_reason)),
             rows=sum(stat.num_writes for stat in stats),
             bytes_written=sum(stat.total_write_bytes for stat in stats),
             seconds=seconds,
@@ -420,8 +436,7 @@ def drop_clustering(context: TableContext, settings: CommitSettings, instant: st
 def drop_orphaned_clustering(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
     """Drop a pending clustering that no process will run.
 
-    That is one whose process died after starting it, or one that can never run. A plan that was not started waits
-    without limit.
+    That is one whose process died after starting it, or one that can never run. A plan that was not started waits without limit.
 
     Returns:
         False if a process may still run it; the plan then stays.
@@ -510,6 +525,7 @@ def _tasks(
             validity=validity,
             token=WriteToken(number, 0 if group.change is None else attempt, number),
             memory_budget_bytes=options.memory_budget_bytes,
+            copy=replace(options.copy, mode="always") if work.is_copy else options.copy,
         )
         for number, group in enumerate(bucket_by_bucket(work.groups) if by_bucket else work.groups)
     ]
@@ -536,11 +552,13 @@ def _of_groups(request_time: str, groups: Sequence[ClusterGroup], order: tuple[s
     )
 
 
+_COPY_PLAN_STRATEGY = "SparkStreamCopyClusteringPlanStrategy"
 _PLAN_STRATEGIES: Mapping[str, tuple[str, str | None]] = {
     "SparkSizeBasedClusteringPlanStrategy": ("size", None),
     "SparkRecentDaysClusteringPlanStrategy": ("size", "RECENT_DAYS"),
     "SparkSelectedPartitionsClusteringPlanStrategy": ("size", "SELECTED_PARTITIONS"),
     "SparkSingleFileSortPlanStrategy": ("single", None),
+    _COPY_PLAN_STRATEGY: ("size", None),
 }
 """Last part of a plan strategy's class name -> grouping, and the partition filter that the name implies."""
 
@@ -582,6 +600,19 @@ def _check_resize_strategy(options: Options, option: Option, names: tuple[str, .
         )
 
 
+def _copy_mode(options: Options) -> str:
+    """Return when row groups are copied, by the strategies that the options name."""
+    mode = options.value_or_default(service_options.CLUSTERING_COPY)
+    execution = options.value_or_default(service_options.CLUSTERING_EXECUTION_STRATEGY_CLASS)
+    plan = options.value_or_default(CLUSTERING_PLAN_CLASS)
+    named = [name for name in (execution, plan) if name.rsplit(".", 1)[-1] in (*COPY_STRATEGIES, _COPY_PLAN_STRATEGY)]
+    if named and options.explicit(service_options.CLUSTERING_COPY) not in (None, "always"):
+        raise InvalidRequest(
+            f"{service_options.CLUSTERING_COPY}={mode} contradicts the strategy {named[0]}, which copies row groups"
+        )
+    return "always" if named else mode
+
+
 def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
     """Return the maximum file size, by the execution strategy that the options name."""
     _check_resize_strategy(
@@ -591,6 +622,7 @@ def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
         return _UNLIMITED_BYTES
     name = options.value_or_default(service_options.CLUSTERING_EXECUTION_STRATEGY_CLASS)
     limits = {"SparkSortAndSizeExecutionStrategy": target, "SparkSingleFileSortExecutionStrategy": _UNLIMITED_BYTES}
+    limits |= dict.fromkeys(COPY_STRATEGIES, target)
     limit = limits.get(name.rsplit(".", 1)[-1])
     if limit is None:
         raise Unsupported(

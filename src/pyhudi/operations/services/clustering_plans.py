@@ -15,6 +15,8 @@ from pyhudi.errors import CorruptData, TableState
 from pyhudi.features.consistent_hashing.hashing_metadata import decode_nodes, encode_nodes, is_copy
 from pyhudi.features.consistent_hashing.plan_resizes import NodeChange
 from pyhudi.format.actions.clustering_plan import (
+    COPY_STRATEGIES,
+    COPY_STRATEGY,
     GROUP_NODES_KEY,
     GROUP_PARTITION_KEY,
     GROUP_SEQUENCE_KEY,
@@ -53,11 +55,13 @@ class ClusteringWork:
         groups: File groups to rewrite together.
         order: Sort columns.
         layout: Sort order, in capitals.
+        is_copy: The plan requests to copy row groups.
     """
 
     groups: tuple[ClusterGroup, ...]
     order: tuple[str, ...]
     layout: str
+    is_copy: bool = False
 
     @property
     def changes(self) -> dict[str, tuple[NodeChange, ...]]:
@@ -69,8 +73,10 @@ class ClusteringWork:
         return changes
 
 
-def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringRules) -> ClusteringPlan:
-    """Build the plan document of chosen groups."""
+def clustering_document(
+    context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringRules, *, is_copy: bool = False
+) -> ClusteringPlan:
+    """Build the plan document of chosen groups. is_copy: it requests to copy row groups."""
     chosen = tuple(groups)
     absolute = context.storage.absolute
     documents = tuple(
@@ -97,7 +103,8 @@ def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], s
         if settings.layout != "LINEAR":
             parameters[LAYOUT_OPTIMIZE_STRATEGY.key] = settings.layout
     resized = tuple(dict.fromkeys(group.partition for group in chosen if group.change is not None))
-    strategy = ClusteringStrategy(RESIZE_STRATEGY if resized else SORT_AND_SIZE_STRATEGY, parameters)
+    class_name = RESIZE_STRATEGY if resized else COPY_STRATEGY if is_copy else SORT_AND_SIZE_STRATEGY
+    strategy = ClusteringStrategy(class_name, parameters)
     return ClusteringPlan(input_groups=documents, strategy=strategy, missing_schedule_partitions=resized)
 
 
@@ -122,7 +129,13 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
             partition_slices = tuple(slice_ for slice_ in slices if slice_.partition == partition)
             outputs = -(-(document.num_output_file_groups or 1) * len(partition_slices) // len(slices))
             groups.append(ClusterGroup(partition, partition_slices, outputs, _change_of(document)))
-    return ClusteringWork(tuple(groups), columns, parameters.get(LAYOUT_OPTIMIZE_STRATEGY.key, "LINEAR").upper())
+    class_name = (plan.strategy.strategy_class_name if plan.strategy else None) or ""
+    return ClusteringWork(
+        tuple(groups),
+        columns,
+        parameters.get(LAYOUT_OPTIMIZE_STRATEGY.key, "LINEAR").upper(),
+        is_copy=class_name.rsplit(".", 1)[-1] in COPY_STRATEGIES,
+    )
 
 
 def load_node_changes(context: TableContext, request_time: str) -> dict[str, tuple[NodeChange, ...]]:

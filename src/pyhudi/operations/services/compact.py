@@ -110,8 +110,7 @@ def run_compaction(
     schedule: bool = True,
     should_continue: Callable[[], bool] = lambda: True,
 ) -> CompactionResult:
-    """Run the compaction planned at ``instant``; without one, run all pending compactions, then schedule and run a new
-    one.
+    """Run the compaction planned at ``instant``; without one, run all pending compactions, then schedule and run a new one.
 
     Args:
         context: The table.
@@ -186,9 +185,7 @@ def unschedule(context: TableContext, settings: CompactSettings, instant: str) -
 
 @dataclass(frozen=True, slots=True)
 class _MergeLogsAction(RewriteAction[CompactionRun, CompactionPlan]):
-    """Base of compaction and log compaction: the plan lists log files of file slices, and a task merges those of one
-    slice.
-    """
+    """Base of compaction and log compaction: the plan lists log files of file slices, and a task merges those of one slice."""
 
     settings: CompactSettings
 
@@ -469,12 +466,9 @@ def _name(path: str) -> str:
 
 
 def _check_still_newest(context: TableContext, plan: CompactionPlan, request_time: str, current_timeline: Timeline) -> None:
-    """Raise WriteConflict if the merged block would get a wrong position in the order of changes.
-
-    A newer compaction, clustering or replacement has closed the old file slice, so the merged block would override
-    newer records. A write with an older time that was not planned for would be ordered before the records that it
-    followed.
-    """
+    """Raise WriteConflict if the merged block would get a wrong position in the order of changes."""
+    # A newer compaction, clustering or replacement has closed the old file slice, so the merged block would override newer
+    # records. A write with an older time that was not planned for would be ordered before the records that it followed.
     groups = planned_groups(plan)
     for instant in current_timeline.instants:
         if instant.request_time == request_time:

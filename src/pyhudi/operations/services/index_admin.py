@@ -14,10 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.index_definitions import (
-    IndexDefinition,
-    column_stats_definition,
-)
+from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition
 from pyhudi.format.instants import Action, Instant
 from pyhudi.metadata_table.codecs.metadata_partitions import (
     BLOOM_FILTERS,
@@ -33,11 +30,7 @@ from pyhudi.metadata_table.indexes.expression_index import ExpressionStatsIndex
 from pyhudi.metadata_table.indexes.files_index import FilesIndex
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import build_partitions
-from pyhudi.metadata_table.writer.metadata_store import (
-    drop_partitions,
-    drop_store,
-    set_partitions,
-)
+from pyhudi.metadata_table.writer.metadata_store import drop_partitions, drop_store, set_partitions
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.scheduled_action import run_planned, schedule
 from pyhudi.operations.commit.service_result import Scheduled

@@ -48,8 +48,7 @@ def with_services(
     delete_partitions: DeletePartitions,
     metadata_timeline: Timeline | None = None,
 ) -> WriteResult:
-    """Run the services that are due after a write, and add their outcomes to its result. None run if the write
-    committed nothing.
+    """Run the services that are due after a write, and add their outcomes to its result. None run if the write committed nothing.
 
     Args:
         context: The table.

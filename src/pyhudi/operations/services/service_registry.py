@@ -5,8 +5,7 @@
     due     whether there is anything to do, by what is loaded already
     run     runs it, and returns the outcome
 
-`run_services` iterates over `SERVICES` for writes, service runs, threads and processes; adding a service means adding
-its row.
+`run_services` iterates over `SERVICES` for writes, service runs, threads and processes; adding a service means adding its row.
 
 Source: docs/formats/writing.md, "Completing a commit", "Cleaning" and "Deployment"; docs/formats/timeline.md, "Which
 instants are archived".

@@ -246,8 +246,6 @@ def _delete_partitions(
 
 
 def partition_deleter(context: TableContext, engine: Engine | None, settings: WriteSettings) -> DeletePartitions:
-    """Return a function that deletes partitions after a write, with its settings but without table services and catalog
-    sync.
-    """
+    """Return a function that deletes partitions after a write, with its settings but without table services and catalog sync."""
     quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none(), sync=None, once=None)
     return lambda partitions: run_delete_partitions(context, partitions, quiet, engine)

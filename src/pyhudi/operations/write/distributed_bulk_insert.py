@@ -1,5 +1,4 @@
-"""Distributed bulk insert: one process begins it, tasks that neither process schedules write the rows, another process
-commits.
+"""Distributed bulk insert: one process begins it, tasks that neither process schedules write the rows, another process commits.
 
     begin        everything that precedes the rows of a write: roll back failed writes, load the snapshot, take the
                  instant, write the inflight file. The heartbeat that remains belongs to no process

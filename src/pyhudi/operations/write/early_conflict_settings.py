@@ -40,9 +40,7 @@ class EarlySettings:
 
     @classmethod
     def of(cls, options: Options) -> EarlySettings:
-        """Build the settings from checked options. Raises InvalidRequest for a concurrency mode without early
-        conflicts.
-        """
+        """Build the settings from checked options. Raises InvalidRequest for a concurrency mode without early conflicts."""
         enabled, mode, strategy = (
             options.flag(write_options.CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE),
             options.value_or_default(CONCURRENCY),
@@ -62,9 +60,7 @@ class EarlySettings:
 
 
 def early_conflicts(transaction: Transaction, settings: EarlySettings, *, by_bucket: bool) -> EarlyConflicts | None:
-    """Return the early conflict detection of a started attempt, or None if it is disabled. ``by_bucket``: file groups
-    are buckets.
-    """
+    """The early conflict detection of a started attempt, or None if it is disabled. ``by_bucket``: file groups are buckets."""
     if not settings.enabled or transaction.requested_on is None:
         return None
     context, own_time, heartbeats = transaction.context, transaction.instant_time, transaction.settings.heartbeats

@@ -333,11 +333,9 @@ def _plan_buckets(
 
 
 def _with_counts(context: TableContext, snapshot: Snapshot, layout: BucketLayout) -> BucketLayout:
-    """Return the layout with the bucket counts that the table stores; rules of its first write are stored permanently.
-
-    A table that other writers created with rules, and that stores none, uses the rules of the writer's options, as in
-    Hudi. Raises InvalidRequest for options that contradict the table.
-    """
+    """Return the layout with the bucket counts that the table stores; rules of its first write are stored permanently."""
+    # A table that other writers created with rules, and that stores none, uses the rules of the writer's options, as in Hudi.
+    # Raises InvalidRequest for options that contradict the table.
     stored = load_counts(context, snapshot.timeline)
     if stored is None and layout.rules is not None and snapshot.timeline.last_visible is None:
         store_first(context, BucketCounts(layout.rules, layout.count))
@@ -374,12 +372,10 @@ def check_bucket_counts_unchanged(context: TableContext, planned: Timeline, curr
 def _check_layout(
     context: TableContext, snapshot: Snapshot, groups: Sequence[FileSlice], layout: Placement, recorded: str
 ) -> None:
-    """Check that a sample of keys is stored in the right buckets; otherwise the table was bucketed in another way.
-
-    With another bucket count about half of the keys are in other buckets, so a small sample is enough: all keys of a
-    small base file, the keys in the footer of a larger one, or the keys of the smallest log files if there is no base
-    file. ``recorded`` is the option that would be wrong.
-    """
+    """Check that a sample of keys is stored in the right buckets; otherwise the table was bucketed in another way."""
+    # With another bucket count about half of the keys are in other buckets, so a small sample is enough: all keys of a small base
+    # file, the keys in the footer of a larger one, or the keys of the smallest log files if there is no base file. ``recorded``
+    # is the option that would be wrong.
     with_base = [(slice_, slice_.base) for slice_ in groups if slice_.base is not None]
     for slice_, base in with_base[:_PROBED_FILES]:
         _check_bucket(context, layout, slice_, base.path, _some_keys(context, base), recorded)

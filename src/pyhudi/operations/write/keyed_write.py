@@ -54,8 +54,7 @@ def write_by_key(
     *,
     all_stored: bool = False,
 ) -> Written:
-    """Write rows to the file groups that store their keys, or to which their buckets belong; the other rows are
-    inserts.
+    """Write rows to the file groups that store their keys, or to which their buckets belong; the other rows are inserts.
 
     Args:
         attempt: The attempt.
@@ -194,11 +193,9 @@ def _tagged(attempt: Attempt, incoming: Incoming, lookup: PlannedLookup) -> Tagg
 
 
 def _read_only(attempt: Attempt, tagged: Tagged) -> tuple[FileGroupId, ...]:
-    """Return the read set of keys for which nothing is written.
-
-    Those are keys that an insert skips because a file group has them, and keys to delete or partially update that no
-    file group has.
-    """
+    """Return the read set of keys for which nothing is written."""
+    # Those are keys that an insert skips because a file group has them, and keys to delete or partially update that no file group
+    # has.
     if attempt.shape.skips_existing:
         return tuple(tagged.profile().updates)
     if not attempt.shape.updates_only:
@@ -251,10 +248,8 @@ def _small_files_to_rewrite(
 
 
 def _row_bytes(context: TableContext, bases: Sequence[BaseFile]) -> float:
-    """Estimate the bytes per row from a sample of base files.
-
-    A commit's own estimate ignores files below its threshold, and overestimates the row size many times.
-    """
+    """Estimate the bytes per row from a sample of base files."""
+    # A commit's own estimate ignores files below its threshold, and overestimates the row size many times.
     sizes = row_counts = 0
     for base in bases[:: max(1, len(bases) // _SAMPLED_FILES)][:_SAMPLED_FILES]:
         with open_base_file(context.storage, base.path) as file:

@@ -1,5 +1,4 @@
-"""Exactly-once micro-batches of a stream: the batch number is stored in the metadata of the commit that contains the
-batch.
+"""Exactly-once micro-batches of a stream: the batch number is stored in the metadata of the commit that contains the batch.
 
     `_hudi_streaming_sink_checkpoint` = {"<identifier>": "<batch number>"}
 
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed
-from pyhudi.operations.write.write_once import AlreadyCommitted, CommitSearch
+from pyhudi.operations.write.write_once import AlreadyCommitted, CommitMark, CommitSearch
 from pyhudi.options import write_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.storage.environment import Environment
@@ -30,7 +29,7 @@ SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class StreamBatch:
+class StreamBatch(CommitMark):
     """One micro-batch.
 
     Attributes:
@@ -44,9 +43,7 @@ class StreamBatch:
     search: CommitSearch = field(default_factory=CommitSearch, compare=False, repr=False)
 
     def check(self, context: TableContext, timeline: Timeline) -> Mapping[str, str]:
-        """Return the entry for the commit of the batch. Raises AlreadyCommitted if the batch or a later one is
-        committed.
-        """
+        """Return the entry for the commit of the batch. Raises AlreadyCommitted if the batch or a later one is committed."""
         last = find_last_batch(context, timeline, self.identifier, self.search)
         if last is not None and last >= self.number:
             raise AlreadyCommitted(

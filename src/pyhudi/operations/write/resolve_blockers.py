@@ -72,8 +72,7 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
 def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
     """Check that no compaction is planned for rows whose types the write changes.
 
-    Hudi runs plans of replaced file groups too, and would fail to read these rows. A plan that no process will run is
-    dropped.
+    Hudi runs plans of replaced file groups too, and would fail to read these rows. A plan that no process will run is dropped.
 
     Raises:
         TableState: Such a compaction is planned.

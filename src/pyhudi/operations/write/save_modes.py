@@ -1,5 +1,4 @@
-"""Save modes of Spark's DataFrame writers: rows, a path, a save mode and one mapping of options, for a table that may
-not exist.
+"""Save modes of Spark's DataFrame writers: rows, a path, a save mode and one mapping of options, for a table that may not exist.
 
     append           writes with the operation of the options; creates the table from the options if there is none
     overwrite        replaces the rows and columns of the table in one commit, and retains its configuration

@@ -105,8 +105,7 @@ def run_merge_statement(
     clauses: Sequence[Clause],
     settings: WriteSettings,
 ) -> WriteResult:
-    """Merge source rows into the table. For each matched pair or unmatched row, the first clause whose condition is
-    true applies.
+    """Merge source rows into the table. For each matched pair or unmatched row, the first clause whose condition is true applies.
 
     Raises:
         InvalidRequest: Clauses are invalid for the table, two source rows match one row of the table, or two insert one
@@ -218,9 +217,7 @@ class _MergeRun:
         return cls(config, table, source, tuple(on), tuple(bound), after)
 
     def changed(self, target: pa.Table, keys: pa.Table) -> tuple[pa.Table, bool]:
-        """Return the rows to upsert, and whether a column marks some of them as deletes. ``target`` includes all
-        matched rows.
-        """
+        """Return the rows to upsert, and whether a column marks some of them as deletes. ``target`` includes all matched rows."""
         pairs = _pairs(target, keys, self.on)
         sources: Ints = pairs.column(_SOURCE_ROW).to_numpy()
         targets: Ints = pairs.column(_TARGET_ROW).to_numpy()
@@ -327,9 +324,7 @@ def _check_on(
 
 
 def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, all_columns: bool) -> SnapshotQuery:
-    """Return the query for rows that source rows may match: by their keys if ``on`` names the key fields, else all
-    rows.
-    """
+    """Return the query for rows that source rows may match: by their keys if ``on`` names the key fields, else all rows."""
     columns = columns_to_read(context.config)
     keys = context.config.keys.record_fields
     if not all_columns and keys and source.num_rows <= _LOOKED_UP and set(keys) <= set(on):
@@ -448,9 +443,7 @@ def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings
 
 
 def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Table:
-    """Return the join keys of source rows in the table's types, with row numbers. Rows with a null match nothing and
-    are omitted.
-    """
+    """The join keys of source rows in the table's types, with row numbers. Rows with a null match nothing and are omitted."""
     missing = [name for name in on if name not in table.names]
     if missing:
         raise InvalidRequest(f"on= names {', '.join(missing)}, which the table lacks; its columns are {', '.join(table.names)}")

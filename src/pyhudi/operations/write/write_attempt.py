@@ -32,8 +32,7 @@ from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
 
 def encode_profile(profile: WorkloadProfile, operation: Operation, token: bytes) -> bytes:
-    """Encode the workload profile for the inflight file: planned inserts of each partition, then each file group with
-    updates.
+    """Encode the workload profile for the inflight file: planned inserts of each partition, then each file group with updates.
 
     Args:
         profile: The profile.
@@ -186,9 +185,7 @@ def write_start(snapshot: Snapshot) -> WriteStart:
 
 _LEAST_TURN_MS = 60_000
 _ATTEMPTS_OF_A_TURN = 4
-"""Expected duration of an exclusive write, as a multiple of the longest attempt, which may be shorter than the next
-one.
-"""
+"""Expected duration of an exclusive write, as a multiple of the longest attempt, which may be shorter than the next one."""
 
 
 def retry_on_conflict(

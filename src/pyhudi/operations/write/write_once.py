@@ -213,9 +213,7 @@ class _Versions:
 
 
 def with_once(options: Mapping[str, object] | None, once: tuple[str, int] | None) -> Mapping[str, object] | None:
-    """Return the options of a call with the application version of its argument. Raises InvalidRequest if an option
-    contradicts it.
-    """
+    """The options of a call with the application version of its argument. Raises InvalidRequest if an option contradicts it."""
     if once is None:
         return options
     if not isinstance(cast(object, once), tuple) or len(cast("tuple[object, ...]", once)) != 2:

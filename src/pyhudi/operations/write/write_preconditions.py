@@ -1,5 +1,4 @@
-"""Check the options of a write against the table before the write takes an instant, so that a refused write leaves no
-trace.
+"""Check the options of a write against the table before the write takes an instant, so that a refused write leaves no trace.
 
 Only the first attempt runs these checks. Changes by concurrent writers are checked when a later attempt is planned,
 under its instant. The file slices that were loaded for the checks are reused if the state has not changed.
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.operations.write.index_lookup import check_lookup, depends_on_groups
 from pyhudi.operations.write.operation_traits import OperationTraits
 from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file
@@ -70,9 +70,7 @@ def check_preconditions(
 
 
 def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: Snapshot) -> None:
-    """Check that no partition of a table with slash-separated dates has dashes, and store the property that later writers
-    need.
-    """
+    """Check that no partition of a table with slash-separated dates has dashes, and store the property for later writers."""
     check_one_spelling(context.storage.uri, snapshot.listing.partitions())
     if not context.config.property(SLASH_DATES.stored_as):
         with context.locked(settings.commit.lock_wait_ms) as locked:
@@ -80,8 +78,16 @@ def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: 
 
 
 def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot: Snapshot) -> None:
-    """Raise Unsupported for a partial update of a table with schema on read."""
-    if snapshot.history is not None and schemas.partial:
+    """Raise Unsupported for a partial update of a table with schema on read, and for a column of a type of Hudi 1.2 in it."""
+    if snapshot.history is None:
+        return
+    named = next((field for field in schemas.data_schema if stated_hudi_type(field) is not None), None)
+    if named is not None:
+        raise Unsupported(
+            f"column {named.name!r} of type {stated_hudi_type(named)} in {context.storage.uri} is not supported: the table uses "
+            f"schema on read ({table_options.SCHEMA_ON_READ}), and Hudi 1.2.0 cannot read such a table"
+        )
+    if schemas.partial:
         raise Unsupported(
             f"a partial update of {context.storage.uri} is not supported: the table uses schema on read "
             f"({table_options.SCHEMA_ON_READ}). Upsert whole rows."

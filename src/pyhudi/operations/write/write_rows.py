@@ -131,9 +131,7 @@ def planned_write(
     marks_deletes: bool = False,
     repeated: str | None = None,
 ) -> tuple[Write, Snapshot]:
-    """Return a write before it reads its rows and takes its instant, and the snapshot that it was planned on. See
-    `run_write`.
-    """
+    """Return a write before it reads its rows and takes its instant, and the snapshot that it was planned on. See `run_write`."""
     check_writable(context)
     if settings.group == "always":
         raise Unsupported(f"{GROUP}=always: this write cannot be part of a group commit; set auto to write it alone")
@@ -226,9 +224,7 @@ def _present_state(context: TableContext, loaded_snapshot: Timeline | None) -> S
 
 
 def _check_bootstrapped(snapshot: Snapshot) -> None:
-    """Raise TableState if the bootstrap of the table did not complete: a write would take the place of bootstrapped
-    rows.
-    """
+    """Raise TableState if the bootstrap of the table did not complete: a write would take the place of bootstrapped rows."""
     source, timeline = snapshot.config.bootstrap_base_path, snapshot.timeline
     if source is None:
         return
@@ -421,9 +417,7 @@ class Write:
             return self.completed(attempt, written, replaced)
 
     def start_streaming_attempt(self, snapshot: Snapshot) -> Attempt:
-        """Start the only attempt of a write whose rows are written by distributed tasks, with its instant and inflight
-        file.
-        """
+        """Start the only attempt of a write whose rows are written by distributed tasks, with its instant and inflight file."""
         snapshot = self._without_stale_indexes(snapshot)
         check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, {})
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)
@@ -555,12 +549,8 @@ class Write:
             )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
-        """Drop the metadata table if it describes columns whose types this write changes, and return the snapshot
-        without it.
-
-        Data files are unaffected: a crash after this leaves the old table, and the next write rebuilds the metadata
-        table.
-        """
+        """Drop the metadata table if it describes columns whose types this write changes, and return the snapshot without it."""
+        # Data files are unaffected: a crash after this leaves the old table, and the next write rebuilds the metadata table.
         before = snapshot.schema
         if not self.settings.replaces_schema or before is None or continues(before.arrow, self.schemas.data_schema):
             return snapshot
@@ -603,10 +593,8 @@ def _write_in_bulk(attempt: Attempt, incoming: Incoming, counts: Mapping[str, in
 
 
 def _missing_key_claims(shape: OperationTraits, written: Written) -> list[FileGroupId]:
-    """Return the read set of keys that were not found: no other file group may get them concurrently.
-
-    A write that overwrites partitions returns this for everything that it does not replace.
-    """
+    """Return the read set of keys that were not found: no other file group may get them concurrently."""
+    # A write that overwrites partitions returns this for everything that it does not replace.
     stats = [status.stat for status in written.statuses if status.stat.num_inserts]
     if not stats or (written.lookup is None and not shape.replaces):
         return []

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_to_arrow import check_supported
-from pyhudi.format.hudi_types import is_vector
+from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import zone_mode
@@ -69,9 +69,7 @@ class WriteSchemas:
 
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> WriteSchemas:
-        """Derive the schemas of a write of ``incoming`` to the current table. Raises InvalidRequest for invalid
-        columns.
-        """
+        """Derive the schemas of a write of ``incoming`` to the current table. Raises InvalidRequest for invalid columns."""
         config = context.config
         current = None if settings.replaces_schema else snapshot.schema
         if current is not None:
@@ -107,7 +105,8 @@ class WriteSchemas:
             if settings.replaces_schema and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
                 _check_types_continue(context, snapshot.schema.arrow, data_schema)
             check_columns(config.keys, config.ordering_fields, normalise(brought))
-            _check_vectors(config, data_schema)
+            check_columns(config.keys, config.ordering_fields, pa.schema([*data_schema, *placing]))
+            _check_hudi_types(config, data_schema)
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
         rule = merge_rule(config.merge, TableSchema(data_schema, text).defaults)
@@ -139,10 +138,8 @@ class WriteSchemas:
 
 
 def _omitted_columns(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
-    """Return the columns that data files omit, with the types from which partition paths are built.
-
-    If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
-    """
+    """Return the columns that data files omit, with the types from which partition paths are built."""
+    # If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
     omitted = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
     stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
     typed = pa.schema(
@@ -160,11 +157,12 @@ def fixed_columns(config: TableConfig) -> Mapping[str, str]:
     return {**ordering, **partition, **dict.fromkeys(keys.record_fields, RECORD_KEY_ROLE)}
 
 
-def _check_vectors(config: TableConfig, schema: pa.Schema) -> None:
-    name = next((field.name for field in schema if is_vector(field.type)), None)
-    if name is not None and (config.base_file_format == "ORC" or config.several_formats):
+def _check_hudi_types(config: TableConfig, schema: pa.Schema) -> None:
+    named = next((field for field in schema if stated_hudi_type(field) is not None), None)
+    if named is not None and (config.base_file_format == "ORC" or config.several_formats):
         raise Unsupported(
-            f"column {name!r} is a vector, which ORC base files of the table {config.name} cannot hold. Use Parquet"
+            f"column {named.name!r} is of type {stated_hudi_type(named)}, which ORC base files of the table {config.name} cannot "
+            "hold. Use Parquet"
         )
 
 
@@ -225,9 +223,7 @@ def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
 
 
 def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zones: ZonelessTimestamps) -> None:
-    """Check the key types of rows to delete: 1.0 and 1 are different key strings, and a delete of one does not match
-    the other.
-    """
+    """Check the key types of rows to delete: 1.0 and 1 are different key strings, and a delete of one does not find the other."""
     if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
         return
     for name in (*keys.record_fields, *partition_columns(keys)):

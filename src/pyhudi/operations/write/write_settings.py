@@ -170,9 +170,7 @@ OPERATIONS_ON_INPUT_ROWS = (
     write_options.RECONCILE_SCHEMA,
     write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP,
 )
-"""Options that define how the input rows of an upsert are interpreted. They do not apply to rows computed from the
-table.
-"""
+"""Options that define how the input rows of an upsert are interpreted. They do not apply to rows computed from the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +275,7 @@ class WriteSettings:
             check_operation(operation, self.index.index_type, replaces=operation.replaces, partial=self.partial)
 
     def overwriting(self) -> WriteSettings:
-        """Return the settings that replace all rows and columns of the table in one commit; duplicates are combined as
-        before.
+        """Return the settings that replace all rows and columns of the table in one commit; duplicates are combined as before.
 
         Raises:
             InvalidRequest: The write is a partial update, which needs existing records.
@@ -293,9 +290,7 @@ class WriteSettings:
 
 
 def with_schema_mode(options: Mapping[str, object] | None, mode: str | None) -> Mapping[str, object] | None:
-    """Return the options of a call with the schema mode of its argument. Raises InvalidRequest if an option contradicts
-    it.
-    """
+    """Return the options of a call with the schema mode of its argument. Raises InvalidRequest if an option contradicts it."""
     if mode is None:
         return options
     option = (options or {}).get(SCHEMA_MODE.key, mode)

@@ -151,9 +151,7 @@ def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
 
 
 def _is_out_of_range(literal: Any, value: Any) -> bool:
-    """Return True if a literal is out of the range of a floating point type, or underflows to 0. `value` is the rounded
-    literal.
-    """
+    """Whether a literal is out of the range of a floating point type, or underflows to 0. `value` is the rounded literal."""
     if isinstance(literal, str):
         return False
     return literal not in (math.inf, -math.inf) if math.isinf(value) else value == 0 and literal != 0
@@ -223,9 +221,7 @@ def _position(name: Operand, value: Any, type_: pa.DataType, grid: _Grid) -> Fra
 
 
 def _clamped_fraction(value: Decimal) -> Fraction:
-    """Return a number that compares like `value` with every value of a column; the exact one would have millions of
-    digits.
-    """
+    """Return a number that compares like `value` with every value of a column; the exact one would have millions of digits."""
     if not value:
         return Fraction(0)
     size = Fraction(10) ** (1000 if value.adjusted() > 0 else -1000)

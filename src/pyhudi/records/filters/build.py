@@ -1,7 +1,6 @@
 """Constructors of filter conditions from columns, function calls and values, shared by all parsers.
 
-Logic is SQL's: a comparison with null is unknown, and so is membership if null is among the values and none of them
-matches.
+Logic is SQL's: a comparison with null is unknown, and so is membership if null is among the values and none of them matches.
 """
 
 from __future__ import annotations

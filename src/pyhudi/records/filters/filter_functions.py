@@ -7,6 +7,7 @@
     regexp_replace(s, pattern, replacement), regexp_extract(s, pattern [, idx])
     + - * / % abs                                                                         of numbers
     cast(x AS type)                                                                       to the types of `CASTS`
+    variant_get(v, '$.a[0]', 'int')                                                       a part of a VARIANT
     = <> < <= > >=                                                                        of two columns or calls
 
 Null gives null. So does every case in which Spark's ANSI mode raises an error, such as overflow or division by zero.
@@ -14,7 +15,7 @@ Results are those of try_add, try_divide, try_cast and similar functions, so tha
 which rows are read. The common type of whole numbers and floating point is double, as in ANSI mode; there are no other
 implicit casts.
 
-`records.expression_functions` evaluates the functions that expression indexes support too.
+`records.sql_functions` declares and evaluates the functions of one column; expression indexes use them too.
 """
 
 from __future__ import annotations
@@ -26,58 +27,23 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.arithmetic import absolute, arithmetic_type, common_type, compare, is_number, run_arithmetic
-from pyhudi.records.casts import canonical_type, try_cast
+from pyhudi.format.hudi_types import VARIANT_TYPE
+from pyhudi.records.arithmetic import absolute, arithmetic_type, canonical_type, common_type, compare, is_number, run_arithmetic
+from pyhudi.records.casts import try_cast
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.expression_functions import IndexExpression
 from pyhudi.records.filters.filter_ast import ColumnRef, FunctionCall, Literal, Operand
+from pyhudi.records.spark_functions import render_absolute, render_arithmetic, render_cast, render_comparison, render_variant
+from pyhudi.records.sql_functions import COLUMN_FUNCTIONS, IDENTITY, ColumnFunction, FunctionOption, IndexExpression, SqlFunction
+from pyhudi.records.type_normalization import fits_record
+from pyhudi.records.variants.variant_path import parse_path, target_type, variant_get
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%")
-ALIASES = {
-    "ucase": "upper",
-    "lcase": "lower",
-    "substr": "substring",
-    "char_length": "length",
-    "character_length": "length",
-    "dayofmonth": "day",
-    "date": "to_date",
-    "dateadd": "date_add",
-}
-"""Alternative names of functions."""
 
 _CAST = "cast "
-_WHOLE_SUBSTRING = 999_999_999
 _UTC_MICROS = pa.timestamp("us", "UTC")
-
-_INDEXED: Mapping[str, tuple[str, ...]] = {
-    # function: options of `IndexExpression` that its further arguments set
-    "year": (),
-    "month": (),
-    "day": (),
-    "hour": (),
-    "date_format": ("format",),
-    "from_unixtime": ("format",),
-    "unix_timestamp": ("format",),
-    "to_date": ("format",),
-    "to_timestamp": ("format",),
-    "date_add": ("days",),
-    "date_sub": ("days",),
-    "upper": (),
-    "lower": (),
-    "length": (),
-    "trim": (),
-    "ltrim": (),
-    "rtrim": (),
-    "substring": ("pos", "len"),
-    "regexp_replace": ("pattern", "replacement"),
-    "regexp_extract": ("pattern", "idx"),
-}
-_DEFAULT_ARGUMENTS = {"substring": (_WHOLE_SUBSTRING,), "regexp_extract": (1,)}
-"""Default values of omitted trailing arguments."""
 
 
 def build_call(function: str, arguments: Sequence[Any]) -> Any:
@@ -87,9 +53,9 @@ def build_call(function: str, arguments: Sequence[Any]) -> Any:
         InvalidRequest: Invalid arguments.
         Unsupported: The function is not supported in filters.
     """
-    name = ALIASES.get(function.lower(), function.lower())
-    if name not in _INDEXED and name not in _OWN:
-        known = ", ".join(sorted(set(_INDEXED) | set(_OWN) - {*COMPARISONS, *ARITHMETIC}))
+    name = _ALIASES.get(function.lower(), function.lower())
+    if name not in FUNCTIONS:
+        known = ", ".join(sorted(set(FUNCTIONS) - {*COMPARISONS, *ARITHMETIC}))
         raise Unsupported(f"the function {function} is not supported; supported are: {known}")
     if any(argument is None for argument in arguments):
         return None
@@ -97,13 +63,9 @@ def build_call(function: str, arguments: Sequence[Any]) -> Any:
         argument_ if isinstance(argument_, (ColumnRef, FunctionCall, Literal)) else Literal(argument_, literal_type(argument_))
         for argument_ in arguments
     )
-    if name in _DEFAULT_ARGUMENTS:
-        most = 1 + len(_INDEXED[name])
-        missing = most - len(call_arguments)
-        if 0 < missing <= len(_DEFAULT_ARGUMENTS[name]):
-            call_arguments += tuple(
-                Literal(argument_, literal_type(argument_)) for argument_ in _DEFAULT_ARGUMENTS[name][-missing:]
-            )
+    omitted = [option.omitted for option in _options(name)[max(0, len(call_arguments) - 1) :]]
+    if None not in omitted:
+        call_arguments += tuple(Literal(argument_, literal_type(argument_)) for argument_ in omitted)
     call = FunctionCall(name, call_arguments)
     if any(not isinstance(argument_, Literal) for argument_ in call_arguments):
         return call
@@ -156,7 +118,7 @@ def bind_call(call: FunctionCall, schema: pa.Schema) -> FunctionCall:
             arguments.append(argument)
     bound = replace(call, arguments=tuple(arguments))
     try:
-        return replace(bound, type=_function(bound).result_type(bound))
+        return replace(bound, type=_result_type(bound))
     except (InvalidRequest, Unsupported) as error:
         raise type(error)(f"{call}: {error}") from error
 
@@ -190,17 +152,25 @@ def evaluate(call: FunctionCall, read_column: Callable[[ColumnRef], pa.Array], c
 
 def run_function(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
     """Evaluate the outermost function of a call on the values of its arguments; None for a literal."""
-    return _function(call).run(call, arguments, count)
+    function = FUNCTIONS[call.function]
+    if isinstance(function, Operator):
+        return function.run(call, arguments, count)
+    values = _values(call, arguments, 0, count)
+    return index_expression(call).evaluate(values.cast(canonical_type(values.type)))
 
 
 def as_index_expression(call: Operand) -> tuple[str, IndexExpression] | None:
     """Convert a call to a column and an equivalent index expression in UTC; None if no expression index can have it."""
-    if not isinstance(call, FunctionCall) or call.function not in _INDEXED:
+    if (
+        not isinstance(call, FunctionCall)
+        or call.function not in COLUMN_FUNCTIONS
+        or not COLUMN_FUNCTIONS[call.function].is_indexable
+    ):
         return None
     first, *others = call.arguments
     if not isinstance(first, ColumnRef) or not all(isinstance(argument, Literal) for argument in others):
         return None
-    return first.name, _index_expression(call).normalised()
+    return first.name, index_expression(call).normalised()
 
 
 def argument_types(call: FunctionCall) -> tuple[pa.DataType, ...]:
@@ -213,9 +183,9 @@ def argument_types(call: FunctionCall) -> tuple[pa.DataType, ...]:
 # The functions
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    """Implementation of a function.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator(SqlFunction):
+    """A function whose arguments may all be columns.
 
     Attributes:
         result_type: Result type for bound arguments.
@@ -226,13 +196,14 @@ class _Function:
     run: Callable[[FunctionCall, Sequence[pa.Array | None], int], pa.Array]
 
 
-def _function(call: FunctionCall) -> _Function:
-    return _OWN.get(call.function) or _OF_INDEXES
+def index_expression(call: FunctionCall) -> IndexExpression:
+    """Convert a call of a function of one column to an expression in UTC.
 
-
-def _index_expression(call: FunctionCall) -> IndexExpression:
-    names = _INDEXED[call.function]
-    options = call.arguments[1:]
+    Raises:
+        InvalidRequest: Too many arguments, or one is missing.
+        Unsupported: An argument after the first is not a literal.
+    """
+    options, names = call.arguments[1:], [option.name for option in _options(call.function)]
     if len(options) > len(names):
         raise InvalidRequest(f"{call.function} takes at most {1 + len(names)} arguments")
     for option in options:
@@ -242,20 +213,20 @@ def _index_expression(call: FunctionCall) -> IndexExpression:
     return IndexExpression(call.function, tuple(zip(names, values, strict=False)))
 
 
-def _index_result_type(call: FunctionCall) -> pa.DataType:
+def _options(function: str) -> list[FunctionOption]:
+    declared = FUNCTIONS[function]
+    return [option for option in declared.options if option.is_argument] if isinstance(declared, ColumnFunction) else []
+
+
+def _result_type(call: FunctionCall) -> pa.DataType:
+    function = FUNCTIONS[call.function]
+    if isinstance(function, Operator):
+        return function.result_type(call)
     if not call.arguments:
         raise InvalidRequest("a function needs at least one argument")
     type_ = call.arguments[0].type
     assert type_ is not None, "arguments are bound before the call"
-    return _index_expression(call).result_type(canonical_type(type_))
-
-
-def _run_index_function(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
-    values = _values(call, arguments, 0, count)
-    return _index_expression(call).evaluate(values.cast(canonical_type(values.type)))
-
-
-_OF_INDEXES = _Function(_index_result_type, _run_index_function)
+    return index_expression(call).result_type(canonical_type(type_))
 
 
 def _values(call: FunctionCall, arguments: Sequence[pa.Array | None], number: int, count: int) -> pa.Array:
@@ -270,24 +241,6 @@ def _values(call: FunctionCall, arguments: Sequence[pa.Array | None], number: in
 def _check_count(call: FunctionCall, count: int) -> None:
     if len(call.arguments) != count:
         raise InvalidRequest(f"{call.function} takes {count} argument{'' if count == 1 else 's'}, not {len(call.arguments)}")
-
-
-# Dates and times
-
-
-def _time_field(function: Callable[[pa.Array], pa.Array]) -> _Function:
-    def type_of(call: FunctionCall) -> pa.DataType:
-        _check_count(call, 1)
-        kind = argument_types(call)[0]
-        if not pa.types.is_date32(kind) and not pa.types.is_timestamp(kind):
-            raise InvalidRequest(f"{call.function} takes dates and timestamps, not {kind}")
-        return pa.int32()
-
-    def run(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
-        moments = _values(call, arguments, 0, count).cast(pa.timestamp("us"), safe=False)
-        return function(moments).cast(pa.int32())
-
-    return _Function(type_of, run)
 
 
 # Numbers
@@ -371,16 +324,39 @@ def _run_cast(call: FunctionCall, arguments: Sequence[pa.Array | None], count: i
     return cast(values)
 
 
-_OWN: dict[str, _Function] = {
-    "minute": _time_field(pc.minute),
-    "second": _time_field(pc.second),
-    "quarter": _time_field(pc.quarter),
-    "dayofweek": _time_field(lambda moments: pc.day_of_week(moments, count_from_zero=False, week_start=7)),
-    "weekday": _time_field(pc.day_of_week),
-    "dayofyear": _time_field(pc.day_of_year),
-    "weekofyear": _time_field(pc.iso_week),
-    "abs": _Function(_abs_type, _run_abs),
-    **dict.fromkeys(ARITHMETIC, _Function(_arithmetic_type, _run_arithmetic)),
-    **dict.fromkeys(COMPARISONS, _Function(_comparison_type, _run_comparison)),
-    **{_CAST + name: _Function(_cast_type, _run_cast) for name in CASTS},
+# Parts of variants
+
+
+def _variant_type(call: FunctionCall) -> pa.DataType:
+    _check_count(call, 3)
+    values, path, kind = call.arguments
+    if not fits_record(argument_types(call)[0], VARIANT_TYPE):
+        raise InvalidRequest(f"{call.function} takes a VARIANT, not {values.type}")
+    if not (isinstance(path, Literal) and isinstance(kind, Literal)):
+        raise InvalidRequest(f"{call.function} takes a path and a type as text, such as variant_get(v, '$.a', 'int')")
+    parse_path(str(path.value))
+    return target_type(str(kind.value))
+
+
+def _run_variant(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    path = call.arguments[1]
+    assert isinstance(path, Literal), "calls are bound before they are run"
+    return variant_get(_values(call, arguments, 0, count), parse_path(str(path.value)), call.result_type)
+
+
+FUNCTIONS: Mapping[str, ColumnFunction | Operator] = {
+    "variant_get": Operator(result_type=_variant_type, run=_run_variant, render=render_variant, aliases=("try_variant_get",)),
+    **{name: function for name, function in COLUMN_FUNCTIONS.items() if name != IDENTITY},
+    "abs": Operator(result_type=_abs_type, run=_run_abs, render=render_absolute),
+    **dict.fromkeys(ARITHMETIC, Operator(result_type=_arithmetic_type, run=_run_arithmetic, render=render_arithmetic)),
+    **dict.fromkeys(COMPARISONS, Operator(result_type=_comparison_type, run=_run_comparison, render=render_comparison)),
+    **{
+        _CAST + name: Operator(
+            result_type=_cast_type, run=_run_cast, render=render_cast, is_monotonic=name in ("date", "timestamp")
+        )
+        for name in CASTS
+    },
 }
+"""Functions of filters and SQL expressions by name."""
+
+_ALIASES = {alias: name for name, function in FUNCTIONS.items() for alias in function.aliases}

@@ -32,8 +32,7 @@ def calls(expr: Expr) -> tuple[FunctionCall, ...]:
 
 
 def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
-    """Return the only values of the column for which the filter can be true, without duplicates; None if it may have
-    any.
+    """Return the only values of the column for which the filter can be true, without duplicates; None if it may have any.
 
     Values are in stored form for a bound filter, unchanged otherwise. An empty list means that no row can match.
     """
@@ -74,8 +73,7 @@ def leaf_conditions(expr: Expr) -> Iterable[Expr]:
 def push_negations(expr: Expr, *, negated: bool = False) -> Expr:
     """Push NOT down to the leaves, and keep it only on leaves that have no negated form.
 
-    Above these leaves only AND and OR remain, under which unknown may be treated as false without changing what is
-    true.
+    Above these leaves only AND and OR remain, under which unknown may be treated as false without changing what is true.
     """
     if isinstance(expr, Not):
         return push_negations(expr.part, negated=not negated)
@@ -105,7 +103,5 @@ def join_in_pairs(parts: list[Part], join: Callable[[Part, Part], Part]) -> Part
 
 
 def equal_values(value: Any) -> tuple[Any, ...]:
-    """Return the values that compare equal but differ in representation: hash lookups and record keys distinguish -0.0
-    from 0.0.
-    """
+    """The values that compare equal but differ in representation: hash lookups and record keys distinguish -0.0 from 0.0."""
     return (0.0, -0.0) if isinstance(value, float) and value == 0.0 else (value,)

@@ -70,9 +70,7 @@ def convert_arrow_expression(expression: pc.Expression) -> Expr:
 
 
 def convert_known_arrow(expression: pc.Expression) -> Expr:
-    """Convert an expression that an engine pushes down, with `UnsupportedCondition` for parts that filters do not
-    support.
-    """
+    """Convert an expression that an engine pushes down, with `UnsupportedCondition` for parts that filters do not support."""
     try:
         parts: Any = expression.__reduce__()
     except pa.ArrowNotImplementedError:
@@ -354,9 +352,7 @@ def _pairs(message: pa.Buffer) -> Iterator[tuple[str, str]]:
 
 
 def _child(data: bytes, table: int, slot: int | None) -> int:
-    """Return the position that a field of a flatbuffer table refers to; without a slot, that of the offset at `table`
-    itself.
-    """
+    """Return the position that a field of a flatbuffer table refers to; without a slot, that of the offset at `table` itself."""
     at = table
     if slot is not None:
         virtual = table - struct.unpack_from("<i", data, table)[0]

@@ -6,22 +6,18 @@
                                   are in one unit
     others                        unknown
 
-Times are evaluated in UTC, where clocks are never set back. Bounds wider than the values give results wider than
-theirs.
+Times are evaluated in UTC, where clocks are never set back. Bounds wider than the values give results wider than theirs.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.records.expression_functions import IndexExpression
 from pyhudi.records.filters.filter_ast import ColumnRef, FunctionCall, Literal
-from pyhudi.records.filters.filter_functions import run_function
+from pyhudi.records.filters.filter_functions import FUNCTIONS, index_expression, run_function
 
 Bounds: TypeAlias = tuple[pa.Array, pa.Array]
 """Minimum and maximum of many files or partitions, null if unknown."""
@@ -50,38 +46,18 @@ def derived_bounds(call: FunctionCall, low: pa.Array, high: pa.Array) -> Bounds:
 
     least, greatest = results(low), results(high)
     is_known = pc.fill_null(pc.less_equal(least, greatest), False)
-    unit = _WITHIN.get(call.function)
+    function = FUNCTIONS[call.function]
+    unit = function.monotonic_within
     if unit is not None:
         is_known = pc.and_(is_known, pc.fill_null(_same_unit(unit, low, high), False))
-    if call.function in _FORMATS:
-        width = len(_pattern(call))
+    pattern = index_expression(call).normalised().option("format") if pa.types.is_string(least.type) else None
+    if pattern is not None:
         for texts in (least, greatest):
             # Years from 0 to 9999 have as many digits as the pattern; others do not sort as strings.
-            has_pattern_width = pc.and_(pc.equal(pc.utf8_length(texts), width), pc.invert(pc.starts_with(texts, "-")))
+            has_pattern_width = pc.and_(pc.equal(pc.utf8_length(texts), len(pattern)), pc.invert(pc.starts_with(texts, "-")))
             is_known = pc.and_(is_known, pc.fill_null(has_pattern_width, False))
     unknown = pa.scalar(None, least.type)
     return pc.if_else(is_known, least, unknown), pc.if_else(is_known, greatest, unknown)
-
-
-_MONOTONIC = frozenset(
-    {"year", "to_date", "to_timestamp", "unix_timestamp", "date_add", "date_sub", "cast date", "cast timestamp"}
-)
-_FORMATS = frozenset({"date_format", "from_unixtime"})
-_WITHIN: Mapping[str, str] = {
-    "quarter": "year",
-    "month": "year",
-    "dayofyear": "year",
-    "day": "month",
-    "hour": "day",
-    "minute": "hour",
-    "second": "minute",
-}
-"""Functions that are monotonic within a time unit."""
-
-_SORTED_PATTERN = re.compile(
-    r"yyyy([^A-Za-z'\[\]{}#]*MM([^A-Za-z'\[\]{}#]*dd([^A-Za-z'\[\]{}#]*HH([^A-Za-z'\[\]{}#]*mm([^A-Za-z'\[\]{}#]*ss)?)?)?)?)?"
-)
-"""Patterns whose formatted times sort like the times."""
 
 
 def _is_monotonic(call: FunctionCall) -> bool:
@@ -91,24 +67,17 @@ def _is_monotonic(call: FunctionCall) -> bool:
         return call.function == "+" and _is_exact(call)
     if call.function in ("+", "-"):
         return _is_exact(call)
-    if call.function == "substring":
-        position = call.arguments[1]
-        return isinstance(position, Literal) and position.value in (0, 1)
-    if call.function in _FORMATS:
-        return _SORTED_PATTERN.fullmatch(_pattern(call)) is not None
+    function = FUNCTIONS[call.function]
+    if callable(function.is_monotonic):
+        return function.is_monotonic(index_expression(call))
     type_ = first.type
     is_time = type_ is not None and (pa.types.is_date32(type_) or pa.types.is_timestamp(type_))
-    return is_time and (call.function in _MONOTONIC or call.function in _WITHIN)
+    return is_time and (function.is_monotonic or function.monotonic_within is not None)
 
 
 def _is_exact(call: FunctionCall) -> bool:
     type_ = call.type
     return type_ is not None and (pa.types.is_integer(type_) or pa.types.is_decimal(type_))
-
-
-def _pattern(call: FunctionCall) -> str:
-    argument: Any = call.arguments[1] if len(call.arguments) > 1 else None
-    return argument.value if isinstance(argument, Literal) else IndexExpression("from_unixtime").normalised().options[0][1]
 
 
 def _same_unit(unit: str, low: pa.Array, high: pa.Array) -> pa.BooleanArray:

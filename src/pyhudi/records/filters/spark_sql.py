@@ -1,19 +1,16 @@
 """Convert filters to Spark SQL conditions whose meaning does not depend on the session's time zone or ANSI mode.
 
 Spark's timestamp functions use the session's time zone. So this module generates expressions that do not depend on it:
-microseconds since the epoch, days, and the JSON formats, which accept a time zone.
+microseconds since the epoch, days, and the JSON formats, which accept a time zone (`records.spark_functions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from pyhudi.errors import Internal
-from pyhudi.records.arithmetic import as_decimal, common_type
-from pyhudi.records.casts import canonical_type
 from pyhudi.records.column_statistics import stored_value
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import (
@@ -32,8 +29,9 @@ from pyhudi.records.filters.filter_ast import (
     Operand,
     Or,
 )
-from pyhudi.records.filters.filter_functions import ARITHMETIC, COMPARISONS, argument_types
+from pyhudi.records.filters.filter_functions import FUNCTIONS, argument_types
 from pyhudi.records.filters.filter_visitor import join_in_pairs
+from pyhudi.records.spark_functions import LEAST_LONG
 
 
 def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
@@ -42,7 +40,6 @@ def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
 
 
 _LONGEST_CHAIN = 16
-_LEAST_LONG = "(-9223372036854775807L - 1L)"
 
 
 def _spark(expr: Expr) -> str:
@@ -87,10 +84,8 @@ def _spark_column(name: str) -> str:
 
 
 def _spark_comparison(name: str, expr: Compare) -> str:
-    """Convert a comparison. Spark compares zeros as equal, but not in Parquet dictionary filters, nor in long IN lists.
-
-    So a zero is converted to a range, with the sign that widens it.
-    """
+    """Convert a comparison. Spark compares zeros as equal, but not in Parquet dictionary filters, nor in long IN lists."""
+    # So a zero is converted to a range, with the sign that widens it.
     if expr.type is not None and pa.types.is_floating(expr.type) and expr.value == 0.0:
         low, high = (_spark_literal(zero, expr.type) for zero in (-0.0, 0.0))
         if expr.op in ("=", "<>"):
@@ -128,39 +123,17 @@ def _spark_literal(value: Any, type_: pa.DataType | None) -> str:
 
 def _spark_long(value: Any) -> str:
     # The smallest long cannot be written as a literal: its digits alone are out of range.
-    return f"{value}L" if value != -(1 << 63) else _LEAST_LONG
+    return f"{value}L" if value != -(1 << 63) else LEAST_LONG
 
 
 def _spark_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Functions
-
-_DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000
-
-
 def spark_expression(call: FunctionCall) -> str:
     """Convert a bound call to a Spark SQL expression."""
-    function, texts, types_ = call.function, [_spark_argument(argument) for argument in call.arguments], argument_types(call)
-    if function in COMPARISONS:
-        compared_type = common_type(*map(canonical_type, types_))
-        left, right = (_widened(text, type_, compared_type) for text, type_ in zip(texts, types_, strict=True))
-        return f"({left} {function} {right})"
-    result = call.result_type
-    if function in ARITHMETIC:
-        is_decimal = pa.types.is_decimal(result)
-        left, right = (
-            _widened(text, type_, as_decimal(type_) if is_decimal else result) for text, type_ in zip(texts, types_, strict=True)
-        )
-        return f"{_OPERATORS[function]}({left}, {right})"
-    if function == "abs":
-        if pa.types.is_integer(result):
-            minimum = _widened(str(-(1 << result.bit_width - 1)) if result.bit_width < 64 else _LEAST_LONG, None, result)
-            return f"(CASE WHEN {texts[0]} <> {minimum} THEN abs({texts[0]}) END)"
-        return f"abs({texts[0]})"
-    return _spark_function(function, texts, types_)
+    texts = [_spark_argument(argument) for argument in call.arguments]
+    return FUNCTIONS[call.function].render(call.function, texts, argument_types(call), call.result_type)
 
 
 def _spark_argument(argument: ColumnRef | Literal | FunctionCall) -> str:
@@ -168,100 +141,3 @@ def _spark_argument(argument: ColumnRef | Literal | FunctionCall) -> str:
         value = stored_value(pa.scalar(argument.value, argument.type))
         return _spark_literal(value, argument.type)
     return spark_expression(argument) if isinstance(argument, FunctionCall) else _spark_column(argument.name)
-
-
-_OPERATORS = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
-
-
-def _widened(text: str, source: pa.DataType | None, target: pa.DataType) -> str:
-    """Cast a value to a wider type."""
-    if source == target:
-        return text
-    types = pa.types
-    names = {pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT", pa.int64(): "BIGINT", pa.float32(): "FLOAT"}
-    name = f"DECIMAL({target.precision}, {target.scale})" if types.is_decimal(target) else names.get(target, "DOUBLE")
-    return text if types.is_string(target) else f"CAST({text} AS {name})"
-
-
-def _spark_function(function: str, texts: list[str], types_: Sequence[pa.DataType]) -> str:
-    value, kind, arguments = texts[0], types_[0], texts[1:]
-    if function in _OF_DAYS:
-        return f"{function}({_days(value, kind)})"
-    if function in _OF_TIMES:
-        return _time_of_day(function, value, kind)
-    if function in ("date_add", "date_sub"):
-        return f"{function}({_days(value, kind)}, {arguments[0]})"
-    if function == "date_format":
-        return _formatted(value, kind, arguments[0])
-    if function == "from_unixtime":
-        # Seconds that overflow microseconds are not a time.
-        limit = ((1 << 63) - 1) // _SECOND
-        timestamp = f"(CASE WHEN {value} BETWEEN -{limit}L AND {limit}L THEN timestamp_seconds({value}) END)"
-        return _formatted(timestamp, _ZONED, arguments[0] if arguments else "'yyyy-MM-dd HH:mm:ss'")
-    if function == "unix_timestamp":
-        return f"({_micros(value, kind, arguments, 'yyyy-MM-dd HH:mm:ss')} div {_SECOND}L)"
-    if function == "cast bigint" and _is_time(kind):
-        return f"({_floored(f'unix_micros({value})', _SECOND)} div {_SECOND}L)"
-    if function in ("to_date", "cast date"):
-        if _is_text(kind):
-            timestamp = f"try_to_timestamp({value}, {arguments[0]})" if arguments else value
-            return f"try_cast({timestamp} AS DATE)"
-        return _days(value, kind)
-    if function in ("to_timestamp", "cast timestamp"):
-        return value if pa.types.is_timestamp(kind) else f"timestamp_micros({_micros(value, kind, arguments, None)})"
-    if function.startswith("cast "):
-        return f"try_cast({value} AS {function.removeprefix('cast ').upper()})"
-    return f"{function}({', '.join(texts)})"
-
-
-_OF_DAYS = ("year", "quarter", "month", "day", "dayofweek", "weekday", "dayofyear", "weekofyear")
-_OF_TIMES = {"hour": (_DAY, _HOUR), "minute": (_HOUR, _MINUTE), "second": (_MINUTE, _SECOND)}
-_ZONED = pa.timestamp("us", "UTC")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(canonical_type(kind)))
-
-
-def _is_time(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
-
-
-def _floored(micros: str, unit: int) -> str:
-    return f"({micros} - pmod({micros}, {unit}L))"
-
-
-def _days(value: str, kind: pa.DataType) -> str:
-    """Convert a date or timestamp to a date."""
-    if _is_time(kind):
-        return f"date_from_unix_date(CAST({_floored(f'unix_micros({value})', _DAY)} div {_DAY}L AS INT))"
-    return value if pa.types.is_date32(kind) else f"CAST({value} AS DATE)"
-
-
-def _time_of_day(function: str, value: str, kind: pa.DataType) -> str:
-    if not _is_time(kind):
-        return f"{function}(CAST({value} AS TIMESTAMP_NTZ))"
-    around, unit = _OF_TIMES[function]
-    return f"CAST(pmod(unix_micros({value}), {around}L) div {unit}L AS INT)"
-
-
-def _formatted(value: str, kind: pa.DataType, pattern: str) -> str:
-    zoned = _is_time(kind)
-    option = "timestampFormat" if zoned else "timestampNTZFormat"
-    timestamp = value if zoned else f"CAST({value} AS TIMESTAMP_NTZ)"
-    options = f"map('{option}', {pattern}, 'timeZone', 'UTC')"
-    return f"get_json_object(to_json(named_struct('t', {timestamp}), {options}), '$.t')"
-
-
-def _micros(value: str, kind: pa.DataType, pattern: list[str], otherwise: str | None) -> str:
-    """Convert a string, date or timestamp to microseconds since the epoch."""
-    if _is_text(kind):
-        options = f"map('timestampFormat', {pattern[0] if pattern else _spark_text(otherwise or '')}, 'timeZone', 'UTC')"
-        return f"unix_micros(from_json(to_json(named_struct('t', {value})), 't TIMESTAMP', {options}).t)"
-    if pa.types.is_date32(kind):
-        return f"(CAST(unix_date({value}) AS BIGINT) * {_DAY}L)"
-    if not _is_time(kind):
-        # The wall clock difference to the epoch is the same in every time zone.
-        days, time = f"CAST({value} AS DATE)", f"date_trunc('DAY', {value})"
-        return f"(CAST(unix_date({days}) AS BIGINT) * {_DAY}L + timestampdiff(MICROSECOND, {time}, {value}))"
-    return f"unix_micros({value})"

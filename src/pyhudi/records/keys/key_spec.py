@@ -45,9 +45,7 @@ class PartitionFieldType(StrEnum):
     SIMPLE = "SIMPLE"
     TIMESTAMP = "TIMESTAMP"
     UNKNOWN = "UNKNOWN"
-    """Field of a custom generator in a table that does not store the type (before table version 8): readable, not
-    writable.
-    """
+    """Field of a custom generator in a table that does not store the type (before table version 8): readable, not writable."""
 
 
 _KINDS_BY_CLASS: Mapping[str, KeyGenerator | None] = {
@@ -302,9 +300,7 @@ def partition_columns(spec: KeySpec) -> tuple[str, ...]:
 
 
 def path_valued_columns(spec: KeySpec) -> tuple[str, ...]:
-    """Return the partition columns whose values can be parsed from paths; those of timestamp fields are only in the
-    files.
-    """
+    """Return the partition columns whose values can be parsed from paths; those of timestamp fields are only in the files."""
     return tuple(field.name for field in spec.partition_fields if field.kind is PartitionFieldType.SIMPLE)
 
 

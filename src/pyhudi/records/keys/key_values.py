@@ -1,7 +1,6 @@
 """Convert values of key and partition fields to strings, as Hudi's upsert does (`records.java_strings`).
 
-Hudi's bulk insert converts timestamps differently: to `2024-05-06 07:08:09.123` instead of microseconds since the
-epoch.
+Hudi's bulk insert converts timestamps differently: to `2024-05-06 07:08:09.123` instead of microseconds since the epoch.
 """
 
 from __future__ import annotations

@@ -93,9 +93,9 @@ def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
     """Parse a partition path into the string of each partition field, in the order of the spec.
 
     With one field the whole path is its value, including slashes, which are dashes in a table with slash-separated
-    dates. With several fields each has one folder (a timestamp
-    field as many as its pattern has). If every field occurs as `field=`, all folders up to the next `field=` belong to
-    it. A value that begins with its own field name and `=` is parsed as Hive style regardless of the table's setting, as in Hudi.
+    dates. With several fields each has one folder (a timestamp field as many as its pattern has). If every field occurs
+    as `field=`, all folders up to the next `field=` belong to it. A value that begins with its own field name and `=`
+    is parsed as Hive style regardless of the table's setting, as in Hudi.
 
     Source: docs/formats/reading.md, "Partitions and path filters".
 

@@ -22,9 +22,7 @@ from pyhudi.records.keys.timestamp_key_rule import UNIT_MS, UNITS_PER_MS, TimeRu
 
 
 def time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
-    """Return the code of each row's formatted time, and the distinct strings; null is formatted as 1 ms after the
-    epoch.
-    """
+    """Return the code of each row's formatted time, and the distinct strings; null is formatted as 1 ms after the epoch."""
     if field.kind is PartitionFieldType.UNKNOWN:
         raise InvalidRequest(
             f"the type of the partition field {field.name!r} is not known: specify {field.name}:SIMPLE or :TIMESTAMP"

@@ -164,9 +164,7 @@ class EntryPool:
 
 
 def pick_winners(pool: EntryPool, rule: RecordMergeRule) -> LogRecords:
-    """Select for each key, among the entries after its last barrier, the last one or the one with the largest ordering
-    value.
-    """
+    """Select for each key, among the entries after its last barrier, the last one or the one with the largest ordering value."""
     codes = pool.codes()
     count = int(codes.max()) + 1 if len(codes) else 0
     positions = np.arange(len(codes), dtype=np.int64)

@@ -118,9 +118,7 @@ class LogEntries:
         return rows
 
     def _check(self) -> None:
-        """Merge what would be written twice, as a reader that reads the merged blocks on top of themselves, and
-        compare.
-        """
+        """Merge what would be written twice, as a reader that reads the merged blocks on top of themselves, and compare."""
         rule = self.records.rule
         to_check = np.ones(len(self.records.keys), dtype=np.bool_) if isinstance(rule, MergerRule) else self.rewritten
         for start in range(0, len(to_check), _PIECE_ROWS):

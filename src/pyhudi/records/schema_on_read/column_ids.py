@@ -97,8 +97,7 @@ class ColumnIds:
         return self.moved(instant_time).intersection(names) | frozenset(names) - _names(self.requested)
 
     def moved(self, instant_time: str | None = None) -> frozenset[str]:
-        """Return the requested top-level columns that files of an instant store under another name or type, at any
-        depth.
+        """Return the requested top-level columns that files of an instant store under another name or type, at any depth.
 
         Includes columns that the files lack while another column has their name. None: files of any instant.
         """
@@ -279,10 +278,8 @@ def retype(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _rounded(array: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
-    """Convert numeric strings to decimals, rounded half up.
-
-    The string of a double has at most 17 digits, so no digit that affects the last decimal place is lost.
-    """
+    """Convert numeric strings to decimals, rounded half up."""
+    # The string of a double has at most 17 digits, so no digit that affects the last decimal place is lost.
     texts = array if is_string_like(array.type) else value_text(array)
     scale = type_.scale
     if pa.types.is_floating(array.type):
@@ -378,9 +375,7 @@ def _match_type(stored_type: ColumnType | None, type_: pa.DataType, counter: _Co
 
 
 def _may_change_to(stored_type: ColumnType, type_: pa.DataType) -> bool:
-    """Return True if a column may change to the type; nested types only need the same kind, their fields are checked
-    separately.
-    """
+    """Whether a column may change to the type; nested types only need the same kind, their fields are checked separately."""
     types = pa.types
     if isinstance(stored_type, StructType):
         return types.is_struct(type_)

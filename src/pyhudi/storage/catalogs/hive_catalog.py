@@ -180,9 +180,7 @@ class HiveCatalog:
         return stored
 
     def _request(self, call: str, *arguments: Any) -> Any:
-        """Send one request and return its response.  The server's NoSuchObjectException and AlreadyExistsException
-        propagate.
-        """
+        """Send one request and return its response. The server's NoSuchObjectException and AlreadyExistsException propagate."""
         from thriftpy2.thrift import TException
 
         messages = _messages()

@@ -116,9 +116,7 @@ class HdfsClient:
         return self._place(path).begin()
 
     def rename(self, path: str, target: str, *, replace: bool) -> None:
-        """Rename a file, replacing the target or only if it does not exist.  Raises NoResponse if the outcome is
-        unknown.
-        """
+        """Rename a file, replacing the target or only if it does not exist. Raises NoResponse if the outcome is unknown."""
         options = {"destination": target, "renameoptions": "OVERWRITE" if replace else "NONE"}
         self._request("PUT", path, "RENAME", options, repeat=False)
 

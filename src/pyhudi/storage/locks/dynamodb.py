@@ -1,5 +1,4 @@
-"""Lock in Amazon DynamoDB, compatible with Hudi's DynamoDBBasedLockProvider: the protocol of Amazon's lock client, over
-boto3.
+"""Lock in Amazon DynamoDB, compatible with Hudi's DynamoDBBasedLockProvider: the protocol of Amazon's lock client, over boto3.
 
 The lock is the item of a table whose hash key is `key`; all attributes are strings:
 

@@ -43,9 +43,7 @@ class FifoQueue:
         self._seen: dict[str, tuple[int, int]] = {}
 
     def waiting_ahead(self) -> int:
-        """Number of processes ahead: those with smaller tickets, or all if this process has none.  Raises as
-        `Storage.list`.
-        """
+        """Number of processes ahead: those with smaller tickets, or all if this process has none. Raises as `Storage.list`."""
         now_ms = self._env.monotonic_ms()
         tickets = {info.name: info.modified_ms for info in self._storage.list(self._folder).files if _TICKET.fullmatch(info.name)}
         if self._ticket is not None and self._ticket not in tickets:
@@ -63,9 +61,7 @@ class FifoQueue:
         return len(others) - len(dead)
 
     def wait(self) -> None:
-        """Create a ticket, or refresh the existing one.  Storage errors cost the place in the queue, and are not
-        raised.
-        """
+        """Create a ticket, or refresh the existing one. Storage errors cost the place in the queue, and are not raised."""
         now_ms = self._env.monotonic_ms()
         if self._ticket is not None and now_ms - self._written_ms < _REFRESH_MS:
             return

@@ -1,5 +1,4 @@
-"""Lock file of Hudi's FileSystemBasedLockProvider: creating the empty file acquires the lock, deleting it releases the
-lock.
+"""Lock file of Hudi's FileSystemBasedLockProvider: creating the empty file acquires the lock, deleting it releases the lock.
 
 Hudi also deletes the file of another holder when it closes a lock that it did not acquire; PyHudi does not.
 """

@@ -150,9 +150,7 @@ class HiveLock(LeaseLock):
         return locks
 
     def _request(self, request: Callable[[Any], Any]) -> Any:
-        """Send one request and return its response. Raises StorageUnavailable, or the server's exceptions about unknown
-        locks.
-        """
+        """Send one request and return its response. Raises StorageUnavailable, or the server's exceptions about unknown locks."""
         from thriftpy2.thrift import TException
 
         messages = _messages()

@@ -1,6 +1,4 @@
-"""Notice of a writer that retains the lock for an exclusive write, read by writers that wait for the lock (see
-`retained_lock`).
-"""
+"""Notice of a writer that retains the lock for an exclusive write, read by writers that wait for it (see `retained_lock`)."""
 
 from __future__ import annotations
 

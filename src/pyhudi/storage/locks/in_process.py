@@ -56,9 +56,7 @@ class InProcessLock(LockProvider):
 
 
 class _SharedLock:
-    """One lock of the process, alive while it is referenced.  waiting: places of the waiting threads in order of
-    arrival.
-    """
+    """One lock of the process, alive while it is referenced. waiting: places of the waiting threads in order of arrival."""
 
     __slots__ = ("__weakref__", "lock", "waiting")
 

@@ -30,8 +30,7 @@ class LeaseLock(LockProvider):
 
     validity_ms: duration of a lease without renewal. renew_ms: interval of renewals, at most half of that, or None if
     the client of the server renews it. trusted_ms: how long a proof is trusted before the server is queried again;
-    default: two thirds of the lease. Subclasses implement the abstract methods; they are called by one thread at a
-    time.
+    default: two thirds of the lease. Subclasses implement the abstract methods; they are called by one thread at a time.
     """
 
     def __init__(

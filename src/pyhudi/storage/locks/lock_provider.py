@@ -56,8 +56,7 @@ class LockProvider(ABC):
     def release(self) -> None:
         """Release the lock.
 
-        A lock that was lost is not touched, and storage errors are not raised: the work is done, and the lock expires
-        by itself.
+        A lock that was lost is not touched, and storage errors are not raised: the work is done, and the lock expires by itself.
         """
 
     @abstractmethod

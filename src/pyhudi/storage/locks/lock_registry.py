@@ -113,8 +113,7 @@ LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]
 def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
     """Create the lock of the table whose root is `storage`.  Accesses no file and no server.
 
-    It excludes other threads of this process first, then other processes by the provider or by a lease in the table's
-    storage.
+    It excludes other threads of this process first, then other processes by the provider or by a lease in the table's storage.
 
     Raises:
         Unsupported: The provider is not registered.
@@ -157,10 +156,8 @@ def _check_servers(settings: LockSettings, provider: str) -> None:
 
 
 def _implicit_name(storage: Storage) -> str:
-    """Hudi's name of a lock that is derived from the table's base path.
-
-    Hudi hashes the path as its writers spell it, except for s3a; for local files this is the bare path.
-    """
+    """Hudi's name of a lock that is derived from the table's base path."""
+    # Hudi hashes the path as its writers spell it, except for s3a; for local files this is the bare path.
     location = parse_uri(storage.uri)
     return path_hash(location.file_path if location.scheme == "file" else location.uri.replace("s3a://", "s3://", 1))
 

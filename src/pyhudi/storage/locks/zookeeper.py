@@ -75,9 +75,7 @@ def node_path(*parts: str) -> str:
 
 
 class ZookeeperLock(LeaseLock):
-    """The lock that is the node at `path`.  Raises InvalidRequest if the settings lack a server or kazoo is not
-    installed.
-    """
+    """The lock that is the node at `path`. Raises InvalidRequest if the settings lack a server or kazoo is not installed."""
 
     def __init__(self, env: Environment, settings: ZookeeperSettings, path: str, *, wait_ms: int = 60_000) -> None:
         if not settings.url:
@@ -245,10 +243,8 @@ class _Session:
 
 
 def _stop(client: Any, timeout_s: float) -> None:
-    """Stop a client, and its session if the servers respond in time; otherwise the session expires.
-
-    kazoo waits here for a pending connection attempt, which takes most of the session's length with a silent server.
-    """
+    """Stop a client, and its session if the servers respond in time; otherwise the session expires."""
+    # kazoo waits here for a pending connection attempt, which takes most of the session's length with a silent server.
 
     def stop() -> None:
         with suppress(Exception):

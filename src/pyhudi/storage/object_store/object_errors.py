@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from obstore.exceptions import (
-    InvalidPathError,
-    NotFoundError,
-    NotSupportedError,
-    PermissionDeniedError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import InvalidPathError, NotFoundError, NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.object_store.object_options import STORE_TYPES

@@ -7,10 +7,7 @@ from typing import Any
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import (
-    BaseError,
-    NotFoundError,
-)
+from obstore.exceptions import BaseError, NotFoundError
 
 from pyhudi.errors import StorageUnavailable
 from pyhudi.storage.object_store.object_errors import store_error
@@ -56,9 +53,7 @@ class ObjectRanges:
 
 
 class ObjectOutput:
-    """The context manager of `open_output`: a multipart upload that is completed only if the block ends without an
-    error.
-    """
+    """The context manager of `open_output`: a multipart upload that is completed only if the block ends without an error."""
 
     def __init__(self, store: Any, key: str, uri: str) -> None:
         self._store = store

@@ -139,10 +139,8 @@ def _check_azure_auth(options: dict[str, tuple[str, str]]) -> None:
 
 
 def _normalize_endpoint(kind: str, location: Location, config: dict[str, Any], client: dict[str, Any]) -> None:
-    """Normalize the endpoint for obstore, and allow requests without TLS if it starts with http.
-
-    An endpoint of the environment applies if the options have none.
-    """
+    """Normalize the endpoint for obstore, and allow requests without TLS if it starts with http."""
+    # An endpoint of the environment applies if the options have none.
     name = "base_url" if kind == "gcs" else "endpoint"
     endpoint = config.get(name) or next((os.environ[variable] for variable in _ENDPOINTS[kind] if os.environ.get(variable)), "")
     if endpoint and "://" not in endpoint:

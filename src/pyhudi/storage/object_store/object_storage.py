@@ -44,13 +44,7 @@ from typing import Any
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    NotFoundError,
-    PreconditionError,
-    UnknownConfigurationKeyError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError, UnknownConfigurationKeyError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupported
@@ -371,9 +365,7 @@ _probe_mutex = threading.Lock()
 
 
 def _refuses(error: Exception, mode: Any) -> bool | None:
-    """Return True if a response means that the PUT's condition is false, None if it does not decide, False for other
-    errors.
-    """
+    """Return True if a response means that the PUT's condition is false, None if it does not decide, False for other errors."""
     if isinstance(error, AlreadyExistsError | PreconditionError):
         if is_missing_bucket(error):
             return False

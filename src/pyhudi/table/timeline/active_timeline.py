@@ -28,8 +28,7 @@ SLICING_ACTIONS = WRITE_ACTIONS | SERVICE_ACTIONS
 class Timeline:
     """The active instants of a table, ordered by (request time, comparable action).
 
-    archived_completions: completion times of instants that left the active timeline; read from the archived timeline on
-    demand.
+    archived_completions: completion times of instants that left the active timeline; read from the archived timeline on demand.
     """
 
     instants: tuple[Instant, ...]
@@ -62,9 +61,7 @@ class Timeline:
         return cls(ordered, {} if archived_completions is None else archived_completions)
 
     def completed_writes(self) -> tuple[Instant, ...]:
-        """Completed commits, delta commits and replace commits (including compactions and clusterings), by request
-        time.
-        """
+        """Completed commits, delta commits and replace commits (including compactions and clusterings), by request time."""
         return tuple(i for i in self.instants if i.state is State.COMPLETED and i.action in WRITE_ACTIONS)
 
     def last_completed_write(self) -> Instant | None:
@@ -85,8 +82,7 @@ class Timeline:
         return self.pending(*WRITE_ACTIONS)
 
     def first_unsettled(self) -> str | None:
-        """Return the lower bound of what the oldest pending write or service may not have read; None when none is
-        pending.
+        """Return the lower bound of what the oldest pending write or service may not have read; None when none is pending.
 
         Everything requested before that time had completed when each pending instant was requested. Concurrent writers
         may conflict with later instants, and may still read files that those replaced.
@@ -117,15 +113,11 @@ class Timeline:
         return self.archived_completions.get(request_time)
 
     def is_completed(self, request_time: str) -> bool:
-        """Return True when files of that instant are committed: it completed, or it is older than the whole active
-        timeline.
-        """
+        """Return True when files of that instant are committed: it completed, or it is older than the whole active timeline."""
         return request_time in self._completions or self.is_before_start(request_time)
 
     def is_before_start(self, request_time: str) -> bool:
-        """Return True when the time is before the first write instant of the active timeline (savepointed commits
-        ignored).
-        """
+        """Return True when the time is before the first write instant of the active timeline (savepointed commits ignored)."""
         return self._start is not None and request_time < self._start
 
     @property

@@ -88,9 +88,7 @@ class LoadedManifest:
 
 @dataclass(frozen=True, slots=True)
 class HistoryStore:
-    """Read and append to the archived timeline of one table.  folder: relative to the table; '' for a layout that has
-    none.
-    """
+    """Read and append to the archived timeline of one table. folder: relative to the table; '' for a layout that has none."""
 
     storage: Storage
     folder: str
@@ -123,8 +121,7 @@ class HistoryStore:
     def rows(
         self, requested: Bounds = Bounds(), completed: Bounds = Bounds(), *, documents: bool = False
     ) -> Iterator[HistoryRow]:
-        """Yield the archived instants whose request and completion times are within the bounds, each once, in any
-        order.
+        """Yield the archived instants whose request and completion times are within the bounds, each once, in any order.
 
         documents: with the bytes of the completed file and the plan; otherwise both are None.
         Raises CorruptData for a file that cannot be read.
@@ -175,8 +172,7 @@ class HistoryStore:
         return found
 
     def unknown_newer(self, active: Collection[tuple[str, Action]]) -> tuple[int, str] | None:
-        """Return a manifest above the current one that names an instant stored nowhere else: its number, and that
-        instant's time.
+        """Return a manifest above the current one that names an instant stored nowhere else: its number, and that instant's time.
 
         A writer that failed before it updated the version
         file leaves such a manifest, but all its instants are active or in the current manifest.  Otherwise the version

@@ -56,9 +56,7 @@ class TimelineStore:
         return self.build_timeline(self.load_files())
 
     def build_timeline(self, files: Iterable[Instant], earlier: Timeline | None = None) -> Timeline:
-        """Build the timeline of instant files that were just loaded. earlier: a previous one, whose archived instants
-        are reused.
-        """
+        """Build the timeline of instant files that were just loaded. earlier: its archived instants are reused."""
         known = None if earlier is None else earlier.archived_completions
         return Timeline.of(files, ArchivedCompletions(self.history, known) if self.history.folder else {})
 
@@ -175,11 +173,9 @@ class TimelineStore:
 
 
 def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:
-    """Instants whose completion times are file times, with request times instead if the files were copied.
-
-    In a copy every file is younger than the last request. In an original, all but the last instants completed before
-    it. A single instant is not decisive, and needs no order.
-    """
+    """Instants whose completion times are file times, with request times instead if the files were copied."""
+    # In a copy every file is younger than the last request. In an original, all but the last instants completed before it. A
+    # single instant is not decisive, and needs no order.
     last = max((i.request_time for i in instants), default="")
     completed = [i.completion_time or "" for i in instants if i.is_completed]
     if len(completed) < 2 or min(completed) <= last:

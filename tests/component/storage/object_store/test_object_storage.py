@@ -130,7 +130,7 @@ def test_every_scheme_is_built_and_travels(uri: str, options: dict[str, str]) ->
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers every request with what the test says, and keeps a record."""
+    """Answers every request with the response of the test, and records it."""
 
     status = 200
     body = b""
@@ -226,7 +226,7 @@ class TestErrors:
         storage = open_storage("az://container/t", options)
         handler.status, handler.body = 409, b"<Error><Code>BlobAlreadyExists</Code></Error>"
         assert storage.put_if_absent("f", b"1") is False
-        # A blob that somebody holds a lease of, or writes at this moment: nobody has won yet.
+        # A blob with a lease of another client, or that is being written: no writer has won yet.
         handler.body = b"<Error><Code>OperationAborted</Code></Error>"
         with pytest.raises(StorageUnavailable):
             storage.put_if_absent("f", b"1")
@@ -253,9 +253,9 @@ class TestErrors:
 
 
 class _Bucket(BaseHTTPRequestHandler):
-    """A bucket in memory that fails as the test says.
+    """A bucket in memory with faults.
 
-    faults: for the next PUTs, a status with `before` or `after` the object was stored.  honours: whether conditions count.
+    faults: for the next PUTs, a status with `before` or `after` the object was stored. honours: whether conditions count.
     """
 
     objects: ClassVar[dict[str, tuple[bytes, str | None]]] = {}
@@ -335,7 +335,7 @@ class TestConditionalWrites:
     def test_a_fault_is_settled_by_what_landed(self, bucket: tuple[Storage, type[_Bucket]], status: int, moment: str) -> None:
         storage, handler = bucket
         for data in (b"1", b""):
-            # Content tells nobody's object from another's; an empty document has none.
+            # Content does not identify the writer of an object; an empty document has none.
             handler.objects.clear()
             handler.faults[:] = [(status, moment), (status, "before")]
             assert storage.put_if_absent("f", data)

@@ -58,6 +58,7 @@ def in_history(storage: FaultyStorage) -> list[str]:
     return [call.path for call in storage.calls if "/history/" in call.path]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_a_long_history_costs_nothing(table_type: str) -> None:
     table, environment = grown(f"long-{table_type}", 3, table_type)
@@ -95,7 +96,7 @@ def test_a_manifest_that_names_a_missing_file() -> None:
     storage = table.context.storage
     victim = manifest.files[0].file_name
     storage.delete([f"{HISTORY}/{victim}"])
-    # What does not need the past goes on; what does says which file is missing.
+    # Operations that do not need the past continue; others name the missing file.
     assert set(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == {11}
     table.upsert(rows(20), options={"hoodie.archive.automatic": "false"})
     with pytest.raises((CorruptData, TableState), match=victim):

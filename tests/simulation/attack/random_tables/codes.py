@@ -1,7 +1,7 @@
 """Columns of other types than those that a run counts with.
 
-A run goes by small whole numbers for what orders, and by words for keys and partitions.  A code says what a table has for them,
-in the same order, and what a batch may have for that: another width, unit, zone or encoding, which means the same.
+A run goes by small whole numbers for what orders, and by words for keys and partitions. A code defines the values of a table for
+them, in the same order, and what a batch may have for that: another width, unit, zone or encoding, which means the same.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ KEYED = {
         Code("decimal", pa.decimal128(9, 2), lambda k: Decimal(int(k[1:])) / 2, lambda v: f"k{int(v * 2)}", str),
     )
 }
-# Columns that a table has beside those that every one has.
+# Columns of a table in addition to those that every table has.
 MORE = {
     "u": pa.binary(),
     "o": pa.bool_(),

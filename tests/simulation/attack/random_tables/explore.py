@@ -111,7 +111,7 @@ def plan_of(seed: int, length: int = 25, meetings: float = 0.0, theme: str | Non
 
 
 def carry_out(plan: Plan, refusals: Counter[str] | None = None) -> Failure | None:
-    """Do what the plan says; what went wrong, if anything."""
+    """Execute the plan, and return what went wrong, if anything."""
     run = None
     try:
         run = Run(plan.drawn, plan.seed)

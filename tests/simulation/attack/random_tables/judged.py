@@ -146,7 +146,7 @@ def draw_judged(rng: random.Random, version: int) -> Drawn:
             continue
         options = dict(drawn.options)
         if "hoodie.populate.meta.fields" in options and (drawn.is_mor or "BLOOM" in drawn.index):
-            # Logs then fail it, and so do files without the key filters that its index asks for.
+            # Logs make it fail, and so do files without the key filters that its index requires.
             continue
         if options.get("hoodie.logfile.data.block.format") == "hfile":
             continue

@@ -1,4 +1,4 @@
-"""What must hold after a step: every way of reading gives what the dictionary says."""
+"""What must hold after a step: every type of read returns the rows of the dictionary."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def look(run: Run, rng: random.Random, *, all_of_them: bool = False) -> None:
 
 
 class Held:
-    """Readers that were made before a step.  What they give after it are the rows of before, or an error that names files which
-    are gone: never other rows, and never some of them.
+    """Readers that were created before a step.
+
+    After it they return the rows of before, or an error that names missing files: never other rows, and never some of them.
     """
 
     def __init__(self, run: Run, rng: random.Random) -> None:
@@ -159,13 +160,13 @@ def incremental(run: Run, table: Table, rng: random.Random) -> None:
     if pa.types.is_floating(rows.schema.field("v").type):
         # The column has become so since.
         wanted = [{**row, "v": None if row["v"] is None else float(row["v"])} for row in wanted]
-    # Logs of the range are not merged with what lies before it, so gaps are left in their rows, as by Apache Hudi.
+    # Logs of the range are not merged with earlier files, so gaps remain in their rows, as by Apache Hudi.
     gaps = run.drawn.is_mor and bool(run.rule.fills)
     asked = last.columns if not run.by_ids and not gaps else run.drawn.keyed
     columns = [name for name in asked if name in rows.column_names]
     found = decoded(rows.to_pylist(), run.drawn.codes)
     if run.drawn.is_mor and (run.drawn.ordered or not run.rule.associative):
-        # Rows of logs that lost to older commits are told too, as by Apache Hudi.
+        # Rows of logs that lost to older commits are returned too, as by Apache Hudi.
         known = {frozen(row, columns) for row in wanted}
         found = [row for row in found if frozen(row, columns) in known]
     same(found, wanted, columns, f"incremental {begin.completed} to {end.completed}")
@@ -209,7 +210,7 @@ def _same_image(image: Values, row: Values, what: object) -> None:
 
 
 def goes_on(run: Run, table: Table, rng: random.Random) -> None:
-    """A stream that has read what was taken back since is told so."""
+    """A stream that has read rows which were rolled back since gets an error."""
     for position in rng.sample(run.gone, min(2, len(run.gone))):
         try:
             next_position(table.context, position, BatchLimits())

@@ -36,8 +36,8 @@ class Highest:
 @dataclass(frozen=True)
 class Rule:
     """name: a mode, a payload class or a merger.  ordering: the column that orders.  columns: beyond those of every table, and
-    what a living row has there.  mark: what a row has that deletes its key.  ordered: whether late rows may lose.  fills: what
-    stands for no value.  associative: whether late rows may come in any order in a log.
+    what a living row has there. mark: what a row has that deletes its key. ordered: whether late rows may lose. fills: the
+    placeholder for no value. associative: whether late rows may come in any order in a log.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Rule:
                 # The merger has no say in deletes: they go by the ordering value.
                 return (None, True) if self.order(row) >= self.order(held) else (held, False)
             always = (version == 8 and self.name in ("event", "non-defaults", "partial", "dms", "overwrite")) or not self.ordered
-            # Logs settle deletes by ordering value, before a payload class is asked.
+            # Logs resolve deletes by ordering value, before a payload class is called.
             if always or self.newer(row, held) or (in_log and self.order(row) >= self.order(held)):
                 return None, True
             return held, False
@@ -137,7 +137,7 @@ RULES = {
 
 
 def options_of(rule: Rule) -> dict[str, Any]:
-    """What a table and its writers are told."""
+    """The options of a table and its writers."""
     if rule.name in ("by commit", "by event"):
         return {"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING" if rule.ordered else "COMMIT_TIME_ORDERING"}
     if rule.name == "highest":

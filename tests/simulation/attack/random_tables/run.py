@@ -1,8 +1,8 @@
-"""One table, the dictionary that says what it should hold, and what can be done to both.
+"""One table, the dictionary of its expected rows, and what can be done to both.
 
-A step is a name and a seed of its own, so that a step means the same whatever was left out before it, and a run that fails can be
-made smaller.  What a step does to the table and what it does to the dictionary are apart: where the step dies, the timeline
-says whether its commit is there, and so whether the dictionary changes.
+A step is a name and a seed of its own, so that a step means the same regardless of the steps omitted before it, and a run that
+fails can be made smaller. What a step does to the table and what it does to the dictionary are apart: where the step dies, the
+timeline shows whether its commit is there, and so whether the dictionary changes.
 """
 
 from __future__ import annotations
@@ -90,8 +90,10 @@ def _nothing(table: Table) -> None:
 
 @dataclass
 class Run:
-    """A table under way.  states: of every instant that is still there; did: what was done, for who reads a failure; gone: when
-    that completed which was taken back; newest: the largest event time that each key ever had, of rows that lost, too.
+    """A table during a run.
+
+    states: of every instant that still exists; did: the executed steps, to read a failure; gone: completion times of instants
+    that were rolled back; newest: the largest event time that each key ever had, including rows that lost.
     """
 
     drawn: Drawn
@@ -135,11 +137,11 @@ class Run:
             self.make_over_files()
         else:
             self.make()
-        # Who keeps one object for as long as the table lives, beside those who open it anew.
+        # Writers that keep one object for the life of the table, and those that open it again.
         self.kept = self.table
 
     def place(self) -> None:
-        """Where the table lies, and whose clock it has."""
+        """The location of the table, and its clock."""
         self.environment = ReplayEnvironment(self.seed)
         self.uri = f"memory://random-{next(_names)}"
         MemoryStorage(self.uri, self.environment)
@@ -355,7 +357,7 @@ class Run:
         values: Values = {name: self.value(name, rng) for name in self.columns}
         values.update({"id": key, "part": self.part_of(key, rng), "ts": max(least, rng.randint(0, 9))})
         if self.drawn.is_mor and key in self.buried:
-            # What a log says after a delete meets the base row of before, gaps and all.
+            # A log record after a delete is merged with the former base row, including gaps.
             values = self.rule.made_whole(values, rng, self.value)
             if self.rule.name == "highest":
                 values["v"] = float(5) if pa.types.is_floating(self.columns["v"]) else 5
@@ -372,7 +374,7 @@ class Run:
         """A value of a column."""
         kind = self.columns[name]
         if name == "v":
-            # Whole numbers whatever the column's type has become.
+            # Whole numbers for every type that the column may have.
             number = draw_value(rng, pa.int32())
             return number if number is None or pa.types.is_integer(kind) else float(number)
         if UNAVAILABLE in self.rule.fills and pa.types.is_string(kind) and rng.random() < 0.3:
@@ -422,7 +424,7 @@ class Run:
             if not self.rule.deletes(values):
                 self.rows[values["id"]] = Row(dict(values), instant)
             elif self.drawn.is_mor:
-                # The log tells of the delete, though there was no such record.
+                # The log records the delete, although there was no such record.
                 self.bury(values["id"], values["ts"])
             return
         outcome, is_new = self.rule.meet(values, held.values, self.version, in_log=self.drawn.is_mor)
@@ -436,7 +438,7 @@ class Run:
         self.buried[key] = max(self.buried.get(key, 0), order or 0, row.values["ts"] if row else 0)
 
     def back_to(self, instant: str) -> None:
-        """The table as of an instant; later ones are gone."""
+        """The table as of an instant; later ones are removed."""
         at = next((n for n, state in enumerate(self.states) if state.instant == instant), None)
         if at is None:
             raise AssertionError(f"no state of {instant}")

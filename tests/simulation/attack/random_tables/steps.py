@@ -21,7 +21,7 @@ Maker = Callable[[Run, random.Random], Deed | None]
 def upsert(run: Run, rng: random.Random) -> Deed:
     rows = [run.fresh(key, rng) for key in run.some(rng)]
     if run.drawn.soft:
-        # Beside partial updates in a log a delete removes the base row whatever its ordering value is.
+        # With partial updates in a log, a delete removes the base row regardless of its ordering value.
         for number, row in enumerate(rows):
             if rng.random() < 0.25:
                 gone = {**run.fresh(row["id"], rng, newer=run.drawn.is_mor), "part": row["part"]}
@@ -56,7 +56,7 @@ def _fills_in_batch(run: Run) -> bool:
 
 
 def write_options(run: Run, rng: random.Random) -> dict[str, Any]:
-    """What a call asks for beyond the table's own options."""
+    """The options of a call in addition to the table's own."""
     options: dict[str, Any] = {}
     families = (("SIMPLE", "BLOOM", "INMEMORY"), ("GLOBAL_SIMPLE", "GLOBAL_BLOOM"))
     for family in families:
@@ -90,7 +90,7 @@ def insert(run: Run, rng: random.Random) -> Deed | None:
 
 
 def insert_dropping(run: Run, rng: random.Random) -> Deed | None:
-    """Rows whose keys are known are passed over."""
+    """Rows whose keys are known are skipped."""
     if run.drawn.is_mor or run.drawn.has_buckets:
         return None
     rows = [run.fresh(key, rng) for key in run.some(rng)]
@@ -215,7 +215,7 @@ def overwrite(run: Run, rng: random.Random) -> Deed | None:
     rows = [run.fresh(key, rng) for key in run.some(rng)]
     parts = {row["part"] for row in rows}
     if not whole and run.drawn.is_global:
-        # A key that stays in another partition would stand twice.
+        # A key that remains in another partition would exist twice.
         rows = [row for row in rows if row["id"] not in run.rows or run.rows[row["id"]].values["part"] in parts]
         if {row["part"] for row in rows} != parts:
             return None
@@ -330,7 +330,7 @@ def overtaken(run: Run, rng: random.Random) -> Deed:
         try:
             results.append(table.upsert(computed, based_on=scan))
         except (WriteConflict, TableState, Unsupported):
-            # Overtaken, in the way of a clustering that is planned, or where nobody is.
+            # Overtaken, blocked by a planned clustering, or alone.
             pass
         return results[-1]
 
@@ -516,7 +516,7 @@ def restore(run: Run, rng: random.Random) -> Deed | None:
     if not known:
         return None
     instant = rng.choice(known)
-    # A restore has an instant of its own; the dictionary goes back to the one that was asked for.
+    # A restore has an instant of its own; the dictionary returns to the requested one.
     act = _with_instant(lambda table: table.restore(instant), instant)
     return Deed(act, lambda _: run.back_to(instant), True, instant, restores=True)
 

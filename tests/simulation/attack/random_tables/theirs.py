@@ -29,7 +29,7 @@ class Judged(Run):
     known: dict[str, str]
 
     def done(self, act: Callable[[], object], change: Callable[[str], None] | None = None, text: str = "") -> Deed:
-        """A deed of Apache Hudi, whose instant the timeline tells."""
+        """An action of Apache Hudi, whose instant is on the timeline."""
 
         def acted(table: Table) -> Any:
             act()
@@ -69,13 +69,13 @@ class Judged(Run):
     def value(self, name: str, rng: random.Random) -> Any:
         while True:
             found = super().value(name, rng)
-            # By its own statistics of NaN and -0.0 Apache Hudi passes over files that hold what is asked for.
+            # By its own statistics of NaN and -0.0 Apache Hudi prunes files with matching rows.
             if found == found and repr(found) != "-0.0":
                 return found
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What Apache Hudi's writers are told."""
+        """The options of Apache Hudi's writers."""
         keyed = ",".join(self.drawn.keyed)
         told = {name: value for name, value in self.options.items() if not name.startswith("pyhudi.")}
         told |= {

@@ -50,7 +50,7 @@ def planned(ring: HashRing, sizes: Sequence[int | None], **rules: int) -> list[t
 
 
 def check(ring: HashRing, groups: Sequence[ResizeGroup]) -> None:
-    """Every group gives away what it had, and no more; the ring goes on."""
+    """Every group splits its own range, and no more; the hashing metadata stays complete."""
     after = ring.changed(INSTANT, (node for group in groups for node in group.change.nodes))
     for group in groups:
         assert group.change.sequence == ring.sequence

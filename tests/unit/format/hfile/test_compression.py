@@ -1,4 +1,4 @@
-"""Codecs of HFile blocks: exact lengths, whatever the bytes claim."""
+"""Codecs of HFile blocks: exact lengths, regardless of the length in the bytes."""
 
 from __future__ import annotations
 

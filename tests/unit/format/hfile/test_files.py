@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.hfile import Codec, HFile, HFileEncoder, HFileOptions, encode_hfile, open_hfile, open_hfile_bytes
+from pyhudi.format.hfile import (
+    Codec,
+    HFile,
+    HFileEncoder,
+    HFileOptions,
+    decode_joined,
+    encode_hfile,
+    open_hfile,
+    open_hfile_bytes,
+    read_data_blocks,
+)
 from tests.support.vectors import vector
 
 OPTIONS = [
@@ -260,6 +270,7 @@ def test_files_that_java_wrote(name: str, count: int, key: bytes) -> None:
     file = open_hfile_bytes(vector(f"hfile/{name}.hfile"))
     expected = [(key % number, b"hudi-value-%09d" % number) for number in range(count)]
     assert rows_of(file.scan()) == expected
+    assert rows_of(iter([decode_joined([read_data_blocks(vector(f"hfile/{name}.hfile"))])[0]])) == expected
     assert rows_of(file.lookup(binary(row for row, _ in expected[::7]))) == expected[::7]
     assert rows_of(file.lookup(binary(row + b"\x00" for row, _ in expected[::7]))) == []
     assert rows_of(file.scan_prefixes([b"hudi-key-00000001", b"hudi-key-0000044"])) == expected[10:20] + expected[4400:4500]
@@ -273,5 +284,43 @@ def test_files_that_java_wrote(name: str, count: int, key: bytes) -> None:
 
 def test_an_empty_file_that_java_wrote() -> None:
     file = open_hfile_bytes(vector("hfile/hudi_1_0_hbase_2_4_9_no_entry.hfile"))
+    assert decode_joined([read_data_blocks(vector("hfile/hudi_1_0_hbase_2_4_9_no_entry.hfile"))])[0].num_rows == 0
     assert rows_of(file.scan()) == rows_of(file.lookup(binary([b"hudi-key-000000000"]))) == []
     assert b'"fields"' in file.file_info["schema"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(content, st.sampled_from(OPTIONS)), max_size=5))
+def test_files_decoded_together_are_the_files(files: list[tuple[dict[bytes, bytes], HFileOptions]]) -> None:
+    cells, ends = decode_joined([read_data_blocks(encoded(entries, options)) for entries, options in files])
+    start = 0
+    for (entries, _), end in zip(files, ends.tolist(), strict=True):
+        part = cells.slice(start, end - start)
+        assert list(zip(part["key"].to_pylist(), part["value"].to_pylist(), strict=True)) == sorted(entries.items())
+        start = end
+    assert cells.num_rows == start
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_files_decoded_together_may_be_damaged(options: HFileOptions) -> None:
+    data = encoded(numbered(9), options)
+    whole = decode_joined([read_data_blocks(data)])[0]
+    for at in range(len(data)):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << at % 8
+        try:
+            found = decode_joined([read_data_blocks(bytes(flipped))])[0]
+        except (CorruptData, Unsupported):
+            continue
+        assert found.equals(whole)
+    for length in range(0, len(data), 7):
+        with pytest.raises(CorruptData):
+            read_data_blocks(data[:length])
+
+
+def test_files_decoded_together_have_the_entries_of_their_trailers() -> None:
+    (blocks, count), other = read_data_blocks(encoded(numbered(4))), read_data_blocks(encoded(numbered(2)))
+    assert decode_joined([(blocks, count), other])[1].tolist() == [4, 6]
+    for wrong in ([(blocks, count + 1), other], [(blocks, count - 1), (other[0], 3)], [(blocks, count), (other[0], 1)]):
+        with pytest.raises(CorruptData, match="number of entries"):
+            decode_joined(wrong)

@@ -1,4 +1,4 @@
-"""DELETE blocks: bytes of Apache Hudi in versions 2 and 3, all kinds of lists, damaged bytes."""
+"""DELETE blocks: bytes of Apache Hudi in versions 2 and 3, all types of lists, damaged bytes."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_every_truncation_is_an_error(version: int) -> None:
         with pytest.raises(CorruptData):
             rows(content[:end])
         if end >= 8:
-            # The same with a size that says what is left.
+            # The same with a size that matches the rest.
             with pytest.raises((CorruptData, Unsupported)):
                 rows(content[:4] + (end - 8).to_bytes(4, "big") + content[8:end])
 

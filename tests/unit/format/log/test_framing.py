@@ -63,7 +63,7 @@ def test_rollback_block_of_the_reference() -> None:
         HeaderKey.TARGET_INSTANT_TIME: "20261121052508467",
     }
     assert (found.offset, found.size_bytes, found.content_size_bytes) == (0, 105, 0)
-    # Apache Hudi writes headers in an order of its own; here they stand in the order of their keys.
+    # Apache Hudi writes headers in its own order; here they are in the order of their keys.
     ours = encode_block(BlockType.COMMAND, dict(found.headers))
     assert len(ours) == len(ROLLBACK)
     assert sorted(ours) == sorted(ROLLBACK)

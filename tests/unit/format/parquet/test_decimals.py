@@ -23,7 +23,7 @@ CHECKED: Mapping[str, Any] = {"write_page_checksum": True, "data_page_size": 400
 
 
 def decimals(precision: int, scale: int, kinds: int, nulls: int = 0) -> pa.Array:
-    """So many kinds of values, the smallest and largest among them; every `nulls`-th row is null."""
+    """So many different values, the smallest and largest among them; every `nulls`-th row is null."""
     largest = 10**precision - 1
     draw = np.random.default_rng(precision * 100 + kinds)
     pool = [-largest, largest, 0, -1, *(int(n) % largest * (-1) ** i for i, n in enumerate(draw.integers(1, 2**62, kinds)))]
@@ -149,7 +149,7 @@ def test_a_file_gives_its_columns_in_the_order_that_is_asked() -> None:
 
 
 def test_flipped_bits() -> None:
-    """Anywhere in the pages: an error, or the same rows where what was flipped says nothing of them."""
+    """At any position in the pages: an error, or the same rows if the flipped bit has no meaning."""
     rows = pa.table({"a": decimals(15, 2, 60, nulls=5), "b": decimals(5, 1, 30)})
     data = written(rows, compression="snappy", dictionary_pagesize_limit=300)
     good = taken(data)
@@ -165,7 +165,7 @@ def test_flipped_bits() -> None:
                 found += 1
                 continue
             for table, right in zip(tables, good, strict=True):
-                # A page may turn out to be Arrow's to read, which has checks of its own.
+                # Arrow may read the page, with its own checks.
                 assert table.equals(right.select(table.column_names))
     assert found > 300
 
@@ -190,7 +190,7 @@ def test_flipped_bits_without_a_dictionary() -> None:
 
 
 def test_levels_that_tell_of_nulls_leave_a_column_to_arrow() -> None:
-    """Whatever the footer says of nulls."""
+    """For every null count in the footer."""
     data = written(pa.table({"a": decimals(9, 2, 5, nulls=COUNT // 2)}), use_dictionary=False)
     metadata = pq.read_metadata(io.BytesIO(data))
     coded = decimal_chunks(pq.read_metadata(io.BytesIO(written(pa.table({"a": decimals(9, 2, 5)})))), 0, None)[0]

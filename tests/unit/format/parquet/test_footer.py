@@ -70,6 +70,7 @@ def test_footers_of_others_hold_what_is_checked() -> None:
         open_parquet(pa.BufferReader(content))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
 def test_footers_of_columns_that_pack_well_hold_what_is_checked(codec: str) -> None:
     rows = pa.table(

@@ -53,7 +53,7 @@ def test_a_file_of_others_with_our_key_values() -> None:
 
 
 def test_bytes_that_were_left_out_or_put_in_before_the_footer() -> None:
-    """Arrow may take what then stands in the place of a page for the end of its column, and give fewer rows without a word."""
+    """Arrow may interpret the bytes in the place of a page as the end of its column, and return fewer rows without an error."""
     data = written()
     for at in range(4, len(data) - 2000, 7):
         for damaged in (data[:at] + data[at + 2 :], data[:at] + data[at : at + 3] + data[at:]):

@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.metadata_table.codecs.column_stats_codec import (
     COLUMN_STATS_SCHEMA,
-    ColumnStatsRecord,
     decode_column_stats,
     encode_column_stats,
-    merge_column_stats,
 )
 from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, MetadataRecordType
 from pyhudi.metadata_table.codecs.payload_codec import WRAPPED
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrap_stored, wrap_values, wrapper_for_type
+from tests.support.merged_metadata import ColumnStatsRecord, merge_column_stats
 
 BOUNDS: list[tuple[pa.DataType, Any, int, str | None]] = [
     (pa.bool_(), True, 1, "01"),

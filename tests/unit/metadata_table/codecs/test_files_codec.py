@@ -11,13 +11,12 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.metadata_table.codecs.files_codec import (
     ALL_PARTITIONS,
     FILES_SCHEMA,
-    FileEntry,
     decode_files,
     encode_files,
     live_files,
-    merge_file_lists,
 )
 from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA
+from tests.support.merged_metadata import FileEntry, merge_file_lists
 
 Row = tuple[str, str, int, bool]
 

@@ -73,7 +73,7 @@ def test_estimates_without_an_answer(bounds: tuple[int, int]) -> None:
 
 
 def test_the_first_log_of_a_file_group() -> None:
-    # An empty delete block of instant 0...0, and beside its instant the check that other readers pass over.
+    # An empty delete block of instant 0...0, and in addition to its instant the check that other readers ignore.
     check = b"pyhudi crc32 212584a0 79865741 0 last"
     assert encode_first_log("00000000000000000").hex() == (
         "234855444923" + "000000000000006f" + "00000001" + "00000001" + "00000002" + "00000000" + "00000011" + "30" * 17

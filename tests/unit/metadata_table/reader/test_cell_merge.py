@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from pyhudi.errors import CorruptData
 from pyhudi.metadata_table.codecs.column_stats_codec import (
     COLUMN_STATS_SCHEMA,
-    ColumnStatsRecord,
     encode_column_stats,
-    merge_column_stats,
 )
-from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, FileEntry, encode_files, merge_file_lists
+from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, encode_files
 from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, MetadataRecordType
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrap_values
 from pyhudi.metadata_table.reader import cell_merge
 from pyhudi.metadata_table.reader.cell_merge import STATS_SCHEMA, Cells, Deletes, GroupCells, merge_files, newest_cells
+from tests.support.merged_metadata import ColumnStatsRecord, FileEntry, merge_column_stats, merge_file_lists
 
 _LONG = pa.int64()
 KEYS = ["a", "b", "c", "d"]
@@ -174,7 +173,7 @@ def test_what_cannot_be_compared_has_no_statistics() -> None:
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
 def test_zeros_have_the_order_of_java(kind: pa.DataType) -> None:
-    """-0.0 is below 0.0, in whatever order they come; ranges that begin with the wrong one are damage to `Table.validate`."""
+    """-0.0 is below 0.0, in any order; ranges that begin with the wrong one are damage to `Table.validate`."""
     said = [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0), (None, None), (-0.0, 0.0)]
     for first, second in itertools.product(said, said):
         layers = tuple(stats_cells({"a": record(*bounds)}, kind) for bounds in (first, second))

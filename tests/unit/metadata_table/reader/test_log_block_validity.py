@@ -44,7 +44,7 @@ def test_instants_that_left_a_timeline() -> None:
     # T1 was archived by the table; the metadata table still has it.
     rule = validity([done(T[5], Action.COMMIT)], [done(T[1]), done(T[5])])
     assert rule.counts(T[1]) and rule.counts(T[5])
-    # T0 lies before the metadata table's start: it counts when the table knows it, or has rolled it back.
+    # T0 is before the metadata table's start: it is valid if the table knows it, or has rolled it back.
     assert not validity([done(T[5], Action.COMMIT)], [done(T[1])]).counts(T[0])
     assert validity([done(T[0], Action.COMMIT)], [done(T[1])]).counts(T[0])
     assert validity([done(T[5], Action.COMMIT)], [done(T[1])], frozenset({T[0]})).counts(T[0])

@@ -71,7 +71,7 @@ def test_numbering_takes_a_record_first_and_then_what_is_below() -> None:
 def test_columns_are_found_by_ids_at_every_level() -> None:
     held = numbered(SCHEMA)
     after = changed(held, {1: "c", 2: "su", 5: "z", 8: "kk", 12: "mm"}, {0: "long"}, frozenset())
-    # Names that were given up are used by other columns now.
+    # Names that were released are used by other columns now.
     after = reconciled(
         after,
         pa.schema(

@@ -158,11 +158,8 @@ class V6V8(VersionStep):
 
 
 def _rollback_failed_writes(context: TableContext, settings: CommitSettings, timeline: Timeline) -> frozenset[str]:
-    """Roll back pending writes of version 6: delete base files, and append a rollback block after their blocks in log
-    files.
-
-    Their instants are not converted. Returns the request times.
-    """
+    """Roll back pending writes of version 6, and return their request times; their instants are not converted."""
+    # Base files are deleted, and a rollback block is appended after the blocks in log files.
     failed = {i.request_time for i in timeline.pending(*WRITE_ACTIONS) if not _has_plan(context, i)}
     for request_time in failed:
         if liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):

@@ -209,10 +209,8 @@ def _name_layouts(locked_context: TableContext) -> None:
 
 
 def _drop_later_layouts(locked_context: TableContext) -> set[str]:
-    """Drop the indexes that readers of version 8 cannot decode; return their partitions.
-
-    The definitions are removed last, so that a later attempt can complete this one.
-    """
+    """Drop the indexes that readers of version 8 cannot decode; return their partitions."""
+    # The definitions are removed last, so that a later attempt can complete this one.
     definitions = load_index_definitions(locked_context)
     later = {name for name, definition in definitions.items() if definition.layout > 1}
     existing = {*locked_context.config.metadata_partitions, *locked_context.config.metadata_partitions_inflight}

@@ -19,8 +19,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 
 CHANGING = "changing its version"
-"""Completes "run it again before ..." for an unfinished restore, which must complete in the version in which it began.
-"""
+"""Completes "run it again before ..." for an unfinished restore, which must complete in the version in which it began."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
-"""Smoke tests with Apache Hudi 1.2.0: plans that the other writer executes, and table properties."""
+"""Apache Hudi 1.2.0: plans that the other writer executes, and table properties."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from pyhudi import Table
+from pyhudi.format.hudi_types import BLOB_TYPE
 from pyhudi.format.instants import Action
 from tests.interop.oracle import ApacheHudi
 from tests.interop.pair import make
@@ -51,3 +54,20 @@ def test_properties_of_a_table_of_release_1_2_are_kept(newest_hudi: ApacheHudi, 
         key: value for key, value in before.items() if key != "hoodie.table.checksum"
     }
     pair.check()
+
+
+def test_vectors_and_blobs_of_pyhudi_are_read_by_release_1_2(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    reference = {"external_path": "/x", "offset": 1, "length": 2, "managed": False}
+    blobs = [{"type": "INLINE", "data": b"a", "reference": None}, {"type": "OUT_OF_LINE", "data": None, "reference": reference}]
+    columns = pa.schema(
+        [
+            pa.field("id", pa.int32()),
+            pa.field("emb", pa.list_(pa.float32()), metadata={"hudi_type": "VECTOR(2)"}),
+            pa.field("pic", BLOB_TYPE, metadata={"hudi_type": "BLOB"}),
+        ]
+    )
+    rows = pa.table(
+        [pa.array([1, 2], pa.int32()), pa.array([[0.5, -1.0], None], columns.field("emb").type), blobs], schema=columns
+    )
+    Table.create(tmp_path / "t", record_key="id", schema=columns).upsert(rows)
+    assert newest_hudi.read(tmp_path / "t", columns=columns.names).sort_by("id").to_pylist() == rows.to_pylist()

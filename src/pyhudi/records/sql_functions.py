@@ -1,7 +1,9 @@
-"""Functions of expression indexes with Spark's semantics, vectorized over columns.
+"""SQL functions of one column with Spark's semantics, vectorized: for filters, SQL expressions and expression indexes.
+
+`COLUMN_FUNCTIONS` declares each of them once. `records.filters.filter_functions` adds operators and casts.
 
     identity                                the value itself
-    year, month, day, hour                  of a date or timestamp, int
+    year, quarter, month, day, hour, ...    of a date or timestamp, int
     date_format(format)                     of a date or timestamp, string
     from_unixtime(format)                   of seconds since the epoch, string
     unix_timestamp(format)                  of a string, date or timestamp, seconds since the epoch
@@ -27,7 +29,7 @@ Source: docs/formats/metadata-table.md, expression index.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -39,48 +41,77 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.java_date_formats import MICROS, cast_dates, format_times, micros_from_timestamps, parse_times
 from pyhudi.records.java_patterns import matched, translated
 from pyhudi.records.java_strings import value_text
+from pyhudi.records.spark_functions import (
+    SECONDS_FORMAT,
+    Renderer,
+    render_call,
+    render_date_format,
+    render_date_function,
+    render_from_unixtime,
+    render_time_field,
+    render_to_date,
+    render_to_timestamp,
+    render_unix_timestamp,
+)
 
 IDENTITY = "identity"
+_WHOLE_SUBSTRING = 999_999_999
 
-_OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    # function: required options, optional ones
-    IDENTITY: ((), ()),
-    "year": ((), ()),
-    "month": ((), ()),
-    "day": ((), ()),
-    "hour": ((), ()),
-    "date_format": (("format",), ()),
-    "from_unixtime": ((), ("format",)),
-    "unix_timestamp": ((), ("format",)),
-    "to_date": ((), ("format",)),
-    "to_timestamp": ((), ("format",)),
-    "date_add": (("days",), ()),
-    "date_sub": (("days",), ()),
-    "upper": ((), ()),
-    "lower": ((), ()),
-    "length": ((), ()),
-    "substring": (("pos", "len"), ()),
-    "trim": ((), ("trimString",)),
-    "ltrim": ((), ("trimString",)),
-    "rtrim": ((), ("trimString",)),
-    "regexp_replace": (("pattern", "replacement"), ()),
-    "regexp_extract": (("pattern", "idx"), ()),
-}
 
-_NUMBER_OPTIONS = frozenset({"days", "pos", "len", "idx"})
-_FIELDS_OF_TIMES = ("year", "month", "day", "hour")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFunction:
+    """A function of SQL.
 
-OPTION_NAMES = frozenset(name for pair in _OPTIONS.values() for names in pair for name in names)
-"""Options of all functions."""
+    Attributes:
+        render: Returns the Spark SQL of a call.
+        aliases: Further names.
+        is_monotonic: The results for dates and timestamps are in the order of the values; a function of the expression
+            for one that depends on its options, and that also applies to other types.
+        monotonic_within: Unit of time within which the results are in the order of the values.
+    """
 
-_SECONDS_FORMAT = "yyyy-MM-dd HH:mm:ss"
-_DEFAULTS = {
-    "from_unixtime": {"format": _SECONDS_FORMAT},
-    "unix_timestamp": {"format": _SECONDS_FORMAT},
-    "trim": {"trimString": " "},
-    "ltrim": {"trimString": " "},
-    "rtrim": {"trimString": " "},
-}
+    render: Renderer = render_call
+    aliases: tuple[str, ...] = ()
+    is_monotonic: bool | Callable[[IndexExpression], bool] = False
+    monotonic_within: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionOption:
+    """An option of an expression index, and a literal argument after the first in a filter.
+
+    Attributes:
+        name: Name of the option.
+        is_required: An expression index has to set it.
+        is_number: Its value is a whole number.
+        default: Value in an expression index that does not set it.
+        omitted: Value in a filter that omits the argument, if it is not optional.
+        is_argument: False if filters do not accept it.
+    """
+
+    name: str
+    is_required: bool = False
+    is_number: bool = False
+    default: str | None = None
+    omitted: int | None = None
+    is_argument: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFunction(SqlFunction):
+    """A function of one column with literal options.
+
+    Attributes:
+        evaluate: Evaluates an expression on the values of its column.
+        options: Options, in the order of the arguments.
+        is_indexable: Hudi supports expression indexes over it.
+        depends_on_zone: Returns True if results for a column type depend on the time zone.
+    """
+
+    evaluate: Callable[[IndexExpression, pa.Array], pa.Array]
+    options: tuple[FunctionOption, ...] = ()
+    is_indexable: bool = True
+    depends_on_zone: Callable[[pa.DataType], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +131,14 @@ class IndexExpression:
     def __post_init__(self) -> None:
         if self.function == "split":
             raise Unsupported("expression indexes over split are not supported: lists have neither statistics nor filters")
-        known = _OPTIONS.get(self.function)
-        if known is None:
-            raise InvalidRequest(
-                f"function {self.function!r} is not supported in expression indexes; supported are: {', '.join(_OPTIONS)}"
-            )
+        if self.function not in COLUMN_FUNCTIONS:
+            raise _not_indexable(self.function)
+        declared = COLUMN_FUNCTIONS[self.function].options
         names = {name for name, _ in self.options}
-        missing = [name for name in known[0] if name not in names]
-        unknown = sorted(names.difference(*known))
+        missing = [option.name for option in declared if option.is_required and option.name not in names]
+        unknown = sorted(names.difference(option.name for option in declared))
         if missing or unknown:
-            accepted = ", ".join((*known[0], *(f"[{name}]" for name in known[1]))) or "none"
+            accepted = ", ".join(option.name if option.is_required else f"[{option.name}]" for option in declared) or "none"
             raise InvalidRequest(
                 f"function {self.function} has the options {accepted}, but options {', '.join(sorted(names)) or 'none'} are set"
             )
@@ -129,25 +158,26 @@ class IndexExpression:
             InvalidRequest: The function does not support values of this type, or an option has an invalid value.
             Unsupported: A pattern that is not supported.
         """
-        result: pa.Array = _FUNCTIONS[self.function](self, values)
-        return result
+        return COLUMN_FUNCTIONS[self.function].evaluate(self, values)
 
     def normalised(self) -> IndexExpression:
         """Return an equivalent expression with all options set, in canonical form."""
         options = dict(self.options)
-        for name in options.keys() & _NUMBER_OPTIONS:
-            options[name] = str(self.number(name))
-        for name, value in _DEFAULTS.get(self.function, {}).items():
-            options.setdefault(name, value)
+        for option in COLUMN_FUNCTIONS[self.function].options:
+            if option.is_number and option.name in options:
+                options[option.name] = str(self.number(option.name))
+            if option.default is not None:
+                options.setdefault(option.name, option.default)
         return replace(self, options=tuple(sorted(options.items())))
 
     def depends_on_zone(self, column: pa.DataType) -> bool:
         """Return True if results for a column of this type depend on the time zone."""
-        if self.function == "from_unixtime":
-            return True
-        if pa.types.is_timestamp(column) and column.tz is not None:
-            return self.function in (*_FIELDS_OF_TIMES, "date_format", "to_date", "date_add", "date_sub")
-        return self.function == "unix_timestamp" or (self.function == "to_timestamp" and not pa.types.is_timestamp(column))
+        return COLUMN_FUNCTIONS[self.function].depends_on_zone(column)
+
+    def check_indexable(self) -> None:
+        """Check that expression indexes support the function. Raises InvalidRequest."""
+        if not COLUMN_FUNCTIONS[self.function].is_indexable:
+            raise _not_indexable(self.function)
 
     def number(self, name: str) -> int:
         """Return the value of an integer option."""
@@ -157,10 +187,13 @@ class IndexExpression:
         return int(text)
 
 
+def _not_indexable(function: str) -> InvalidRequest:
+    known = ", ".join(name for name, declared in COLUMN_FUNCTIONS.items() if declared.is_indexable)
+    return InvalidRequest(f"function {function!r} is not supported in expression indexes; supported are: {known}")
+
+
 def _wrong_column_type(expression: IndexExpression, values: pa.Array, expected: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"an expression index over {expression.function} requires a column of {expected}, not of type {values.type}"
-    )
+    return InvalidRequest(f"{expression.function} requires a column of {expected}, not of type {values.type}")
 
 
 def _text(expression: IndexExpression, values: pa.Array) -> pa.StringArray:
@@ -203,12 +236,12 @@ def _from_unixtime(expression: IndexExpression, values: pa.Array) -> pa.Array:
     limit = np.iinfo(np.int64).max // MICROS
     seconds = pc.if_else(pc.less_equal(pc.abs(seconds), limit), seconds, pa.scalar(None, pa.int64()))
     instants = pc.multiply(seconds, MICROS).cast(pa.timestamp("us", "UTC"))
-    return format_times(_local(expression, instants), expression.option("format") or _SECONDS_FORMAT)
+    return format_times(_local(expression, instants), expression.option("format") or SECONDS_FORMAT)
 
 
 def _unix_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if pa.types.is_string(values.type):
-        instants = _instant(expression, parse_times(values, expression.option("format") or _SECONDS_FORMAT))
+        instants = _instant(expression, parse_times(values, expression.option("format") or SECONDS_FORMAT))
     elif pa.types.is_timestamp(values.type) and values.type.tz is not None:
         instants = values
     else:
@@ -233,7 +266,7 @@ def _to_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if pa.types.is_string(values.type):
         pattern = expression.option("format")
         if pattern is None:
-            raise Unsupported("an expression index over to_timestamp of strings requires option format")
+            raise Unsupported("to_timestamp of strings requires a format")
         return _instant(expression, parse_times(values, pattern))
     return _instant(expression, _local(expression, values))
 
@@ -322,34 +355,6 @@ def _regexp_extract(expression: IndexExpression, values: pa.Array) -> pa.Array:
     return pc.if_else(texts.is_valid(), pc.fill_null(pc.struct_field(groups_of_rows, f"g{number}"), ""), texts)
 
 
-_FUNCTIONS: dict[str, Callable[[IndexExpression, pa.Array], pa.Array]] = {
-    IDENTITY: _identity,
-    "year": _field_of(pc.year),
-    "month": _field_of(pc.month),
-    "day": _field_of(pc.day),
-    "hour": _field_of(pc.hour),
-    "date_format": _date_format,
-    "from_unixtime": _from_unixtime,
-    "unix_timestamp": _unix_timestamp,
-    "to_date": _to_date,
-    "to_timestamp": _to_timestamp,
-    "date_add": _date_shift(1),
-    "date_sub": _date_shift(-1),
-    "upper": _upper,
-    "lower": _lower,
-    "length": _length,
-    "substring": _substring,
-    "trim": _trim(pc.utf8_trim),
-    "ltrim": _trim(pc.utf8_ltrim),
-    "rtrim": _trim(pc.utf8_rtrim),
-    "regexp_replace": _regexp_replace,
-    "regexp_extract": _regexp_extract,
-}
-
-
-# Text
-
-
 @lru_cache(maxsize=1)
 def _longer_upper() -> tuple[tuple[str, str], ...]:
     """Return the characters whose upper case is several characters."""
@@ -376,6 +381,130 @@ def _replacement(text: str, groups: int) -> str:
             out.append(char)
             index += 1
     return "".join(out)
+
+
+_SORTED_PATTERN = re.compile(
+    r"yyyy([^A-Za-z'\[\]{}#]*MM([^A-Za-z'\[\]{}#]*dd([^A-Za-z'\[\]{}#]*HH([^A-Za-z'\[\]{}#]*mm([^A-Za-z'\[\]{}#]*ss)?)?)?)?)?"
+)
+"""Patterns whose formatted times sort like the times."""
+
+
+def _has_sorted_pattern(expression: IndexExpression) -> bool:
+    return _SORTED_PATTERN.fullmatch(expression.option("format") or SECONDS_FORMAT) is not None
+
+
+def _is_prefix(expression: IndexExpression) -> bool:
+    return expression.number("pos") in (0, 1)
+
+
+def _is_instant(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) and type_.tz is not None)
+
+
+def _time_function(
+    evaluate: Callable[[IndexExpression, pa.Array], pa.Array],
+    render: Renderer,
+    *options: FunctionOption,
+    aliases: tuple[str, ...] = (),
+    is_monotonic: bool | Callable[[IndexExpression], bool] = True,
+    depends_on_zone: Callable[[pa.DataType], bool] = _is_instant,
+) -> ColumnFunction:
+    return ColumnFunction(
+        evaluate=evaluate,
+        render=render,
+        options=options,
+        aliases=aliases,
+        is_monotonic=is_monotonic,
+        depends_on_zone=depends_on_zone,
+    )
+
+
+def _field(
+    function: Callable[[pa.Array], pa.Array],
+    within: str | None,
+    *,
+    is_indexable: bool = False,
+    render: Renderer = render_date_function,
+    aliases: tuple[str, ...] = (),
+) -> ColumnFunction:
+    field = _time_function(_field_of(function), render, aliases=aliases, is_monotonic=False)
+    return replace(field, monotonic_within=within, is_indexable=is_indexable)
+
+
+def _text_function(
+    evaluate: Callable[[IndexExpression, pa.Array], pa.Array], *options: FunctionOption, aliases: tuple[str, ...] = ()
+) -> ColumnFunction:
+    return ColumnFunction(evaluate=evaluate, options=options, aliases=aliases)
+
+
+def _trim_function(trim: Callable[..., pa.Array]) -> ColumnFunction:
+    return _text_function(_trim(trim), FunctionOption("trimString", default=" ", is_argument=False))
+
+
+_FORMAT = FunctionOption("format")
+_FORMAT_OF_SECONDS = FunctionOption("format", default=SECONDS_FORMAT)
+_DAYS = FunctionOption("days", is_required=True, is_number=True)
+
+COLUMN_FUNCTIONS: Mapping[str, ColumnFunction] = {
+    IDENTITY: ColumnFunction(evaluate=_identity),
+    "year": replace(_field(pc.year, None, is_indexable=True), is_monotonic=True),
+    "month": _field(pc.month, "year", is_indexable=True),
+    "day": _field(pc.day, "month", is_indexable=True, aliases=("dayofmonth",)),
+    "hour": _field(pc.hour, "day", is_indexable=True, render=render_time_field),
+    "minute": _field(pc.minute, "hour", render=render_time_field),
+    "second": _field(pc.second, "minute", render=render_time_field),
+    "quarter": _field(pc.quarter, "year"),
+    "dayofweek": _field(lambda times: pc.day_of_week(times, count_from_zero=False, week_start=7), None),
+    "weekday": _field(pc.day_of_week, None),
+    "dayofyear": _field(pc.day_of_year, "year"),
+    "weekofyear": _field(pc.iso_week, None),
+    "date_format": _time_function(
+        _date_format, render_date_format, replace(_FORMAT, is_required=True), is_monotonic=_has_sorted_pattern
+    ),
+    "from_unixtime": _time_function(
+        _from_unixtime,
+        render_from_unixtime,
+        _FORMAT_OF_SECONDS,
+        is_monotonic=_has_sorted_pattern,
+        depends_on_zone=lambda _: True,
+    ),
+    "unix_timestamp": _time_function(
+        _unix_timestamp, render_unix_timestamp, _FORMAT_OF_SECONDS, depends_on_zone=lambda type_: not _is_instant(type_)
+    ),
+    "to_date": _time_function(_to_date, render_to_date, _FORMAT, aliases=("date",)),
+    "to_timestamp": _time_function(
+        _to_timestamp, render_to_timestamp, _FORMAT, depends_on_zone=lambda type_: not pa.types.is_timestamp(type_)
+    ),
+    "date_add": _time_function(_date_shift(1), render_date_function, _DAYS, aliases=("dateadd",)),
+    "date_sub": _time_function(_date_shift(-1), render_date_function, _DAYS),
+    "upper": _text_function(_upper, aliases=("ucase",)),
+    "lower": _text_function(_lower, aliases=("lcase",)),
+    "length": _text_function(_length, aliases=("char_length", "character_length")),
+    "substring": replace(
+        _text_function(
+            _substring,
+            FunctionOption("pos", is_required=True, is_number=True),
+            FunctionOption("len", is_required=True, is_number=True, omitted=_WHOLE_SUBSTRING),
+            aliases=("substr",),
+        ),
+        is_monotonic=_is_prefix,
+    ),
+    "trim": _trim_function(pc.utf8_trim),
+    "ltrim": _trim_function(pc.utf8_ltrim),
+    "rtrim": _trim_function(pc.utf8_rtrim),
+    "regexp_replace": _text_function(
+        _regexp_replace, FunctionOption("pattern", is_required=True), FunctionOption("replacement", is_required=True)
+    ),
+    "regexp_extract": _text_function(
+        _regexp_extract,
+        FunctionOption("pattern", is_required=True),
+        FunctionOption("idx", is_required=True, is_number=True, omitted=1),
+    ),
+}
+"""Functions by name."""
+
+OPTION_NAMES = frozenset(option.name for function in COLUMN_FUNCTIONS.values() for option in function.options)
+"""Options of all functions."""
 
 
 def filter_texts(results: pa.Array) -> pa.StringArray:

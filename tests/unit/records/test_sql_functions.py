@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.expression_functions import IndexExpression, filter_texts
+from pyhudi.records.sql_functions import IndexExpression, filter_texts
 
 UTC_US = pa.timestamp("us", "UTC")
 
@@ -108,6 +108,8 @@ def test_wrong_requests() -> None:
         IndexExpression("split", (("pattern", ","),))
     with pytest.raises(InvalidRequest, match=r"function substring has the options pos, len, but options pos are set"):
         IndexExpression("substring", (("pos", "1"),))
+    with pytest.raises(InvalidRequest, match="'minute' is not supported in expression indexes"):
+        IndexExpression("minute").check_indexable()
     with pytest.raises(InvalidRequest, match="not a whole number"):
         evaluate("date_add", [date(2024, 1, 1)], pa.date32(), days="1.5")
     with pytest.raises(InvalidRequest, match="has 1 groups"):

@@ -1,0 +1,56 @@
+"""DataFrames with VARIANT columns as structs and as Spark's variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from pyhudi.engines.spark.type_conversion import DataFrame, to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.worker_errors import with_error_fields
+from pyhudi.format.hudi_types import HUDI_TYPE
+from pyhudi.records.schema_cast import conform
+from pyhudi.records.type_normalization import normalise
+
+
+def with_variants(frame: DataFrame) -> DataFrame:
+    """Return a frame whose structs that are named VARIANT, in the metadata of their columns, are Spark's variants."""
+    is_variant = {field.name for field in frame.schema.fields if _is_struct_of_variant(field)}
+    if not is_variant:
+        return frame
+    given = to_arrow_schema(frame.schema)
+    named = normalise(pa.schema([field for field in given if field.name in is_variant]))
+    columns = pa.schema([named.field(field.name) if field.name in is_variant else field for field in given])
+    return frame.mapInArrow(_Structs(columns), to_spark_schema(columns))
+
+
+def without_variants(frame: DataFrame) -> DataFrame:
+    """Return a frame with its variants as structs of nullable fields: `toArrow` of PySpark refuses null variants."""
+    if not any(isinstance(field.dataType, T.VariantType) for field in frame.schema.fields):
+        return frame
+    fields = [
+        T.StructField(field.name, _NULLABLE_PARTS, field.nullable) if isinstance(field.dataType, T.VariantType) else field
+        for field in frame.schema.fields
+    ]
+    return frame.mapInArrow(_Structs(to_arrow_schema(T.StructType(fields))), T.StructType(fields))
+
+
+_NULLABLE_PARTS = T.StructType([T.StructField("value", T.BinaryType()), T.StructField("metadata", T.BinaryType())])
+
+
+def _is_struct_of_variant(field: T.StructField) -> bool:
+    named = str(field.metadata.get(HUDI_TYPE.decode())).upper() == "VARIANT"
+    return named and isinstance(field.dataType, T.StructType)
+
+
+class _Structs:
+    """Job that casts batches to columns."""
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+
+    @with_error_fields
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield conform(batch, self._columns)

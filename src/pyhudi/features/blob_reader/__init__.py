@@ -1,0 +1,19 @@
+"""Reader of BLOB values: `Table.read_blobs`, and `read_blob` in SQL.
+
+read_blobs    the bytes of inline values, and of ranges of outside files below the allowed roots
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyhudi.features import export
+
+_EXPORTS = {
+    "BlobReader": "read_blobs",
+    "blobs_of": "read_blobs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return export(__name__, _EXPORTS, name)

@@ -1,0 +1,182 @@
+"""Files of a source as Arrow batches: Parquet, JSON lines, CSV and Avro.
+
+Each format reads files in blocks, so that memory does not grow with their size; Avro reads one file at a time.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.features.ingestion.json_lines import json_rows, line_blocks
+from pyhudi.features.ingestion.row_checks import fitted, unified
+from pyhudi.features.ingestion.source_protocol import ReadContext
+from pyhudi.storage.base import Storage
+
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_BATCH_ROWS = 65_536
+
+OpenFiles = Callable[[Storage, Sequence[str], ReadContext], pa.RecordBatchReader]
+
+
+def open_parquet(storage: Storage, paths: Sequence[str], context: ReadContext) -> pa.RecordBatchReader:
+    """Open Parquet files. Their columns are those of all files together."""
+    schemas = []
+    for path in paths:
+        with _file_errors(storage, path), storage.open_input(path) as file:
+            schemas.append(pq.read_schema(file))
+    schema = _chosen(unified(schemas), context)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            with storage.open_input(path) as file:
+                with _file_errors(storage, path):
+                    batches = pq.ParquetFile(file).iter_batches(batch_size=_BATCH_ROWS)
+                while (batch := _next(batches, storage, path)) is not None:
+                    yield fitted(batch, schema, context, storage.absolute(path))
+
+    return pa.RecordBatchReader.from_batches(schema, rows())
+
+
+def open_json(storage: Storage, paths: Sequence[str], context: ReadContext) -> pa.RecordBatchReader:
+    """Open files with one JSON object in each line."""
+
+    def blocks() -> Iterator[tuple[str, list[bytes]]]:
+        for path in paths:
+            with _file_errors(storage, path), storage.open_input(path) as file:
+                stream = _decompressed(file, path)
+                for block in line_blocks(stream.read):
+                    yield storage.absolute(path), block
+
+    return json_rows(blocks, context)
+
+
+def open_csv(
+    storage: Storage, paths: Sequence[str], context: ReadContext, *, delimiter: str = ",", columns: Sequence[str] = ()
+) -> pa.RecordBatchReader:
+    """Open CSV files. Columns are texts unless their types are known; an empty value is null.
+
+    Args:
+        storage: The folder.
+        paths: Files.
+        context: Known columns, and where bad records are reported.
+        delimiter: One character.
+        columns: Names of the columns, for files without a header line.
+    """
+    headers = [list(columns) or _csv_header(storage, path, delimiter) for path in paths]
+    texts = unified([pa.schema([(name, pa.string()) for name in header]) for header in headers])
+    known = context.schema
+    fields = []
+    for field in texts:
+        position = -1 if known is None else known.get_field_index(field.name)
+        fields.append(field if known is None or position < 0 else known.field(position).with_nullable(True))
+    schema = _chosen(pa.schema(fields), context)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for path, header in zip(paths, headers, strict=True):
+            origin = storage.absolute(path)
+            bad_rows: list[tuple[str, str]] = []
+
+            def skip(row: Any, bad_rows: list[tuple[str, str]] = bad_rows) -> str:
+                bad_rows.append((row.text or "", f"{row.actual_columns} values instead of {row.expected_columns}"))
+                return "skip"
+
+            with _file_errors(storage, path), storage.open_input(path) as file:
+                reader = pv.open_csv(
+                    _decompressed(file, path),
+                    read_options=pv.ReadOptions(column_names=list(columns) or None, use_threads=False),
+                    parse_options=pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
+                    convert_options=pv.ConvertOptions(
+                        column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
+                    ),
+                )
+                for batch in reader:
+                    yield fitted(batch, schema, context, origin)
+            if bad_rows:
+                context.reject([text for text, _ in bad_rows], [reason for _, reason in bad_rows], origin)
+
+    return pa.RecordBatchReader.from_batches(schema, rows())
+
+
+def open_avro(storage: Storage, paths: Sequence[str], context: ReadContext) -> pa.RecordBatchReader:
+    """Open Avro container files with Polars."""
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise InvalidRequest('Avro files need Polars: pip install "pyhudi[polars]"') from error
+
+    def table(path: str, rows: int | None = None) -> pa.Table:
+        with _file_errors(storage, path):
+            data = storage.read(path)
+            if data is None:
+                raise InvalidRequest(f"{storage.absolute(path)} does not exist any more: run the job again")
+            try:
+                return pl.read_avro(io.BytesIO(data), n_rows=rows).to_arrow()
+            except pl.exceptions.PolarsError as error:
+                raise CorruptData(f"the Avro file cannot be read: {error}", path=storage.absolute(path)) from error
+
+    schema = _chosen(unified([table(path, 0).schema for path in paths]), context)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            for batch in table(path).to_batches(max_chunksize=_BATCH_ROWS):
+                yield fitted(batch, schema, context, storage.absolute(path))
+
+    return pa.RecordBatchReader.from_batches(schema, rows())
+
+
+def _chosen(found: pa.Schema, context: ReadContext) -> pa.Schema:
+    """The schema of the rows: that of the provider if it is complete."""
+    if context.is_complete and context.schema is not None:
+        return pa.schema([field.with_nullable(True) for field in context.schema])
+    return found
+
+
+def _csv_header(storage: Storage, path: str, delimiter: str) -> list[str]:
+    with _file_errors(storage, path), storage.open_input(path) as file:
+        reader = pv.open_csv(
+            _decompressed(file, path),
+            read_options=pv.ReadOptions(use_threads=False),
+            parse_options=pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda _: "skip"),
+        )
+        names: list[str] = reader.schema.names
+        return names
+
+
+def _decompressed(file: pa.NativeFile, path: str) -> pa.NativeFile:
+    for suffix, codec in _COMPRESSIONS.items():
+        if path.endswith(suffix):
+            return pa.CompressedInputStream(file, codec)
+    return file
+
+
+def _next(batches: Iterator[pa.RecordBatch], storage: Storage, path: str) -> pa.RecordBatch | None:
+    with _file_errors(storage, path):
+        return next(batches, None)
+
+
+@contextmanager
+def _file_errors(storage: Storage, path: str) -> Iterator[None]:
+    """Translate Arrow's errors about a file."""
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise CorruptData(f"a file of the source cannot be read: {error}", path=storage.absolute(path)) from error
+
+
+FORMATS = ("parquet", "json", "csv", "avro")
+
+
+def find_format(path: str) -> str | None:
+    """Return the format of a file by its ending; None if it is none of them."""
+    for suffix in _COMPRESSIONS:
+        path = path.removesuffix(suffix)
+    endings = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".avro": "avro"}
+    return next((name for ending, name in endings.items() if path.endswith(ending)), None)

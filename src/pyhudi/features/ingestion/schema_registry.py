@@ -1,0 +1,81 @@
+"""Client of a schema registry with the HTTP interface of Confluent's."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from pyhudi.errors import CorruptData, InvalidRequest, StorageUnavailable
+from pyhudi.storage.uris import without_secrets
+
+_TIMEOUT_S = 30
+_MAX_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class SchemaRegistry:
+    """Avro schemas by subject and by id.
+
+    Attributes:
+        url: Address of the registry.
+        user: User name for basic authentication.
+        password: Password.
+    """
+
+    url: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @cached_property
+    def _by_id(self) -> dict[int, str]:
+        return {}
+
+    def latest(self, subject: str) -> str:
+        """Return the newest schema of a subject."""
+        return self._schema(f"/subjects/{quote(subject, safe='')}/versions/latest")
+
+    def by_id(self, number: int) -> str:
+        """Return the schema of an id, which never changes."""
+        if number not in self._by_id:
+            self._by_id[number] = self._schema(f"/schemas/ids/{number}")
+        return self._by_id[number]
+
+    def _schema(self, path: str) -> str:
+        document = self._get(path)
+        if document.get("schemaType", "AVRO") != "AVRO":
+            raise InvalidRequest(f"the schema at {self._shown}{path} is of type {document['schemaType']}: only AVRO is supported")
+        schema = document.get("schema")
+        if not isinstance(schema, str):
+            raise CorruptData(f"the schema registry returned no schema at {self._shown}{path}")
+        return schema
+
+    @property
+    def _shown(self) -> str:
+        return without_secrets(self.url.rstrip("/"))
+
+    def _get(self, path: str) -> dict[str, Any]:
+        request = Request(self.url.rstrip("/") + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
+        if self.user is not None:
+            token = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
+            request.add_header("Authorization", f"Basic {token}")
+        try:
+            with urlopen(request, timeout=_TIMEOUT_S) as answer:
+                document = json.loads(answer.read(_MAX_BYTES))
+        except HTTPError as error:
+            kind = StorageUnavailable if error.code >= 500 or error.code == 429 else InvalidRequest
+            raise kind(f"the schema registry answered {error.code} to {self._shown}{path}") from None
+        except (URLError, TimeoutError, OSError) as error:
+            raise StorageUnavailable(
+                f"the schema registry at {self._shown} did not respond: {without_secrets(str(error))}"
+            ) from None
+        except ValueError as error:
+            raise CorruptData(f"the schema registry returned no JSON at {self._shown}{path}") from error
+        if not isinstance(document, dict):
+            raise CorruptData(f"the schema registry returned no object at {self._shown}{path}")
+        return document
