@@ -284,10 +284,16 @@ class GroupMark:
         return count_rows(self.prepared, existing, self.traits)
 
     def check(self, context: TableContext, timeline: Timeline) -> Mapping[str, str]:
-        """Return the entry of the commit. Raises AlreadyCommitted if a ticket is committed."""
+        """Return the entry of the commit.
+
+        Raises:
+            AlreadyCommitted: A ticket is committed, or its batch was removed while this writer had lost the lock. Then
+                its own writer may have committed it from memory, without its ticket.
+        """
         tickets = [batch.ticket for batch in self.batches if batch.ticket is not None]
         committed = find_outcomes(context, timeline, self.group.search, tickets)
-        if committed:
+        staged = {ticket_name(info.path) for info in list_tickets(context.storage)[0]} if tickets else set()
+        if committed or not staged.issuperset(ticket.name for ticket in tickets):
             raise AlreadyCommitted(f"a batch of this group commit of {context.storage.uri} was committed concurrently")
         counts = zip(self.batches, self.counts(), strict=True)
         return encode_outcomes(len(self.batches), {b.ticket.name: c for b, c in counts if b.ticket is not None})
