@@ -54,6 +54,7 @@ class StorageSuite:
             assert storage.read_versioned(path) is None
         for folder in ("z", "z/y", "a/b"):
             assert storage.list(folder) == Listing()
+            assert storage.names(folder) == ()
             assert list(storage.walk(folder)) == []
         storage.delete(["z", "a/c"])
         storage.delete_folder("z/y")
@@ -123,6 +124,7 @@ class StorageSuite:
         listing = storage.list("t")
         assert [info.path for info in listing.files] == ["t/a", "t/b"]
         assert listing.folders == ("t/sub",)
+        assert storage.names("t") == ("a", "b")
         assert [info.path for info in storage.list("").files] == ["t-1"]
         assert storage.list("").folders == ("t", "t2")
         assert paths_below(storage, "t") == ["t/a", "t/b", "t/sub/deep/x", "t/sub/y"]

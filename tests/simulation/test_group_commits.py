@@ -12,7 +12,8 @@ import pytest
 
 from pyhudi import Table, WriteResult
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, StorageUnavailable, Unsupported
-from pyhudi.operations.write.group_commit import MAX_BATCH_BYTES, _State
+from pyhudi.operations.write.group_commit import MAX_BATCH_BYTES
+from pyhudi.operations.write.group_members import MemberState
 from pyhudi.operations.write.group_tickets import GROUP_KEY, Claim, Ticket, list_tickets, read_claim
 from pyhudi.storage import open_storage
 from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultyStorage, SimulatedCrash, StorageCall
@@ -114,7 +115,7 @@ def test_a_batch_that_does_not_fit_is_left_to_its_writer(rows: pa.Table) -> None
     assert led.grouped == 2
     assert good.finish().instant == led.instant
     bad.poll()
-    assert bad.member.state is _State.ALONE
+    assert bad.member.state is MemberState.ALONE
     assert staged_files(world) == []
     assert world.scanned() == {**world.rows, **FOLLOWER, **LEADER}
 
@@ -143,9 +144,9 @@ def test_shared_keys_that_the_rule_cannot_combine_take_two_commits() -> None:
     led = world.table.upsert(data(world, LEADER))
     assert led.grouped == 2
     first.poll()
-    assert first.member.state is _State.DONE
+    assert first.member.state is MemberState.DONE
     second.poll()
-    assert second.member.state is _State.WAITING
+    assert second.member.state is MemberState.WAITING
     second.finish()
     assert world.scanned() == {**world.rows, **LEADER, "k1": 12, "k2": 22}
 
@@ -227,7 +228,7 @@ def test_a_damaged_batch_is_left_to_its_writer() -> None:
     open_storage(world.uri).put(follower.ticket.batch_path, b"damaged")
     world.table.upsert(data(world, LEADER))
     follower.poll()
-    assert follower.member.state is _State.ALONE
+    assert follower.member.state is MemberState.ALONE
 
 
 def test_a_committed_batch_is_found_after_archival() -> None:

@@ -86,6 +86,10 @@ class Paused:
         self._step(f"list {folder}")
         return self._inner.list(folder)
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        self._step(f"list {folder}")
+        return self._inner.names(folder)
+
     def read(self, path: str) -> bytes | None:
         self._step(f"read {path}")
         return self._inner.read(path)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyhudi import Table, WriteResult
 from pyhudi.api.grouped_writes import _digest
 from pyhudi.engines.arrow.grouping_engine import GroupingEngine
-from pyhudi.operations.write.group_commit import _Group, _Member
+from pyhudi.operations.write.group_commit import WaitingGroup
+from pyhudi.operations.write.group_members import Member
 from pyhudi.operations.write.group_tickets import Ticket, stage_batch
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.scope import operation_for
@@ -31,8 +32,8 @@ class Follower:
         self.ticket = replace(ticket, **changes)
         stage_batch(context.storage, self.ticket, rows)
         now_ms = context.env.monotonic_ms()
-        self.member = _Member(rows, now_ms, now_ms + wait_ms, ticket=self.ticket)
-        self.group = _Group(context, GroupingEngine(1), settings, digest, [self.member])
+        self.member = Member(rows, now_ms, now_ms + wait_ms, ticket=self.ticket)
+        self.group = WaitingGroup(context, GroupingEngine(1), settings, digest, [self.member])
 
     def poll(self) -> None:
         """Look once."""

@@ -128,6 +128,10 @@ class Storage(Protocol):
         """The direct children of `folder`; nothing if it does not exist."""
         ...
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        """The names of the files in `list(folder)`, in the same order. Cheaper where sizes cost a call for each file."""
+        ...
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         """All files below `folder`, in no particular order. Files created or deleted concurrently may be included or not."""
         ...

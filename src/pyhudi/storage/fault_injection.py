@@ -174,6 +174,9 @@ class FaultyStorage:
     def list(self, folder: str) -> Listing:
         return self._read("list", folder, lambda: self._inner.list(folder))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        return self._read("list", folder, lambda: self._inner.names(folder))
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return iter(self._read("walk", folder, lambda: tuple(self._inner.walk(folder))))
 

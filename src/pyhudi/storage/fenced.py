@@ -67,6 +67,9 @@ class FencedStorage:
     def list(self, folder: str) -> Listing:
         return self._inner.list(folder)
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        return self._inner.names(folder)
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return self._inner.walk(folder)
 

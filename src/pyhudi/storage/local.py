@@ -186,6 +186,21 @@ class LocalStorage(UriMixin):
                             continue
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        with _translated("list", self.full_path(check_path(folder))) as full:
+            try:
+                entries = os.scandir(full)
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+            with entries:
+                # Only links and special files need a second look.
+                files = [
+                    entry.name
+                    for entry in entries
+                    if entry.is_file(follow_symlinks=False) or (not entry.is_dir() and os.path.exists(entry.path))
+                ]
+        return tuple(sorted(name for name in files if _is_text(name) and not _is_hidden(name)))
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         pending = [check_path(folder)]
         while pending:

@@ -97,6 +97,9 @@ class MemoryStorage(UriMixin):
                 files.append(FileInfo(key[len(root) :], len(stored.data), stored.modified_ms))
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        return tuple(info.name for info in self.list(folder).files)
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         root = f"{self._location.path}/" if self._location.path else ""
         prefix = f"{root}{check_path(folder)}/" if folder else root

@@ -83,6 +83,30 @@ def test_the_next_commit_reads_only_what_was_added(tmp_path: Path, kind: str, lo
     is_true(table, expected)
 
 
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_commits_and_cleans_carry_on_what_a_full_lookup_finds(
+    tmp_path: Path, kind: str, looked_up: list[tuple[str, ...]]
+) -> None:
+    services = {
+        "hoodie.clean.automatic": True,
+        "hoodie.clean.commits.retained": 1,
+        "hoodie.compact.inline": kind == "mor",
+        "hoodie.metadata.compact.max.delta.commits": 100,
+    }
+    table = create(tmp_path, kind, **services)
+    looked_up.clear()
+    cleaned = 0
+    for ts in range(3, 12):
+        cleaned += table.upsert(rows(ts, ts + 8, ts)).services["clean"].startswith("run")
+        carried = table.context.carried.get("metadata listing")
+        fresh = Table(table.uri).context
+        expected = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
+        assert pa.concat_batches([carried._files["p0"], carried._files["p1"]]).equals(expected)
+    assert cleaned > 1
+    assert not looked_up
+    is_true(table, {**state(table), **{f"k{n:03}": 11 for n in range(11, 19)}})
+
+
 def another_writer(table: Table) -> None:
     Table(table.uri, options=OPTIONS).upsert(rows(0, 20, 7))
 

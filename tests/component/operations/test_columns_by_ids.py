@@ -325,6 +325,11 @@ class Recording(LocalStorage):
             self.listed.append(folder)
         return super().list(folder)
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        if self.started:
+            self.listed.append(folder)
+        return super().names(folder)
+
 
 @pytest.mark.parametrize("operation", ["upsert", "delete_partitions"])
 def test_no_history_is_looked_for_at_the_end_where_there_was_none(tmp_path: Path, operation: str) -> None:

@@ -38,6 +38,7 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "single": {},
     "lazy": LAZY,
     "optimistic": OPTIMISTIC,
+    "grouped": {**OPTIMISTIC, "pyhudi.write.group": "auto"},
     "non-blocking": NON_BLOCKING,
 }
 _CALLS = 600

@@ -161,9 +161,13 @@ def _look(table: Table, told: Told) -> list[str]:
     unknown = {value for sent in told.sent.values() for value in sent if value not in told.acknowledged}
     if last is not None and told.by_value:
         unknown = {value for value in unknown if value > last}
-    if last is not None and rows.get(SHARED) not in {last, *unknown}:
+    # A group commit applies the values of several writers, in an order that they do not know.
+    together = {value for value, completion in told.acknowledged.items() if last and completion == told.acknowledged[last]}
+    if last is not None and rows.get(SHARED) not in {last, *unknown, *({} if told.by_value else together)}:
+        found_at = told.acknowledged.get(rows.get(SHARED) or 0)
         wrong.append(
-            f"{SHARED} is {rows.get(SHARED)}, and {last} was acknowledged {'as the largest' if told.by_value else 'last'}"
+            f"{SHARED} is {rows.get(SHARED)}, acknowledged at {found_at}, and {last} was acknowledged "
+            f"{'as the largest' if told.by_value else 'last'}, at {told.acknowledged[last]}"
         )
     return wrong
 

@@ -207,6 +207,15 @@ KEPT: dict[str, Kept] = {
         ),
         "no instant .* is on the timeline to remove it",
     ),
+    "a leader that was rolled back applies a batch again that its writer has committed from memory": Kept(
+        Schedule(
+            "cow grouped",
+            {"A": "upsert b7", "B": "insert aB10", "C": "insert aC20"},
+            ["A 1: list b 1: B", "C 1: open_output a/F_W_T.parquet 1: freeze 400000"],
+            seed=1605,
+        ),
+        "keys stand twice",
+    ),
 }
 
 

@@ -91,6 +91,14 @@ class TestChecksumSidecars:
         (tmp_path / "data.crc").write_bytes(b"a file that is only named so")
         assert [info.path for info in storage.list("").files] == [".x.log.1", "data.crc"]
         assert sorted(info.path for info in storage.walk("")) == [".x.log.1", "data.crc"]
+        assert storage.names("") == (".x.log.1", "data.crc")
+
+
+def test_a_link_to_a_missing_file_is_not_listed(storage: Storage, tmp_path: Path) -> None:
+    storage.put("a", b"1")
+    (tmp_path / "b").symlink_to(tmp_path / "missing")
+    (tmp_path / "c").symlink_to(tmp_path / "a")
+    assert storage.names("") == ("a", "c") == tuple(info.name for info in storage.list("").files)
 
 
 class TestWhatADeadWriterLeaves:

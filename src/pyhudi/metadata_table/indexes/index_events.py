@@ -18,7 +18,7 @@ from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.names import parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.file_tasks import ExistingFile, IndexFilesTask, run_index_files
-from pyhudi.metadata_table.reader.index_lookups import find_files
+from pyhudi.metadata_table.reader.metadata_listing import find_files_since_retained
 from pyhudi.metadata_table.reader.metadata_reader import MetadataCache, MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore, drop_partitions
@@ -257,7 +257,7 @@ class CommitPublishing:
     def listed(self, partitions: Sequence[str]) -> pa.RecordBatch:
         """Return the files of partitions before the commit (FILES_SCHEMA), possibly with other partitions requested earlier."""
         if self._listed is None or not self._listed[0].issuperset(partitions):
-            self._listed = (frozenset(partitions), find_files(self.reader, partitions))
+            self._listed = (frozenset(partitions), find_files_since_retained(self.reader, partitions))
         return self._listed[1]
 
     def with_added(self, listed: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:

@@ -98,8 +98,13 @@ def find_files_since(
         None if more than the log files has changed.
     """
     cells = metadata.newer_cells(FILES, pa.array([partition or ROOT for partition in known], pa.string()), earlier)
-    if cells is None:
-        return None
+    return None if cells is None else merge_newer_files(known, cells)
+
+
+def merge_newer_files(known: Mapping[str, pa.RecordBatch], cells: Sequence[GroupCells]) -> pa.RecordBatch:
+    """Return the files of partitions from those of an earlier state and newer cells with the keys of these partitions
+    alone.
+    """
     before = pa.Table.from_batches(list(known.values()), FILES_SCHEMA).combine_chunks()
     if not cells:
         return before.to_batches()[0] if before.num_rows else _files_of([])

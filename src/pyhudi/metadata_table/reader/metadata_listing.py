@@ -19,10 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, TableState, Unsupported
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action
 from pyhudi.format.paths import join_path
-from pyhudi.metadata_table.reader.index_lookups import find_files, find_files_since, find_partitions
+from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, ROOT
+from pyhudi.metadata_table.reader.cell_merge import Cells, GroupCells
+from pyhudi.metadata_table.reader.index_lookups import find_files, find_files_since, find_partitions, merge_newer_files
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.storage.base import FileInfo
+from pyhudi.table.file_slices import LogFile
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -62,6 +66,18 @@ class MetadataListing:
         """Approximate memory of the cached results."""
         concatenated = self._concatenated
         return sum(part.nbytes for part in tuple(self._files.values())) + (0 if concatenated is None else concatenated[1].nbytes)
+
+    def is_state_of(self, timeline: Timeline) -> bool:
+        """Whether the metadata table holds what the writes of a timeline of the table added, and nothing that instants
+        outside the timeline removed.
+        """
+        if self._metadata is None:
+            return False
+        own, known = self._metadata.timeline, {instant.request_time for instant in timeline.instants}
+        applied = {instant.request_time for instant in own.completed(Action.DELTACOMMIT)}
+        return all(
+            time in known or timeline.is_before_start(time) or time.startswith(INIT_INSTANT_TIME) for time in applied
+        ) and all(i.request_time in applied or own.is_before_start(i.request_time) for i in timeline.completed_writes())
 
     def partitions(self) -> tuple[str, ...]:
         """Return all partition paths, sorted."""
@@ -140,9 +156,9 @@ class MetadataListing:
     def _look_up(self, partitions: list[str]) -> bool:
         missing = [partition for partition in partitions if partition not in self._files]
         if missing and self._metadata is not None:
-            listed = self._lookup_or_fall_back(lambda metadata: self._find(metadata, missing), lambda: None)
+            listed = self._lookup_or_fall_back(lambda metadata: self.find(metadata, missing), lambda: None)
             if listed is not None:
-                self._files.update(_by_partition(listed, missing))
+                self._files.update(listed)
                 self._carry_on()
         return self._metadata is not None
 
@@ -152,14 +168,31 @@ class MetadataListing:
         if self._metadata is not None and self.memory_bytes <= MAX_LISTING_BYTES:
             self._metadata.data_context.carried.put(_CARRIED, self)
 
-    def _find(self, metadata: MetadataTable, partitions: list[str]) -> pa.RecordBatch:
+    def after_commit(self, metadata: MetadataTable, added: Cells | None) -> MetadataListing:
+        """Return the listing after a delta commit. added: its records of the files partition."""
+        later = MetadataListing(metadata)
+        later._files = dict(self._files)
+        if added is not None:
+            keys = added.keys.cast(pa.string()).to_pylist()
+            changed = {path: row for row, key in enumerate(keys) if (path := "" if key == ROOT else key) in self._files}
+            rows = pa.array(changed.values(), pa.int64())
+            cells = Cells(added.keys.take(rows), added.values.take(rows), added.schema)
+            known = {path: self._files[path] for path in changed}
+            later._files.update(_by_partition(merge_newer_files(known, [GroupCells((), (cells,))]), changed))
+        return later
+
+    def find(self, metadata: MetadataTable, partitions: list[str]) -> dict[str, pa.RecordBatch]:
+        """Look up the files of partitions in a metadata table, from the earlier listing and what was added since."""
         if self._earlier is not None:
             earlier, files = self._earlier
-            if all(partition in files for partition in partitions):
-                found = find_files_since(metadata, earlier, {partition: files[partition] for partition in partitions})
+            known = {partition: files[partition] for partition in partitions if partition in files}
+            if len(known) == len(partitions):
+                if metadata.is_same_state(earlier):
+                    return known
+                found = find_files_since(metadata, earlier, known)
                 if found is not None:
-                    return found
-        return find_files(metadata, partitions)
+                    return _by_partition(found, partitions)
+        return _by_partition(find_files(metadata, partitions), partitions)
 
     def _lookup_or_fall_back(self, lookup: Callable[[MetadataTable], T], otherwise: Callable[[], T]) -> T:
         metadata = self._metadata
@@ -173,16 +206,53 @@ class MetadataListing:
         return otherwise()
 
 
+def carry_on_after_commit(
+    context: TableContext, before: Timeline, after: Timeline, files: Cells | None, logs: Mapping[str, LogFile]
+) -> None:
+    """Update the retained listing by a delta commit of this process, so that the next operation need not read it.
+
+    Nothing is retained if the listing is not of the state that the delta commit was made on.
+
+    Args:
+        context: The table.
+        before: Timeline of the metadata table, without the delta commit.
+        after: The timeline with it.
+        files: Its records of the files partition.
+        logs: As in `MetadataTable.after_commit`.
+    """
+    listing: MetadataListing | None = context.carried.get(_CARRIED)
+    if listing is None or listing.metadata is None:
+        return
+    metadata = listing.metadata
+    if metadata.describes_same(context) and metadata.timeline.instants == before.instants:
+        context.carried.put(_CARRIED, listing.after_commit(metadata.after_commit(after, logs), files))
+
+
+def find_files_since_retained(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
+    """As `find_files`, from the listing that the last operation of the open table retained, if any."""
+    found = MetadataListing(metadata, metadata.data_context.carried.get(_CARRIED)).find(metadata, list(dict.fromkeys(partitions)))
+    return pa.concat_batches(
+        [pa.RecordBatch.from_pylist([], schema=FILES_SCHEMA), *(found[partition] for partition in sorted(found))]
+    )
+
+
 def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
     """Return the listing for a loaded timeline: from the metadata table if readers may use it, else from directories.
 
     Tables before version 8 list directories.
     """
     if context.config.has_metadata_table and context.config.version.has_one_log_file_per_commit:
-        earlier: MetadataListing | None = context.carried.get(_CARRIED)
-        metadata = MetadataTable(context, timeline, earlier=None if earlier is None else earlier.metadata)
-        return MetadataListing(metadata, earlier)
+        metadata = MetadataTable(context, timeline, earlier=retained_metadata_table(context))
+        return MetadataListing(metadata, context.carried.get(_CARRIED))
     return DirectoryListing(context.storage)
+
+
+def retained_metadata_table(context: TableContext) -> MetadataTable | None:
+    """Return the metadata table that an earlier operation of the open table has read, possibly outdated; None if there
+    is none.
+    """
+    earlier: MetadataListing | None = context.carried.get(_CARRIED)
+    return None if earlier is None else earlier.metadata
 
 
 def warn_metadata_unusable(message: str) -> None:

@@ -347,10 +347,35 @@ class MetadataTable:
         if earlier is None:
             return MetadataFiles(self.storage, self.check_not_stale), {}
         is_same = earlier.describes_same(self._data) and earlier.timeline.instants == self.timeline.instants
-        reused = earlier.files_as_of(self), dict(earlier._slices) if is_same else {}
+        reused = earlier.files_as_of(self), {**earlier._reused[1], **earlier._slices} if is_same else {}
         # Otherwise each state would keep all states before it in memory.
         self._earlier = None
         return reused
+
+    def after_commit(self, timeline: Timeline, logs: Mapping[str, LogFile]) -> MetadataTable:
+        """Return the state right after a delta commit that was made on this state.
+
+        Args:
+            timeline: The timeline with the delta commit.
+            logs: The log file that it added to each partition with one file group; without those that have several.
+        """
+        later = MetadataTable(self._data, self._data_timeline, earlier=self)
+        later.context, later.timeline = self.context, timeline
+        for partition, log in logs.items():
+            sections_ = self._slices.get(partition, self._reused[1].get(partition, ()))
+            if [len(section) for section in sections_] == [1]:
+                slice_ = sections_[0][0]
+                later._slices[partition] = ((replace(slice_, logs=(*slice_.logs, log)),),)
+        # Ends the reference to this state.
+        assert later._reused is not None
+        return later
+
+    def is_same_state(self, earlier: MetadataTable) -> bool:
+        """Whether no instant was added since an earlier state, and the same blocks count."""
+        if not earlier.describes_same(self._data) or earlier.timeline.instants != self.timeline.instants:
+            return False
+        counts, counted = self._validity.counts, earlier._validity.counts
+        return all(counts(i.request_time) == counted(i.request_time) for i in self.timeline.completed())
 
     def newer_cells(self, partition: str, keys: pa.StringArray, earlier: MetadataTable) -> list[GroupCells] | None:
         """Return the cells that log files add to an earlier state of a partition; None if it has changed otherwise.

@@ -43,7 +43,7 @@ from pyhudi.metadata_table.indexes.index_events import CommitPrepared, CommitPub
 from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.metadata_records import MetadataRecords, join_tables
 from pyhudi.metadata_table.reader.index_lookups import find_files
-from pyhudi.metadata_table.reader.metadata_listing import MetadataListing
+from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, retained_metadata_table
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import DeltaCommit, MetadataStore, SpilledKeys, drop_partitions, drop_store
@@ -283,12 +283,18 @@ def _check_requirements(indexes: Iterable[Index], commit: CommitPublishing) -> N
         )
 
 
-def apply_clean_to_metadata(context: TableContext, request_time: str, clean: CleanMetadata, current_timeline: Timeline) -> None:
-    """Remove the files that a clean deleted from the metadata table. The caller holds the lock."""
+def apply_clean_to_metadata(
+    context: TableContext, request_time: str, clean: CleanMetadata, current_timeline: Timeline
+) -> Timeline | None:
+    """Remove the files that a clean deleted from the metadata table. The caller holds the lock.
+
+    Returns:
+        The metadata table's timeline with the clean; None if there is no metadata table.
+    """
     context = context.reloaded()
     if FILES not in maintained_partitions(context.config):
-        return
-    store = MetadataStore.open(context)
+        return None
+    store = MetadataStore.open(context, retained_metadata_table(context))
     cleaned = FilesCleaned(
         context,
         {partition: entry.delete_path_patterns for partition, entry in clean.partition_metadata.items()},
@@ -296,7 +302,7 @@ def apply_clean_to_metadata(context: TableContext, request_time: str, clean: Cle
     )
     deletes = {index.partition: index.updates_for_clean(cleaned) for index in open_indexes(context)}
     records = {partition: records_ for partition, records_ in deletes.items() if records_ is not None}
-    store.begin(request_time).write(None, current_timeline, records)
+    return store.begin(request_time).write(None, current_timeline, records)
 
 
 def apply_rollback_to_metadata(

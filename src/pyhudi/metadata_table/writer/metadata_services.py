@@ -37,7 +37,7 @@ from pyhudi.operations.commit.service_result import Disabled, Executed, NotDue, 
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.options.lock_options import LOCK_WAIT
-from pyhudi.planning.archival import reason_not_to_archive
+from pyhudi.planning.archival import ArchivalBounds, plan_archival
 from pyhudi.planning.cleaning import CleaningPolicy
 from pyhudi.planning.compaction import CompactionRules, CompactionTrigger, compaction_due
 from pyhudi.storage.thread_pool import in_threads
@@ -72,7 +72,10 @@ class MetadataServiceSettings:
 
 
 def run_metadata_services(
-    context: TableContext, engine: Engine | None, settings: MetadataServiceSettings, loaded_timeline: Timeline | None = None
+    context: TableContext,
+    engine: Engine | None,
+    settings: MetadataServiceSettings,
+    loaded: tuple[Timeline, Timeline] | None = None,
 ) -> Outcome:
     """Run the services that are due.
 
@@ -80,12 +83,13 @@ def run_metadata_services(
         context: The table.
         engine: Runs tasks; None for threads of this process.
         settings: The settings.
-        loaded_timeline: The timeline of the metadata table right after a commit of this process. If nothing is due in
-            it, nothing is read. Later committers run the services after their own commit.
+        loaded: The timelines of the metadata table right after a commit of this process, and of the table at that
+            commit. If nothing is due in them, nothing is read. Later committers run the services after their own
+            commit.
     """
-    if loaded_timeline is not None:
-        reason = _reason_not_to_compact(context, loaded_timeline, settings.metadata)
-        if reason is not None and _archives_nothing(loaded_timeline, settings):
+    if loaded is not None:
+        reason = _reason_not_to_compact(context, loaded[0], settings.metadata)
+        if reason is not None and _archives_nothing(context, *loaded, settings):
             return NotDue(reason)
     return _run_services(context.reloaded(), engine, settings)
 
@@ -136,8 +140,12 @@ def compact_metadata_table(
         return _compact(store, engine, settings if if_due else at_once)
 
 
-def _archives_nothing(timeline: Timeline, settings: MetadataServiceSettings) -> bool:
-    return settings.archive is None or reason_not_to_archive(timeline, _archive_settings(settings).archival) is not None
+def _archives_nothing(context: TableContext, timeline: Timeline, data_table: Timeline, settings: MetadataServiceSettings) -> bool:
+    if settings.archive is None:
+        return True
+    bounds = ArchivalBounds(last_clean=None, data_table=data_table)
+    archival = _archive_settings(settings).archival
+    return not plan_archival(timeline, archival, bounds, is_cow=False, zone=context.config.zone).instants
 
 
 def _reason_not_to_compact(context: TableContext, timeline: Timeline, settings: MetadataSettings) -> str | None:

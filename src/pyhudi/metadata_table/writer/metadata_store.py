@@ -16,14 +16,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+import pyarrow as pa
+
 from pyhudi.errors import CorruptData, SnapshotOutdated, TableNotFound, TableState, Unsupported
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
 from pyhudi.format.names import LogFileName, WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.partition_metadata import PartitionMetadata
-from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, join_path, parent_folder
+from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, file_name, join_path, parent_folder
 from pyhudi.format.table_versions import written_versions
-from pyhudi.metadata_table.codecs.metadata_partitions import IndexGroup, encode_first_log, format_section, grouped, index_groups
+from pyhudi.metadata_table.codecs.metadata_partitions import (
+    FILES,
+    IndexGroup,
+    encode_first_log,
+    format_section,
+    grouped,
+    index_groups,
+)
 from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA
 from pyhudi.metadata_table.file_tasks import (
     KeyRecords,
@@ -35,6 +44,8 @@ from pyhudi.metadata_table.file_tasks import (
     run_metadata_log,
 )
 from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
+from pyhudi.metadata_table.reader.cell_merge import Cells
+from pyhudi.metadata_table.reader.metadata_listing import carry_on_after_commit
 from pyhudi.metadata_table.reader.metadata_reader import (
     BlockValidity,
     MetadataTable,
@@ -46,6 +57,7 @@ from pyhudi.options import table_options as props
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.cached_property import cached_property
+from pyhudi.table.file_slices import LogFile
 from pyhudi.table.table_config import create_table_files, load_table_config, store_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -184,7 +196,7 @@ class MetadataStore:
         return DeltaCommit(self, request_time, timeline)
 
     def complete(
-        self, instant: Instant, metadata: CommitMetadata, current_timeline: Timeline, own_timeline: Timeline | None = None
+        self, instant: Instant, metadata: CommitMetadata, current_timeline: Timeline, own_latest: str | None = None
     ) -> Instant:
         """Publish a delta commit or compaction, and return the completed instant.
 
@@ -192,11 +204,12 @@ class MetadataStore:
             instant: The inflight instant.
             metadata: Its commit metadata.
             current_timeline: The table's timeline.
-            own_timeline: The metadata table's timeline with the instant; loaded if None.
+            own_latest: The latest time on the metadata table's timeline with the instant; loaded if None.
         """
         store = self.context.timeline
         action = Action.COMMIT if instant.action is Action.COMPACTION else instant.action
-        time = self.next_time(current_timeline, self.load() if own_timeline is None else own_timeline)
+        latest = self.load().latest_time() if own_latest is None else own_latest
+        time = next_instant_time(self.table.env, self.table.config.zone, max(latest, current_timeline.latest_time()))
         return store.complete(instant, action, time, metadata.encode(self.table.env.token_bytes(16)))
 
     def file(self, partition: str, group: IndexGroup, request_time: str) -> MetadataFile:
@@ -301,11 +314,18 @@ class DeltaCommit:
         if key_tasks:
             written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
             statistics.extend(stat for stat in written if stat is not None)
-        with_requested = Timeline.of((*self.timeline.instants, requested), self.timeline.archived_completions)
-        completed = store.complete(
-            requested, build_commit_metadata(statistics, "UPSERT_PREPPED", since=since), current_timeline, with_requested
-        )
-        return Timeline.of((*self.timeline.instants, completed), self.timeline.archived_completions)
+        metadata = build_commit_metadata(statistics, "UPSERT_PREPPED", since=since)
+        completed = store.complete(requested, metadata, current_timeline, max(self.timeline.latest_time(), time))
+        after = Timeline.of((*self.timeline.instants, completed), self.timeline.archived_completions)
+        logs = {
+            stat.partition_path or "": LogFile(stat.path or "", name, stat.file_size_in_bytes)
+            for stat in statistics
+            if (name := parse_log_file(file_name(stat.path or ""))) is not None
+        }
+        changed = records.get(FILES)
+        files = None if changed is None else Cells(changed.keys.cast(pa.binary()), changed.values, changed.schema)
+        carry_on_after_commit(store.table, self.timeline, after, files, logs)
+        return after
 
     def _with_sections(self, spilled_keys: SpilledKeys, current_timeline: Timeline) -> tuple[IndexGroup, ...]:
         """The file groups of an index, including new sections that this instant is the first to write to.

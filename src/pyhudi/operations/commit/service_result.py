@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from pyhudi.table.timeline.active_timeline import Timeline
+
 Run = TypeVar("Run")
 """The result of running one plan."""
 
@@ -27,10 +29,12 @@ class Executed:
     Attributes:
         description: Short summary.
         remaining: Pending plans that were not run, with the reason for each.
+        metadata_timeline: Timeline of the metadata table right after it, if known.
     """
 
     description: str
     remaining: Mapping[str, str] = field(default_factory=dict)
+    metadata_timeline: Timeline | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return _with_remaining(f"run: {self.description}", self.remaining)

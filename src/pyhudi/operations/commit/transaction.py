@@ -296,8 +296,9 @@ class Transaction:
     def _owned_timeline(self, locked: TableContext) -> Timeline:
         """Load the timeline under the lock. Raises WriteConflict as `check_ownership`."""
         files = locked.timeline.load_files()
-        self.check_ownership(files, State.INFLIGHT)
-        return locked.timeline.build_timeline(files, self._planned_on)
+        now = locked.timeline.build_timeline(files, self._planned_on)
+        self.check_ownership(files, State.INFLIGHT, now)
+        return now
 
     def _complete(self, commit: LockedCommit, history: tuple[VersionedSchema, ...] | None) -> Instant:
         """Take the completion time, and write the completed file after the schema history, if there is one."""
@@ -334,16 +335,17 @@ class Transaction:
             ignored_instants=planned.ignored_instants,
         )
 
-    def check_ownership(self, files: Collection[Instant], state: State) -> None:
+    def check_ownership(self, files: Collection[Instant], state: State, now: Timeline | None = None) -> None:
         """Raise WriteConflict if another process has rolled the action back, or is about to.
 
         Args:
             files: All instant files of the timeline.
             state: The state that this action has reached. A file that a writer stored after its instant was rolled back
                 exists without the files of the earlier states.
+            now: The timeline of the files, if it is built already.
         """
         own_files = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
-        now = self.context.timeline.build_timeline(files)
+        now = self.context.timeline.build_timeline(files) if now is None else now
         if not own_files.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, now):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer "

@@ -142,7 +142,9 @@ def _check_version_file(context: TableContext, timeline: Timeline) -> None:
 
 
 def _load_bounds(context: TableContext, timeline: Timeline, data_table: TimelineStore | None) -> ArchivalBounds:
-    last_clean = load_last_clean(context.timeline, timeline)
+    # Cleans bound the archival of replaced file groups only.
+    replaces = any(i.action in (Action.REPLACECOMMIT, Action.CLUSTERING) for i in timeline.instants)
+    last_clean = load_last_clean(context.timeline, timeline) if replaces else None
     history = load_column_history(context, timeline, read_commit) if data_table is None else None
     without_ids = None if history is None else history.first_unrecorded
     if not context.config.has_metadata_table:

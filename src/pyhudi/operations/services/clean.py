@@ -16,7 +16,7 @@ Source: docs/formats/writing.md, "Cleaning".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -72,6 +72,9 @@ _DELETE_BYTES = 256 << 10
 
 _RELOADS = 4
 
+MetadataListener = Callable[[Timeline | None], None]
+"""Receives the timeline of the metadata table after a commit to it; None if there is no metadata table."""
+
 
 @dataclass(frozen=True, slots=True)
 class CleanSettings:
@@ -125,7 +128,12 @@ def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult
 
 @observed("clean")
 def run_clean(
-    context: TableContext, settings: CleanSettings, *, timeline: Timeline | None = None, engine: Engine | None = None
+    context: TableContext,
+    settings: CleanSettings,
+    *,
+    timeline: Timeline | None = None,
+    engine: Engine | None = None,
+    on_metadata_commit: MetadataListener = lambda timeline: None,
 ) -> CleanResult:
     """Complete unfinished cleans, then clean.
 
@@ -134,6 +142,8 @@ def run_clean(
         settings: Settings of the clean.
         timeline: A freshly loaded timeline, so that it need not be loaded again.
         engine: Deletes the files; None uses threads.
+        on_metadata_commit: Called with the timeline of the metadata table after the clean has committed to it, or None
+            if there is none.
 
     Raises:
         TableState: A restore is pending.
@@ -162,7 +172,9 @@ def run_clean(
             planned = PlannedClean(None, why, planned.earliest, {}, {}, ())
         else:
             with _beating(requested.heartbeat):
-                done, missing, partitions = _execute(context, settings.commit, requested.instant_time, plan, engine)
+                done, missing, partitions = _execute(
+                    context, settings.commit, requested.instant_time, plan, engine, on_metadata_commit
+                )
     return CleanResult(
         dry_run=False,
         instant=done.request_time if done else None,
@@ -359,7 +371,12 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, 
 
 
 def _execute(
-    context: TableContext, settings: CommitSettings, request_time: str, plan: CleanerPlan, engine: Engine | None
+    context: TableContext,
+    settings: CommitSettings,
+    request_time: str,
+    plan: CleanerPlan,
+    engine: Engine | None,
+    on_metadata_commit: MetadataListener = lambda timeline: None,
 ) -> tuple[Instant | None, int, tuple[str, ...]]:
     """Delete the files of a plan and publish the clean.
 
@@ -402,7 +419,7 @@ def _execute(
             },
             extra_metadata=dict(plan.extra_metadata or {}),
         )
-        apply_clean_to_metadata(locked, request_time, metadata, timeline)
+        on_metadata_commit(apply_clean_to_metadata(locked, request_time, metadata, timeline))
         time = new_instant_time(context, timeline, settings)
         inflight = Instant(request_time, Action.CLEAN, State.INFLIGHT)
         done = locked.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.service_result import Failed, NotDue, Outcome
+from pyhudi.operations.commit.service_result import Executed, Failed, NotDue, Outcome
 from pyhudi.operations.services import service_registry
 from pyhudi.operations.services.partition_ttl import DeletePartitions
 from pyhudi.operations.services.service_registry import Mode, Service, ServiceRun, Trigger
@@ -91,7 +91,7 @@ def run_services(
         completed_instant: The commit.
         delete_partitions: Deletes expired partitions.
         metadata_timeline: The corresponding timeline of the metadata table. None loads it, as do services after one
-            that committed.
+            that committed and does not return it.
     """
     outcomes: dict[str, Outcome] = {}
     for service, part in _parts(context, settings, Trigger.AFTER_WRITE):
@@ -112,7 +112,10 @@ def run_services(
                 ) from error
             _LOG.warning("%s after %s of %s failed: %s", service.name, completed_instant.request_time, context.storage.uri, error)
             outcomes[service.name] = Failed(str(error))
-        if not isinstance(outcomes[service.name], NotDue):
+        outcome = outcomes[service.name]
+        if isinstance(outcome, Executed):
+            metadata_timeline = outcome.metadata_timeline
+        elif not isinstance(outcome, NotDue):
             metadata_timeline = None
     return outcomes
 

@@ -145,20 +145,20 @@ def _clean_due(service_run: ServiceRun) -> NotDue | None:
 
 def _clean(service_run: ServiceRun) -> Outcome:
     assert service_run.settings.clean is not None, "it is enabled"
-    result = run_clean(service_run.context, service_run.settings.clean)
+    published: list[Timeline | None] = []
+    result = run_clean(service_run.context, service_run.settings.clean, on_metadata_commit=published.append)
     if result.instant is None and not result.finished:
         return NotDue(result.reason)
     earlier = f", {len(result.finished)} earlier cleans finished" if result.finished else ""
-    return Executed(f"{result.file_count} files deleted{earlier}")
+    return Executed(f"{result.file_count} files deleted{earlier}", metadata_timeline=published[-1] if published else None)
 
 
 def _metadata(service_run: ServiceRun) -> Outcome:
     assert service_run.settings.metadata is not None, "it is enabled"
     if not service_run.context.config.has_metadata_table:
         return Disabled("the table has no metadata table")
-    return run_metadata_services(
-        service_run.context, service_run.engine, service_run.settings.metadata, service_run.metadata_timeline
-    )
+    loaded = None if service_run.metadata_timeline is None else (service_run.metadata_timeline, service_run.timeline)
+    return run_metadata_services(service_run.context, service_run.engine, service_run.settings.metadata, loaded)
 
 
 def _archive_due(service_run: ServiceRun) -> NotDue | None:

@@ -171,6 +171,9 @@ class HdfsStorage(UriMixin):
         folders = [join_path(folder, child.name) for child in children if not child.is_file]
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        return tuple(info.name for info in self.list(folder).files)
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return files_below(folder, self.list)
 

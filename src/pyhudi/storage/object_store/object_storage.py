@@ -130,6 +130,9 @@ class ObjectStorage(UriMixin):
         folders = [self._relative(path) for path in listing["common_prefixes"]]
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
+    def names(self, folder: str) -> tuple[str, ...]:
+        return tuple(info.name for info in self.list(folder).files)
+
     def walk(self, folder: str) -> Iterator[FileInfo]:
         # A flat listing would need fewer requests, but shows Hadoop's `folder/` objects as files.
         return files_below(folder, self.list)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.errors import InstantNotFound
-from pyhudi.format.instants import Action, Instant, State, comparable_action
+from pyhudi.format.instants import COMPLETED_AS, Action, Instant, State
 
 WRITE_ACTIONS = frozenset(action for action in Action if action.is_write)
 """Actions whose completed form adds data, and whose pending form is an ordinary write."""
@@ -38,34 +38,27 @@ class Timeline:
     _last_visible: str | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        completions = {
-            i.request_time: i.completion_time or i.request_time
-            for i in self.instants
-            if i.state is State.COMPLETED and i.action in SLICING_ACTIONS
-        }
+        slicing = [i for i in self.instants if i.action in SLICING_ACTIONS]
+        completions = {i.request_time: i.completion_time or i.request_time for i in slicing if i.state is State.COMPLETED}
         object.__setattr__(self, "_completions", completions)
         saved = {i.request_time for i in self.instants if i.action is Action.SAVEPOINT}
-        writes = [i.request_time for i in self.instants if i.action in SLICING_ACTIONS and i.request_time not in saved]
         # If only savepointed commits are left, the timeline holds nothing between them.
-        object.__setattr__(self, "_start", min(writes) if writes else max(saved.intersection(completions), default=None))
-        visible = [
-            i.request_time
-            for i in self.instants
-            if i.action in SLICING_ACTIONS and (i.state is State.COMPLETED or i.action is Action.COMPACTION)
-        ]
-        object.__setattr__(self, "_last_visible", max(visible) if visible else None)
+        start = min((i.request_time for i in slicing if i.request_time not in saved), default=None)
+        object.__setattr__(self, "_start", max(saved.intersection(completions), default=None) if start is None else start)
+        planned = [i.request_time for i in slicing if i.action is Action.COMPACTION]
+        object.__setattr__(self, "_last_visible", max((*completions, *planned), default=None))
 
     @classmethod
     def of(cls, instants: Iterable[Instant], archived_completions: Mapping[str, str] | None = None) -> Timeline:
         """Build the timeline of these instant files: for each instant the highest state is retained."""
         best: dict[tuple[str, Action], Instant] = {}
         for instant in instants:
-            key = (instant.request_time, comparable_action(instant.action))
-            held = best.get(key)
-            if held is None or (instant.state, instant.completion_time or "") > (held.state, held.completion_time or ""):
+            key = (instant.request_time, COMPLETED_AS[instant.action])
+            held = best.setdefault(key, instant)
+            if held is not instant and (held.state, held.completion_time or "") < (instant.state, instant.completion_time or ""):
                 best[key] = instant
-        ordered = sorted(best.items(), key=lambda entry: (entry[0][0], str(entry[0][1])))
-        return cls(tuple(instant for _, instant in ordered), {} if archived_completions is None else archived_completions)
+        ordered = tuple(best[key] for key in sorted(best))
+        return cls(ordered, {} if archived_completions is None else archived_completions)
 
     def completed_writes(self) -> tuple[Instant, ...]:
         """Completed commits, delta commits and replace commits (including compactions and clusterings), by request time."""

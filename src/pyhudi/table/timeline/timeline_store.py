@@ -23,7 +23,7 @@ from pyhudi.format.instants import (
     parse_instant_file,
     shift_instant_time,
 )
-from pyhudi.format.paths import file_name, parent_folder
+from pyhudi.format.paths import parent_folder
 from pyhudi.format.table_versions import TimelineLayout
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.storage.environment import Environment
@@ -62,17 +62,20 @@ class TimelineStore:
 
     def load_files(self) -> tuple[Instant, ...]:
         """Load every instant file: an instant has one for each state it went through.  Raises as `load`."""
+        if self.layout.has_completion_time_in_names:
+            names = self.storage.names(self.folder)
+            self._check_folder(names)
+            instants = tuple(i for name in names if (i := parse_instant_file(name, self.layout)) is not None)
+            # Their completion times are the times of their files.
+            if not any(instant.is_legacy for instant in instants):
+                return instants
         return self.parse_instants(self.listed())
 
     def listed(self) -> tuple[FileInfo, ...]:
         """List the files of the folder, with sizes and times.  Raises as `load`."""
-        listing = self.storage.list(self.folder)
-        if not listing.files and self.layout.has_timeline_folder and self.storage.has_folders and not self._folder_exists():
-            raise TableState(
-                f"the timeline folder {self.storage.absolute(self.folder)} is missing; the table cannot be read (an "
-                f"empty folder is a table without commits)"
-            )
-        return listing.files
+        files = self.storage.list(self.folder).files
+        self._check_folder(files)
+        return files
 
     def parse_instants(self, files: Iterable[FileInfo]) -> tuple[Instant, ...]:
         """Return the instant files in a listing."""
@@ -158,9 +161,15 @@ class TimelineStore:
             )
         return instant
 
-    def _folder_exists(self) -> bool:
-        parent, name = parent_folder(self.folder), file_name(self.folder)
-        return name in {file_name(folder) for folder in self.storage.list(parent).folders}
+    def _check_folder(self, found: Sequence[object]) -> None:
+        """Raise TableState if nothing was found because the folder does not exist."""
+        if found or not self.layout.has_timeline_folder or not self.storage.has_folders:
+            return
+        if self.folder not in self.storage.list(parent_folder(self.folder)).folders:
+            raise TableState(
+                f"the timeline folder {self.storage.absolute(self.folder)} is missing; the table cannot be read (an "
+                f"empty folder is a table without commits)"
+            )
 
 
 def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:
