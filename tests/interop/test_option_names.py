@@ -23,6 +23,14 @@ INTERNAL = {
     *("hoodie.read.columns.set", "hoodie.realtime.merge.skip", "hoodie.support.payload", "hoodie.vector.columns"),
     *("hoodie.record.merge.property.hoodie.payload.delete.field", "hoodie.record.merge.property.hoodie.payload.delete.marker"),
     *("hoodie.instant.time", "hoodie.schema.internal.querySchema", "hoodie.tablePath", "hoodie.valid.commits.list"),
+    *(
+        "hoodie.metrics.cloudwatch",
+        "hoodie.metrics.datadog",
+        "hoodie.metrics.graphite",
+        "hoodie.metrics.jmx",
+        "hoodie.metrics.m3",
+    ),
+    *("hoodie.metrics.prometheus", "hoodie.metrics.pushgateway"),
     "hoodie.record.merge.property.hoodie.write.partial.update.unavailable.value",
     "hoodie.write.partial.update.unavailable.value",
 }

@@ -59,9 +59,9 @@ def test_what_the_table_cannot_hold_is_refused(block: str, tmp_path: Path) -> No
     before = table.scan().to_arrow()
     options = {"hoodie.logfile.data.block.format": block}
     for write in (table.upsert, table.bulk_insert):
-        with pytest.raises(InvalidRequest, match=r"'colour': 'PINK' is not a symbol of its enum, which has RED, GREEN, BLUE"):
+        with pytest.raises(InvalidRequest, match=r"'colour': row 0 .* is 'PINK', which is not a symbol"):
             write(rows("a", "PINK"), options=options)
-    with pytest.raises(InvalidRequest, match=r"'sure': 'MAYBE'"):
+    with pytest.raises(InvalidRequest, match=r"'sure': row 0 .* is 'MAYBE'"):
         table.upsert(rows("a", "RED", "MAYBE"), options=options)
     fine = pa.array([SEEN.replace(microsecond=999_001)], pa.timestamp("us", "UTC"))
     for write in (table.upsert, table.bulk_insert):
