@@ -38,6 +38,9 @@ _ROW_INDEX = "\x00row"
 """Name of the column of row numbers; no table has it."""
 
 
+_SMALL_BYTES = 16 << 20
+"""Base files of a scan below which PyHudi's reader, which reads single pages, takes as long as Polars."""
+
 _LARGE_BYTES = 128 << 20
 """Base files on which PyHudi's reader loses as much time as loading Polars takes (0.3 seconds)."""
 
@@ -205,12 +208,13 @@ def is_worth_loading(slices: Iterable[object]) -> bool:
 
     Polars must be installed. A process loads it once it has read so much that Polars would have saved the time.
     """
-    if _Process.inherits_polars or find_spec("polars") is None:
+    bases = (slice_.base for slice_ in slices if isinstance(slice_, FileSlice))
+    size_bytes = sum(base.size_bytes for base in bases if base is not None)
+    if size_bytes < _SMALL_BYTES or _Process.inherits_polars or find_spec("polars") is None:
         return False
     if "polars" in sys.modules:
         return True
-    bases = (slice_.base for slice_ in slices if isinstance(slice_, FileSlice))
-    _Process.read_bytes += sum(base.size_bytes for base in bases if base is not None)
+    _Process.read_bytes += size_bytes
     return _Process.read_bytes >= _LARGE_BYTES
 
 

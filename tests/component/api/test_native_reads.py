@@ -316,6 +316,11 @@ def conditions(table: Table, share: Share) -> list[str]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def small_scans_take_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polars_scan, "_SMALL_BYTES", 0)
+
+
 def test_only_plain_slices_are_read_by_engines(tables: dict[str, Table]) -> None:
     divided = {kind: divide_query(table.scan().query) for kind, table in tables.items()}
     assert {kind for kind, found in divided.items() if found.rest} == {"widened_floats"}
