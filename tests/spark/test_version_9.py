@@ -52,5 +52,5 @@ def test_enums_and_milliseconds_are_written_on_spark(spark: SparkSession, tmp_pa
     optimized = {"hoodie.datasource.query.type": "read_optimized"}
     assert_same_rows(hs.read(spark, path, columns=before.column_names, options=optimized).toArrow(), before)
     assert_same_rows(Table(path).scan().to_arrow(), before)
-    with pytest.raises(InvalidRequest, match="'PINK' is not a symbol"):
+    with pytest.raises(InvalidRequest, match="is 'PINK', which is not a symbol"):
         write(before.slice(0, 1).set_column(2, "colour", pa.array(["PINK"])), "upsert")
