@@ -168,7 +168,7 @@ class Store:
         return begins_ms - now_ms + self.latency_ms
 
 
-_READS = frozenset({"read", "read_range", "stat", "list", "read_versioned"})
+_READS = frozenset({"read", "read_range", "stat", "list", "names", "read_versioned"})
 _WRITES = frozenset({"put", "put_if_absent", "put_if_matches", "delete", "delete_folder"})
 
 
@@ -193,7 +193,8 @@ class LateStorage:
             delay_ms = self._store.delay_ms(name, where, writes=name.startswith("put"))
             self._env.sleep_ms(delay_ms - self._store.latency_ms / 2)
             answer = found(path, *rest)
-            pages = len(answer.files) // _CALLS_OF_A_PAGE if name == "list" else 0
+            listed = answer.files if name == "list" else answer if name == "names" else ()
+            pages = len(listed) // _CALLS_OF_A_PAGE
             for _ in range(pages):
                 delay_ms += self._store.delay_ms(name, where, writes=False)
             self._env.sleep_ms(self._store.latency_ms / 2 + pages * self._store.latency_ms)

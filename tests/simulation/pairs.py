@@ -449,7 +449,7 @@ class _Watched(LockProvider):
         self._inner.renew()
 
 
-_CALLS = ("list", "read", "stat", "open_input", "put", "put_if_absent", "open_output", "delete", "delete_folder")
+_CALLS = ("list", "names", "read", "stat", "open_input", "put", "put_if_absent", "open_output", "delete", "delete_folder")
 _TIMELINE = ".hoodie/timeline/"
 _PLANS = (".requested", ".inflight")
 

@@ -157,9 +157,6 @@ def test_a_verb_loads_again_what_was_taken_away(kind: str, verb: Verb, act: Act,
             try:
                 verb(watched(world, watch), world)
             except Exception as error:
-                if verb is filters and isinstance(error, TableState) and "run the query again" in str(error):
-                    # The plan was complete; a query whose files go while it looks up keys has an error of its own, too.
-                    continue
                 error.add_note(f"before call {at}, {call}")
                 raise
         report = world.table.validate()

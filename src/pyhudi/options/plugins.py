@@ -12,7 +12,9 @@ Table properties never import code: they refer to registered names. `pyhudi.test
 
 from __future__ import annotations
 
+import difflib
 import threading
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
@@ -52,6 +54,15 @@ class Registry(Generic[T]):
         """Return the registered names, sorted."""
         with _mutex:
             return tuple(sorted(self._known))
+
+    def unknown(self, option: object, name: str, built_in: Sequence[str], register: str) -> InvalidRequest:
+        """Return the error for an option with an unknown name. register: the function that registers rules."""
+        known = (*built_in, *self.names())
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}."
+        return InvalidRequest(
+            f"option {option}: no {self._kind} is named {name}; {hint} Others are registered with pyhudi.{register}."
+        )
 
 
 def load_plugin(module: str) -> None:

@@ -45,7 +45,7 @@ class HudiIOManager(dg.ConfigurableIOManager):
     storage_options: dict[str, str] | None = None
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write the rows of an asset, once for each run and step."""
+        """Write the rows of an asset in one commit."""
         metadata, asset = context.definition_metadata or {}, context.asset_key.to_user_string()
         mode = str(metadata.get("hudi/mode", "overwrite"))
         if mode not in _MODES:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 
-from pyhudi.errors import CorruptData, HudiError, StorageUnavailable
+from pyhudi.errors import HudiError, StorageUnavailable
 from pyhudi.features.commit_callbacks.commit_message import CommitMessage, stats_of
 from pyhudi.features.commit_callbacks.notices import Notice, delete_notice, load_notices, owner_is_dead
 from pyhudi.features.commit_callbacks.receivers import Receiver, Rejected, find_receiver
 from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata
-from pyhudi.format.instants import Instant
+from pyhudi.format.instants import parse_action
 from pyhudi.operations.commit.commit_callbacks import CallbackSettings
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 
 _LOG = logging.getLogger("pyhudi.features.commit_callbacks")
 
@@ -118,31 +118,30 @@ def _message(context: TableContext, timeline: Timeline, instant_time: str) -> Co
     found = _completed(context, timeline, instant_time)
     if found is None:
         return None
-    instant, metadata = found
+    action, metadata = found
     extra = {key: value for key, value in metadata.extra_metadata.items() if key != SCHEMA_KEY}
     return CommitMessage(
         instant=instant_time,
         table=context.config.name,
         uri=context.storage.uri,
-        action=str(instant.action),
+        action=str(action),
         operation=metadata.operation_type or "",
         write_stats=stats_of(metadata),
         extra_metadata=extra,
     )
 
 
-def _completed(context: TableContext, timeline: Timeline, instant_time: str) -> tuple[Instant, CommitMetadata] | None:
+def _completed(context: TableContext, timeline: Timeline, instant_time: str) -> tuple[str, CommitMetadata] | None:
+    """Return the action and the metadata of a completed write, active or archived; None if there is none."""
     for instant in timeline.completed_writes():
         if instant.request_time == instant_time:
-            return instant, read_commit(context.timeline, instant)
+            return instant.action, read_commit(context.timeline, instant)
     if not timeline.is_before_start(instant_time):
         return None
     try:
-        for instant in context.timeline.history.instants():
-            if instant.request_time == instant_time and instant.action.is_write:
-                row = context.timeline.history.find(instant_time, instant.action)
-                metadata = decode_completed(instant.action, row.metadata or b"") if row else None
-                return (instant, metadata) if isinstance(metadata, CommitMetadata) else None
-    except (CorruptData, HudiError) as error:
+        row = context.timeline.history.find(instant_time, *WRITE_ACTIONS)
+        metadata = None if row is None else decode_completed(parse_action(row.action), row.metadata or b"")
+        return (row.action, metadata) if row is not None and isinstance(metadata, CommitMetadata) else None
+    except HudiError as error:
         _LOG.warning("the message of %s in %s cannot be read: %s", instant_time, context.storage.uri, error)
     return None

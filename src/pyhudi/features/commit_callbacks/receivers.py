@@ -5,7 +5,6 @@ An error never contains the URL, the key or the headers of a receiver, which may
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
@@ -79,13 +78,7 @@ def find_receiver(settings: CallbackSettings, name: str) -> Receiver:
         return function
     if name.startswith("org.apache.hudi."):
         raise Unsupported(f"option {CALLBACK_CLASS}={name} is not supported: use {HTTP_CALLBACK} or {KAFKA_CALLBACK}")
-    known = (HTTP_CALLBACK, KAFKA_CALLBACK, *_registered.names())
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}."
-    raise InvalidRequest(
-        f"option {CALLBACK_CLASS}: no callback is named {name}; {hint} Others are registered with "
-        "pyhudi.register_commit_callback."
-    )
+    raise _registered.unknown(CALLBACK_CLASS, name, (HTTP_CALLBACK, KAFKA_CALLBACK), "register_commit_callback")
 
 
 def _http_receiver(settings: CallbackSettings) -> Receiver:

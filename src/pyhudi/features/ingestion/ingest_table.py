@@ -98,7 +98,7 @@ class TableIngestion:
         errors = ErrorRows(table.uri, checkpoint, self._error_table if self._job.error_table is not None else None)
         written = self._write(table, batch, mark, errors)
         if written.skipped:
-            _LOG.info("%s: another instance of the job committed meanwhile; continuing at its checkpoint", table.uri)
+            _LOG.info("%s: another instance of the job has committed the batch; continuing at its checkpoint", table.uri)
             return True
         self.result = replace(
             self.result,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +18,7 @@ from pyhudi.features.validators.sql_validators import (
     opened_states,
     sql_validator_names,
 )
-from pyhudi.features.validators.validator import Validator, find_validator, registered_names
+from pyhudi.features.validators.validator import Validator, find_validator, unknown_validator
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.operations.commit.precommit_checks import ValidatorSettings
 from pyhudi.operations.commit.transaction import Transaction
@@ -88,12 +87,7 @@ def _resolve(settings: ValidatorSettings) -> Mapping[str, Validator | tuple[SqlV
         elif registered is not None:
             resolved[name] = registered
         else:
-            known = (*sql_validator_names(), *registered_names())
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}"
-            raise InvalidRequest(
-                f"option {VALIDATORS}: no validator is named {name}; {hint} Others are registered with pyhudi.register_validator."
-            )
+            raise unknown_validator(name, sql_validator_names())
     return resolved
 
 

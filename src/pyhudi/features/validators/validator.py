@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from pyhudi.api.scan import Scan
 from pyhudi.errors import InvalidRequest
 from pyhudi.options.plugins import Registry
+from pyhudi.options.validator_options import VALIDATORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,6 @@ def find_validator(name: str) -> Validator | None:
     return _registered.find(name)
 
 
-def registered_names() -> tuple[str, ...]:
-    """Names of the validators registered in this process."""
-    return _registered.names()
+def unknown_validator(name: str, built_in: Sequence[str]) -> InvalidRequest:
+    """The error for an unknown name. built_in: names of Hudi's validators."""
+    return _registered.unknown(VALIDATORS, name, built_in, "register_validator")

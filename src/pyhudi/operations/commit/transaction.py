@@ -264,7 +264,7 @@ class Transaction:
         return done
 
     def _validated(self, planned: PlannedCommit) -> tuple[Instant, ...] | None:
-        """Validate without the lock, again while other writes complete meanwhile, up to a limit.
+        """Validate without the lock, and again after other writes have completed, up to a limit.
 
         Returns:
             The completed writes of the timeline on which the commit is valid, None without validators.
