@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from http.client import HTTPException
 from importlib.util import find_spec
 from typing import Any, cast
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
 from pyhudi.features.commit_callbacks.commit_message import CommitMessage
@@ -27,6 +24,7 @@ from pyhudi.options.callback_options import (
     KAFKA_TOPIC,
 )
 from pyhudi.options.plugins import Registry
+from pyhudi.storage.http_client import send_request
 
 Receiver = Callable[[CommitMessage], object]
 
@@ -98,30 +96,18 @@ def _http_receiver(settings: CallbackSettings) -> Receiver:
         **_parse_headers(settings.headers or ""),
     }
     address = f"{host}:{port}" if port else host
-    opener, url, timeout_s = build_opener(_NoRedirects()), settings.url, settings.timeout_s
+    url, timeout_s = settings.url, settings.timeout_s
 
     def post(message: CommitMessage) -> None:
-        request = Request(url, message.to_json().encode(), headers, method="POST")
-        try:
-            with opener.open(request, timeout=timeout_s):
-                pass
-        except HTTPError as error:
-            error.close()
-            if error.code < 500 and error.code not in _TEMPORARY:
-                raise Rejected(f"{address} answered with status {error.code}") from None
-            raise StorageUnavailable(f"{address} answered with status {error.code}") from None
-        except (URLError, HTTPException, OSError) as error:
-            reason = error.reason if isinstance(error, URLError) else error
-            raise StorageUnavailable(f"{address} did not answer ({type(reason).__name__})") from None
+        body = message.to_json().encode()
+        failure = f"{address} did not answer"
+        status, _ = send_request("POST", url, failure=failure, timeout_s=timeout_s, headers=headers, body=body)
+        if status >= 500 or status in _TEMPORARY:
+            raise StorageUnavailable(f"{address} answered with status {status}")
+        if status >= 300:
+            raise Rejected(f"{address} answered with status {status}")
 
     return post
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirect: it would send the key and the headers to another host."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 def _parse_headers(text: str) -> Mapping[str, str]:

@@ -7,11 +7,10 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 from pyhudi.errors import CorruptData, InvalidRequest, StorageUnavailable
+from pyhudi.storage.http_client import send_request
 from pyhudi.storage.uris import without_secrets
 
 _TIMEOUT_S = 30
@@ -60,20 +59,23 @@ class SchemaRegistry:
         return without_secrets(self.url.rstrip("/"))
 
     def _get(self, path: str) -> dict[str, Any]:
-        request = Request(self.url.rstrip("/") + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
         if self.user is not None:
             token = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
-            request.add_header("Authorization", f"Basic {token}")
+            headers["Authorization"] = f"Basic {token}"
+        status, content = send_request(
+            "GET",
+            self.url.rstrip("/") + path,
+            failure=f"the schema registry at {self._shown} did not respond",
+            timeout_s=_TIMEOUT_S,
+            headers=headers,
+            limit_bytes=_MAX_BYTES,
+        )
+        if status >= 300:
+            kind = StorageUnavailable if status >= 500 or status == 429 else InvalidRequest
+            raise kind(f"the schema registry answered {status} to {self._shown}{path}")
         try:
-            with urlopen(request, timeout=_TIMEOUT_S) as answer:
-                document = json.loads(answer.read(_MAX_BYTES))
-        except HTTPError as error:
-            kind = StorageUnavailable if error.code >= 500 or error.code == 429 else InvalidRequest
-            raise kind(f"the schema registry answered {error.code} to {self._shown}{path}") from None
-        except (URLError, TimeoutError, OSError) as error:
-            raise StorageUnavailable(
-                f"the schema registry at {self._shown} did not respond: {without_secrets(str(error))}"
-            ) from None
+            document = json.loads(content)
         except ValueError as error:
             raise CorruptData(f"the schema registry returned no JSON at {self._shown}{path}") from error
         if not isinstance(document, dict):

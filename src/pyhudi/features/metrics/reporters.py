@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.operations.commit.events import OperationEvent
 from pyhudi.options.metrics_options import CSV_PATH, DATADOG_KEY, STATSD_ADDRESS
+from pyhudi.storage.http_client import send_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +135,11 @@ _DATAGRAM_BYTES = 1400
 
 def send(url: str, body: bytes, timeout_s: float, headers: dict[str, str], content_type: str, *, method: str = "POST") -> None:
     """Send an HTTP request. Raises StorageUnavailable, without the URL and the headers."""
-    request = Request(url, body, {"Content-Type": content_type, **headers}, method=method)
-    try:
-        with urlopen(request, timeout=timeout_s):
-            return
-    except HTTPError as error:
-        error.close()
-        raise StorageUnavailable(f"the receiver of metrics answered with status {error.code}") from None
-    except (URLError, OSError) as error:
-        reason = error.reason if isinstance(error, URLError) else error
-        raise StorageUnavailable(f"the receiver of metrics did not answer ({type(reason).__name__})") from None
+    headers = {"Content-Type": content_type, **headers}
+    failure = "the receiver of metrics did not answer"
+    status, _ = send_request(method, url, failure=failure, timeout_s=timeout_s, headers=headers, body=body)
+    if status >= 300:
+        raise StorageUnavailable(f"the receiver of metrics answered with status {status}")
 
 
 def _number(value: float) -> str:
