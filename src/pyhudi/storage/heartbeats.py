@@ -160,7 +160,7 @@ def heartbeat_expired(
 
 def list_heartbeats(storage: Storage) -> tuple[str, ...]:
     """The request times that have a heartbeat file, ascending, expired or not."""
-    return tuple(info.name for info in storage.list(HEARTBEAT_FOLDER).files)
+    return storage.names(HEARTBEAT_FOLDER)
 
 
 def delete_heartbeat(storage: Storage, request_time: str) -> None:

@@ -183,18 +183,20 @@ class Snapshot:
         as_of: str | None = None,
         file_ids: Mapping[str, Collection[str]] | None = None,
         *,
-        for_write: bool = False,
+        after_lookup: bool = False,
     ) -> dict[str, tuple[FileSlice, ...]]:
         """Return the slices that a snapshot query reads, by partition; of all partitions when None.
 
-        as_of: A request time. file_ids: partition -> the only file groups to list, instead of `partitions`. for_write: The
-        slices are planned again if a file is missing, so they may have been deleted if the listing itself is complete.
+        as_of: A request time. file_ids: partition -> the only file groups to list, instead of `partitions`. after_lookup: Keys
+        were looked up since the files were listed, which takes time.
 
         Raises:
             SnapshotOutdated: Files of the snapshot may have been deleted.
         """
         found = self._slices(partitions, as_of, file_ids)
-        if not (for_write and isinstance(self.listing, MetadataListing) and self.listing.is_state_of(self.timeline)):
+        # A listing of exactly this state is complete, even if files were deleted later.
+        is_complete = isinstance(self.listing, MetadataListing) and self.listing.is_state_of(self.timeline)
+        if after_lookup or not is_complete:
             self.check_not_stale(as_of)
         return found if self.config.bootstrap_base_path is None else self._with_sources(found)
 

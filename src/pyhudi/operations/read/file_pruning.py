@@ -194,7 +194,7 @@ class _Request:
             candidates = None if by_keys else self._groups_with_candidates(indexes, listing, partitions)
             if candidates is not None:
                 groups, excluded = candidates
-        slices = self.snapshot.slices(partitions, self.as_of, groups)
+        slices = self.snapshot.slices(partitions, self.as_of, groups, after_lookup=by_keys)
         kept = [slice_ for partition in sorted(slices) for slice_ in slices[partition]]
         if self.base_files_only:
             kept = list(_base_files(kept))

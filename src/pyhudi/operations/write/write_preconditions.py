@@ -98,4 +98,4 @@ def slices_to_search(
     shape: OperationTraits, schemas: WriteSchemas, snapshot: Snapshot, counts: Mapping[str, int]
 ) -> dict[str, tuple[FileSlice, ...]]:
     """Return the latest file slices of the partitions that the write may touch."""
-    return snapshot.slices(None if shape.global_keys or schemas.unplaced else counts, for_write=True)
+    return snapshot.slices(None if shape.global_keys or schemas.unplaced else counts)
