@@ -92,8 +92,8 @@ def test_values_survive_writes_services_and_reads(spark: SparkSession, tmp_path:
     assert table.cluster(order_by="ts", spark=spark).instant is not None
     assert state(hs.read(spark, path)) == wanted
     found = table.scan().to_arrow()
-    values = (found["id"], found["ts"], found["emb"], hp.variant_to_json(found["v"]), found["small"])
-    rows = zip(*(column.to_pylist() for column in values), strict=True)
+    columns = (found["id"], found["ts"], found["emb"], hp.variant_to_json(found["v"]), found["small"])
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
     assert {id_: tuple(rest) for id_, *rest in rows} == {i: (row[0], *row[2:]) for i, row in wanted.items()}
     assert table.validate().ok
     template = "SELECT {id} AS id, 50 AS ts, {pic} AS pic, array({emb}) AS emb, array(1Y) AS small, {v} AS v"

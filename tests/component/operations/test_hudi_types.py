@@ -47,7 +47,7 @@ def row(id_: int, ts: int, *, null: bool = False) -> Row:
 
 
 def frame(rows: list[Row]) -> pa.Table:
-    columns = {name: [found[name] for found in rows] for name in SCHEMA.names}
+    columns: dict[str, Any] = {name: [found[name] for found in rows] for name in SCHEMA.names}
     columns["v"] = hp.variant_from_json(columns["v"])
     return pa.table([pa.array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
 
