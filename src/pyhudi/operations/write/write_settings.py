@@ -276,6 +276,11 @@ class WriteSettings:
         settings._check_mode()
         return settings
 
+    @property
+    def recorded(self) -> Operation:
+        """The operation type in commit metadata."""
+        return self.operation.recorded if self.index.rescale is None else self.index.rescale.operation
+
     def _check_mode(self) -> None:
         """Raise InvalidRequest or Unsupported for settings that are incompatible with non-blocking concurrency control."""
         operation = self.operation
