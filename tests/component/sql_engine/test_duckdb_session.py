@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pyhudi as hp
+from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.operations.read.query import SnapshotQuery
 
 Sql = Callable[[str], list[dict[str, Any]]]
@@ -526,3 +527,34 @@ def test_a_view_in_a_condition(sql: Sql, trips: hp.Table) -> None:
     sql("CREATE VIEW ours AS SELECT id FROM trips WHERE city = 'sf'")
     sql("UPDATE trips SET fare = 100 WHERE id IN (SELECT id FROM ours) OR id = -1")
     assert {row["city"] for row in sql("SELECT city FROM trips WHERE fare = 100")} == {"sf"}
+
+
+def test_create_as_keeps_types_of_hudi(tmp_path: Path) -> None:
+    """Vectors, blobs and variants keep their types under other names too; computed lists do not become vectors."""
+    source, target = (f"hudi.`{tmp_path / name}`" for name in ("a", "b"))
+    hp.sql(
+        f"CREATE TABLE {source} (id STRING, emb VECTOR(2), small VECTOR(3, INT8), b BLOB, v VARIANT) USING hudi "
+        "TBLPROPERTIES (primaryKey = 'id')"
+    )
+    schema = hp.Table(tmp_path / "a").schema()
+    blob = {"type": "INLINE", "data": b"x", "reference": None}
+    rows = [
+        {"id": "1", "emb": [1.5, -0.0], "small": [1, 2, 3], "b": blob, "v": {"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}},
+        {"id": "2", "emb": None, "small": None, "b": None, "v": None},
+    ]
+    hp.Table(tmp_path / "a").upsert(pa.Table.from_pylist(rows, schema))
+    hp.sql(
+        f"CREATE TABLE {target} USING hudi TBLPROPERTIES (primaryKey = 'id') AS "
+        f"SELECT id, emb AS e, small, b, v, list_transform(emb, x -> x + 1) AS list FROM {source}"
+    )
+    table = hp.Table(tmp_path / "b")
+    assert [stated_hudi_type(field) for field in table.schema()] == [
+        None,
+        "VECTOR(2)",
+        "VECTOR(3, INT8)",
+        "BLOB",
+        "VARIANT",
+        None,
+    ]
+    found = sorted(table.scan(["id", "e", "small", "b", "v"]).to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert found == [{"e" if name == "emb" else name: value for name, value in row.items()} for row in rows]

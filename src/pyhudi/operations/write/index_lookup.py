@@ -40,7 +40,6 @@ from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
-from pyhudi.format.table_versions import TableVersion
 from pyhudi.metadata_table.indexes import first_result
 from pyhudi.metadata_table.indexes.index_events import key_reader
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
@@ -137,13 +136,11 @@ class BucketRescale:
         slices = [s for partition_slices in snapshot.slices(None).values() for s in partition_slices]
         _check_layout(context, snapshot, tuple(bucket_groups(slices, before).values()), before, _describe_counts(before))
         partitions = sorted(snapshot.listing.partitions())
-        # Readers of version 8 do not know the operation.
-        known = context.config.version >= TableVersion.NINE
         return cls(
             before,
             replace(after, is_new=True),
             tuple(p for p in partitions if before.bucket_count(p) != after.bucket_count(p)),
-            Operation.BUCKET_RESCALE if known else Operation.INSERT_OVERWRITE,
+            Operation.BUCKET_RESCALE if context.config.version.has_bucket_rescale else Operation.INSERT_OVERWRITE,
         )
 
     def store_counts(self, context: TableContext, instant: str) -> None:

@@ -49,7 +49,7 @@ from pyhudi.operations.write.delete_partitions import (
 from pyhudi.operations.write.index_lookup import check_bucket_counts_unchanged
 from pyhudi.operations.write.keyed_write import write_by_key
 from pyhudi.operations.write.operation_traits import OperationTraits
-from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
+from pyhudi.operations.write.resolve_blockers import run_prewrite
 from pyhudi.operations.write.write_attempt import (
     Attempt,
     Written,
@@ -146,7 +146,7 @@ def planned_write(
             "copy-on-write; create it as merge-on-read"
         )
     phases = Phases(context.env)
-    rolled_back, looked_at = rollback_failed_if_eager(context, settings.commit)
+    rolled_back, looked_at = run_prewrite(context, settings, engine)
     snapshot = base_snapshot or _present_state(context, looked_at)
     _check_bootstrapped(snapshot)
     phases.end("load")
