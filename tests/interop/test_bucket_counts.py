@@ -137,7 +137,7 @@ def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: A
     turns.theirs("upsert", rows(range(15, 35), 8))
     turns.check()
     # PyHudi changes them too, and Apache Hudi writes by those and changes them again.
-    manage = {"bucket_number": 2, "dry_run": False}
+    manage: dict[str, Any] = {"bucket_number": 2, "dry_run": False}
     procedures.call("partition_bucket_index_manager", path=str(turns.path), overwrite="d1,3;e,4", **manage)
     turns.counts = {"d1": 3, "d2": 2, "e1": 4}
     turns.theirs("upsert", rows(range(10, 30), 9))
@@ -150,14 +150,14 @@ def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: A
     turns.counts["e1"] = 5
     turns.check()
     # Each rolls back what the other one did.
-    newest = turns.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
-    procedures.call("partition_bucket_index_manager", path=str(turns.path), rollback=newest)
+    instant = turns.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
+    procedures.call("partition_bucket_index_manager", path=str(turns.path), rollback=instant)
     turns.counts["e1"] = 4
     turns.check()
     procedures.call("partition_bucket_index_manager", path=str(turns.path), add="d2,3", dry_run=False, options=without_services)
-    newest = turns.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
+    instant = turns.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
     assert (
-        newer_hudi.call("partition_bucket_index_manager", table="bucket_counts", rollback=newest)["result"][0].as_py()
+        newer_hudi.call("partition_bucket_index_manager", table="bucket_counts", rollback=instant)["result"][0].as_py()
         == "SUCCESS"
     )
     turns.theirs("upsert", rows(range(12), 11))

@@ -249,7 +249,8 @@ def test_rescaling_rewrites_the_partitions_whose_count_changes(uri: str, table_t
 
 
 def test_a_rescale_is_rolled_back_with_its_counts(uri: str) -> None:
-    table = create(uri, **{"hoodie.metadata.record.index.enable": True})
+    indexed: dict[str, Any] = {"hoodie.metadata.record.index.enable": True}
+    table = create(uri, **indexed)
     table.upsert(rows(*range(9), parts=("p",)))
     rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False)
     rescale(uri, rollback=table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time)

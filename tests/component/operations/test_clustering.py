@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.services.cluster import ClusteringResult
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -328,6 +330,15 @@ def test_a_clustering_plan_without_a_record_holds_nothing(tmp_path: Path, table_
     assert table.scan().to_arrow().to_pylist() == [{"id": "c", "v": 3}]
 
 
+def plan_metadata(table: hp.Table, planned: ClusteringResult) -> Mapping[str, str]:
+    """Extra metadata of a plan."""
+    data = table.context.timeline.read_state(str(planned.instant), Action.CLUSTERING, State.REQUESTED)
+    assert data is not None
+    plan = RequestedReplaceMetadata.decode(data).clustering_plan
+    assert plan is not None
+    return plan.extra_metadata or {}
+
+
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_commits_after_one_are_clustered_and_the_plan_has_the_checkpoint(table_type: str) -> None:
     table = table_with_small_files(f"memory://cluster-commits-{table_type}", table_type)
@@ -341,10 +352,7 @@ def test_commits_after_one_are_clustered_and_the_plan_has_the_checkpoint(table_t
     times = [instant.request_time for instant in table.timeline().completed_writes()]
     before = table.scan(["*"]).to_arrow()
     planned = table.schedule_clustering(options={**by_commits, earliest: times[1]})
-    plan = RequestedReplaceMetadata.decode(
-        table.context.timeline.read_state(str(planned.instant), Action.CLUSTERING, State.REQUESTED)
-    ).clustering_plan
-    assert plan is not None and plan.extra_metadata == {"clustering.commit.checkpoint": times[3]}
+    assert plan_metadata(table, planned) == {"clustering.commit.checkpoint": times[3]}
     result = table.cluster(planned.instant, options=OPTIONS)
     assert (result.file_groups_read, result.file_groups_written) == (4, 2)
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
@@ -352,7 +360,4 @@ def test_commits_after_one_are_clustered_and_the_plan_has_the_checkpoint(table_t
     assert table.schedule_clustering(options={**by_commits, earliest: times[1]}).instant is None
     limited = {**by_commits, earliest: "0", "hoodie.clustering.plan.strategy.max.num.groups": 1}
     planned = table.schedule_clustering(options=limited)
-    plan = RequestedReplaceMetadata.decode(
-        table.context.timeline.read_state(str(planned.instant), Action.CLUSTERING, State.REQUESTED)
-    ).clustering_plan
-    assert plan is not None and plan.extra_metadata == {"clustering.commit.checkpoint": "0"}
+    assert plan_metadata(table, planned) == {"clustering.commit.checkpoint": "0"}
