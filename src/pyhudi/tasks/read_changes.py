@@ -17,7 +17,7 @@ Source: docs/formats/reading.md, "Change data".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -67,22 +67,20 @@ class ChangeSpec:
         output: The requested columns.
         condition: Bound to `change_schema`, None for all changes.
         typed: Images are structs.
+        data_schema: The table's data columns, all nullable.
+        schema: All columns.
     """
 
     reader: ReadSpec
     output: pa.Schema
     condition: Expr | None
     typed: bool
+    data_schema: pa.Schema = field(init=False)
+    schema: pa.Schema = field(init=False)
 
-    @property
-    def data_schema(self) -> pa.Schema:
-        """The table's data columns, all nullable."""
-        return change_data_columns(self.reader.table_schema)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """All columns."""
-        return change_schema(self.reader.table_schema, typed=self.typed)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data_schema", change_data_columns(self.reader.table_schema))
+        object.__setattr__(self, "schema", change_schema(self.reader.table_schema, typed=self.typed))
 
 
 def change_data_columns(table_schema: pa.Schema) -> pa.Schema:
