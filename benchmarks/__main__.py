@@ -70,6 +70,10 @@ def check(chosen: argparse.Namespace) -> int:
         before = replace(SYSTEMS["pyhudi"], name="before", title=f"PyHudi at {base}", source=f"{folder}/src")
         results = Results(Path(folder) / "check.jsonl")
         _measure(chosen, results, CHECK, [before, SYSTEMS["pyhudi"]], math.inf)
+        if missing := results.headers[-1]["missing"]:
+            raise ValueError(
+                "; ".join(f"{name} does not run: {reason}" for name, reason in missing.items()) + "; name another --base"
+            )
         verdicts = report.verdicts(list(results.measurements.values()))
     print(f"CPU seconds, medians of pairs; before: {base}", *verdicts, sep="\n")
     failed = [one for one in results.measurements.values() if one.status != "ok"]
