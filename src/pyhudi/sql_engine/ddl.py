@@ -50,8 +50,14 @@ class StatementSession(Protocol):
     def unregister(self, name: S.TableName) -> bool:
         """Remove a name added by `register`, and return whether it existed."""
 
-    def names(self) -> list[str]:
-        """Return the registered table names."""
+    def check_new(self, name: S.TableName) -> None:
+        """Raise InvalidRequest if no table of this name can be created."""
+
+    def stored(self, name: S.TableName) -> Any:
+        """Return the table of a stored catalog that a name denotes, which may not exist; None for other names."""
+
+    def names(self, database: str | None) -> list[str]:
+        """Return the registered table names in a database, without it; None is the default one: all names, qualified."""
 
     @property
     def statement_options(self) -> StatementOptions:
@@ -149,6 +155,8 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
         raise TableExists(f"table {name} exists already")
     if not has_name and statement.location is not None:
         raise InvalidRequest(f"CREATE TABLE {name} has a path as its name, and a different LOCATION: remove one of them")
+    if has_name:
+        session.check_new(name)
     path = name.path or statement.location or session.location_for(name)
     if not has_name and statement.if_not_exists and Table.exists(path, session.storage_options):
         return None
@@ -190,6 +198,9 @@ def _rename(session: StatementSession, statement: S.RenameTable) -> None:
         raise InvalidRequest(f"ALTER TABLE {name} RENAME TO {to}: a path cannot be renamed; register a name")
     if session.is_registered(to):
         raise TableExists(f"table {to} exists already")
+    stored = session.stored(name)
+    if stored is not None:
+        return stored.rename(session.stored(to))  # type: ignore[no-any-return]
     table = session.table(name)
     if not session.unregister(name):
         raise Unsupported(
@@ -234,17 +245,9 @@ def _show_partitions(session: StatementSession, statement: S.ShowPartitions) -> 
 
 def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table:
     """Names of the current database, or of another one."""
-    shown: list[str] = []
-    named = ("",) if statement.database is None else (statement.database, "")
+    named = ("",) if statement.database is None else (*statement.database.split("."), "")
     *parts, _ = session.qualified(S.TableName(named)).parts
-    database = parts[0].lower() if parts else None
-    for name in session.names():
-        first, dot, rest = name.partition(".")
-        if database is None:
-            shown.append(name)
-        elif dot and first.lower() == database:
-            shown.append(rest)
-    return pa.table({"tableName": pa.array(shown, pa.string())})
+    return pa.table({"tableName": pa.array(session.names(".".join(parts) or None), pa.string())})
 
 
 def _show_columns(session: StatementSession, statement: S.ShowColumns) -> pa.Table:
