@@ -47,8 +47,8 @@ def sql(
         tables: Tables and rows of this statement by name, as in `SessionCatalog.register`.
         catalog: A `pyhudi.Catalog` that resolves table names; the one of the process by default. A table of a configured
             catalog has three parts, `lake.sales.trips`. A path needs no catalog: hudi.`/data/trips`.
-        storage_options: Credentials and settings of the object store, for tables by path, see `docs/object-stores.md`. A
-            `Table` has its own.
+        storage_options: Credentials and settings of the object store, for tables by path, and in addition to those of a
+            stored catalog, see `docs/object-stores.md`. A `Table` has its own.
         options: `hoodie.*` options of writes.
 
     Returns:

@@ -75,7 +75,9 @@ class StatementSession(Protocol):
     def set_view(self, name: S.TableName, view: View | None) -> None:
         """Store a view, or remove it."""
 
-    def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
+    def create_as(
+        self, statement: S.CreateTable, query: S.SelectQuery, path: str, storage_options: Mapping[str, str] | None
+    ) -> WriteResult:
         """Create a table from the rows of a query; a failed write leaves no table."""
 
 
@@ -158,22 +160,26 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
     if has_name:
         session.check_new(name)
     path = name.path or statement.location or session.location_for(name)
-    if not has_name and statement.if_not_exists and Table.exists(path, session.storage_options):
+    stored = session.stored(name)
+    storage_options = session.storage_options if stored is None else stored.storage_options(session.storage_options)
+    if not has_name and statement.if_not_exists and Table.exists(path, storage_options):
         return None
-    result = _create_table(session, statement, path)
+    result = _create_table(session, statement, path, storage_options)
     if has_name:
         session.register(name, path)
     return result
 
 
-def _create_table(session: StatementSession, statement: S.CreateTable, path: str) -> WriteResult | None:
+def _create_table(
+    session: StatementSession, statement: S.CreateTable, path: str, storage_options: Mapping[str, str] | None
+) -> WriteResult | None:
     """Create the table. If the statement uses a name, an existing table at the location is registered under it."""
     if statement.query is not None:
-        if Table.exists(path, session.storage_options):
-            raise existing_table_error(path, session.storage_options, parse_options(session.options), "INSERT INTO adds to it")
-        return session.create_as(statement, statement.query, path)
+        if Table.exists(path, storage_options):
+            raise existing_table_error(path, storage_options, parse_options(session.options), "INSERT INTO adds to it")
+        return session.create_as(statement, statement.query, path, storage_options)
     try:
-        table_statements.create(statement, path, session.storage_options, exist_ok=statement.table.path is None)
+        table_statements.create(statement, path, storage_options, exist_ok=statement.table.path is None)
     except TableNotFound as error:
         raise InvalidRequest(f"CREATE TABLE {statement.table} names no columns, and no table exists at {path}") from error
     return None

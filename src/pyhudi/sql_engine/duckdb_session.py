@@ -162,8 +162,10 @@ class EmbeddedStatementSession:
     def names(self, database: str | None) -> list[str]:
         return self.catalog._names(database)
 
-    def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
-        return _create_as(self, statement, query, path)
+    def create_as(
+        self, statement: S.CreateTable, query: S.SelectQuery, path: str, storage_options: Mapping[str, str] | None
+    ) -> WriteResult:
+        return _create_as(self, statement, query, path, storage_options)
 
 
 def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
@@ -310,14 +312,20 @@ def _select(session: EmbeddedStatementSession, statement: S.Select) -> pa.Table:
 # Creation and inserts
 
 
-def _create_as(session: EmbeddedStatementSession, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
+def _create_as(
+    session: EmbeddedStatementSession,
+    statement: S.CreateTable,
+    query: S.SelectQuery,
+    path: str,
+    storage_options: Mapping[str, str] | None,
+) -> WriteResult:
     with opened(session, query) as (database, (text,)):
         schema = database.schema(text)
         ordered = table_statements.new_table_columns(statement, schema.names)
         text = f"SELECT {', '.join(quote_identifier(name) for name in ordered)} FROM ({text})"
         options = table_statements.new_options(statement, ordered)
         name = None if statement.table.path else statement.table.parts[-1]
-        table = Table.create(path, name=name, storage_options=session.storage_options, options=options)
+        table = Table.create(path, name=name, storage_options=storage_options, options=options)
         try:
             rows = pa.RecordBatchReader.from_batches(database.schema(text), database.batches(text))
             return table.bulk_insert(rows, options=session.options)

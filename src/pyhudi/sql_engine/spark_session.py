@@ -177,14 +177,16 @@ class SparkStatementSession:
         stored = None if database is None else stored_namespace(database)
         return [*names_in(spark_table_names.names(self.spark), database), *(stored.tables() if stored is not None else ())]
 
-    def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
+    def create_as(
+        self, statement: S.CreateTable, query: S.SelectQuery, path: str, storage_options: Mapping[str, str] | None
+    ) -> WriteResult:
         frame = self.frame(query)
         ordered = table_statements.new_table_columns(statement, frame.columns)
         options = {**table_statements.new_options(statement, ordered), **(self.options or {}), OPERATION.key: "bulk_insert"}
         if statement.table.path is None:
             options.setdefault(NAME.key, statement.table.parts[-1])
         rows = frame.select(*map(quoted_name, ordered))
-        return self.verbs.write(rows, path, "errorifexists", options, self.storage_options)
+        return self.verbs.write(rows, path, "errorifexists", options, storage_options)
 
     def frame(self, query: S.SelectQuery, lead: str = "") -> DataFrame:
         """DataFrame of a query. lead: text before it, such as EXPLAIN."""

@@ -136,6 +136,10 @@ def test_catalogs_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_sql_without_a_catalog(configured: hp.Catalog) -> None:
     hp.sql("CREATE TABLE lake.sales.trips (id BIGINT, v STRING) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+    with pytest.raises(hp.InvalidRequest, match="sync"):
+        # The profile of the catalog applies to the creation, and options of the call replace it.
+        hp.sql("CREATE TABLE lake.sales.t (id BIGINT) USING hudi", storage_options={"sync": "some"})
+    assert configured.list_tables("sales") == ["sales.trips"]
     hp.sql("INSERT INTO lake.sales.trips VALUES (1, 'a'), (2, 'b')")
     updates = {"id": [2, 3], "v": ["c", "d"]}
     hp.sql(

@@ -262,6 +262,12 @@ class Catalog(SessionCatalog):
             raise InvalidRequest(f"catalog {self.name} has no warehouse: pass the location of table {namespace}.{name}")
         return f"{self._warehouse.rstrip('/')}/{namespace}/{name}"
 
+    def _add(self, identifier: Identifier, location: str) -> None:
+        self._stored.add(self._new_entry(identifier, location, None, None, None), lambda: None)
+
+    def _profile_options(self) -> dict[str, str]:
+        return resolved_storage_options({}, None if self._settings is None else self._settings.profile)
+
     def _names(self, database: str | None) -> list[str]:
         found = super()._names(database)
         if database is None and self._store is not None:

@@ -84,8 +84,12 @@ class StoredTable:
         return self.catalog._new_location(self.identifier)
 
     def register(self, path: str) -> None:
-        """Add the table at a path to the catalog."""
-        self.catalog.register_table(self.identifier, path)
+        """Add the table that exists at a path to the catalog."""
+        self.catalog._add(self.identifier, path)
+
+    def storage_options(self, given: Mapping[str, str] | None) -> dict[str, str] | None:
+        """Storage options of a new table: those of the catalog's profile, replaced by those of the call."""
+        return {**self.catalog._profile_options(), **(given or {})} or None
 
     def forget(self) -> bool:
         """Remove the table from the catalog, and return whether it existed. Its files stay."""
