@@ -375,7 +375,7 @@ def test_a_catalog_lists_and_loads_what_a_sync_registered(place: Place, tmp_path
     options = {key: value for key, value in at.items() if key.startswith("hoodie.aws.")}
     monkeypatch.setenv("SECRET_OF_GLUE", "b")
     secret = {"env": "SECRET_OF_GLUE"}
-    found = hp.Catalog("lake", uri=uri, options={key: secret if "secret" in key else value for key, value in options.items()})
+    found = hp.Catalog("lake", uri=uri, options={key: secret if "key" in key else value for key, value in options.items()})
     assert place.database in found.list_namespaces()
     assert found.list_tables(place.database) == [f"{place.database}.{name}" for name in ("trips", "trips_rt")]
     for name in ("trips", "TRIPS_rt"):
