@@ -396,15 +396,16 @@ def test_a_catalog_lists_and_loads_what_a_sync_registered(place: Place, tmp_path
             call()
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("psycopg")
+    with running_postgresql(tmp_path_factory.mktemp("postgresql")) as uri:
+        yield uri
+
+
 @pytest.mark.wide
 class TestPostgres(CatalogSuite):
     """The catalog suite on PostgreSQL."""
-
-    @pytest.fixture(scope="class")
-    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-        pytest.importorskip("psycopg")
-        with running_postgresql(tmp_path_factory.mktemp("postgresql")) as uri:
-            yield uri
 
     @pytest.fixture
     def uri(self, server: str) -> str:
