@@ -84,6 +84,7 @@ TRIALS: dict[str, Callable[[hp.Table], object]] = {
     "adbc": imports("adbc_driver_sqlite", "adbc_driver_postgresql"),
     "kafka": imports("confluent_kafka"),
     "pandas": lambda table: sum(table.scan().to_pandas()["fare"]),
+    "postgres": imports("psycopg", "pyhudi.features.catalogs.sql_store"),
     "plot": lambda table: table.plot.sizes(),
     "polars": lambda table: hp.scan_polars(table.scan()).collect(),
     "spark": use_spark,

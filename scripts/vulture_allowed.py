@@ -4,6 +4,7 @@
 _.__getattr__
 _.__dir__
 _.filter_exists
+_.register_table
 _.insert_overwrite
 _.plot
 _.read_blobs

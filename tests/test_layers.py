@@ -54,6 +54,7 @@ LAYERS = {
     # Optional capabilities: a module of a feature is in the layer of what it does.  `features.load` finds them, from any layer.
     "pyhudi.features": 0,
     "pyhudi.features.bootstrap.bootstrap_table": 8,
+    "pyhudi.features.catalogs": 8,
     "pyhudi.features.ingestion": 8,
     "pyhudi.features.procedures": 8,
     "pyhudi.features.recovery.restore_table_properties": 8,

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         WriteConflict,
     )
     from pyhudi.features.bootstrap.bootstrap_table import bootstrap
+    from pyhudi.features.catalogs.catalog import Catalog
+    from pyhudi.features.catalogs.resolver import open
     from pyhudi.features.commit_callbacks.commit_message import CommitMessage
     from pyhudi.features.commit_callbacks.receivers import register_commit_callback
     from pyhudi.features.ingestion.ingest_job import Ingest
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from pyhudi.planning.clustering import register_clustering_strategy
     from pyhudi.planning.compaction import register_compaction_strategy
     from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger, register_payload
-    from pyhudi.sql_engine import Catalog, register, sql
+    from pyhudi.sql_engine import register, sql
     from pyhudi.storage.time_generators import register_time_generator
     from pyhudi.tasks.progress import set_reporter
 
@@ -87,6 +89,7 @@ __all__ = [
     "add_listener",
     "bootstrap",
     "load_plugin",
+    "open",
     "record_by_record",
     "register",
     "register_clustering_strategy",
@@ -107,10 +110,12 @@ __all__ = [
 ]
 
 _CAPABILITIES = {
+    "Catalog": "catalogs",
     "CommitMessage": "commit_callbacks",
     "Ingest": "ingestion",
     "Validator": "validators",
     "bootstrap": "bootstrap",
+    "open": "catalogs",
     "register_commit_callback": "commit_callbacks",
     "register_validator": "validators",
     "restore_properties": "recovery",
@@ -125,7 +130,7 @@ _HOMES = {
     **dict.fromkeys(("variant_from_json", "variant_get", "variant_to_json"), "pyhudi.api.variants"),
     "set_reporter": "pyhudi.tasks.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.commit.events"),
-    **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.sql_engine"),
+    **dict.fromkeys(("register", "sql"), "pyhudi.sql_engine"),
     "load_plugin": "pyhudi.options.plugins",
     "register_clustering_strategy": "pyhudi.planning.clustering",
     "register_compaction_strategy": "pyhudi.planning.compaction",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,5 +95,8 @@ def running_postgresql(folder: Path) -> Iterator[str]:
     subprocess.run(build, check=True, cwd=folder, stdout=subprocess.DEVNULL, timeout=600)
     port = free_port()
     command = [*account, str(home / "postgres"), "-D", str(data), "-p", str(port), "-k", str(folder), "-h", "127.0.0.1", "-F"]
-    with running(command, port, folder):
+    with running(command, port, folder) as server:
+        # It accepts connections before it answers them.
+        while server.process.poll() is None and "ready to accept connections" not in (folder / "server.log").read_text():
+            time.sleep(0.05)
         yield f"postgresql://127.0.0.1:{port}/postgres"

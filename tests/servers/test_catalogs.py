@@ -14,12 +14,15 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import pyhudi as hp
 from pyhudi import ServiceFailed, StorageUnavailable, Table, TableState
 from pyhudi.cli.app import app
 from pyhudi.features import procedures
 from pyhudi.storage.catalogs import CatalogColumn, CatalogPartition, CatalogTable, MetastoreCatalog
 from pyhudi.storage.catalogs.glue_catalog import GlueCatalog
 from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
+from tests.conformance.catalog_suite import CatalogSuite, Login
+from tests.conformance.kafka_server import running_postgresql
 from tests.conformance.servers import Server
 
 NOBODY = "thrift://127.0.0.1:1"
@@ -357,3 +360,73 @@ def test_the_command_and_the_procedure(metastore_place: Place, tmp_path: Path) -
     done = procedures.call("hive_sync", path=tmp_path / "t", metastore_uri=uri, mode="hms", sync_incremental="true")
     assert done.to_pylist() == [{"result": "hive sync success."}]
     assert metastore_place.catalog.table("default", "t") is not None
+
+
+# Names of other catalogs, and catalogs in PostgreSQL
+
+
+def test_a_catalog_lists_and_loads_what_a_sync_registered(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table.create(tmp_path / "t", name="trips", table_type="mor", **KEYED)
+    table.upsert(rows("sf", "ny"), options=QUIET)
+    table.sync(options=place.options)
+    place.catalog.create_table(entry(place, name="other", input_format="org.apache.hadoop.mapred.TextInputFormat", parameters={}))
+    at = place.options
+    uri = str(at.get("hoodie.datasource.hive_sync.metastore.uris", "glue:"))
+    options = {key: value for key, value in at.items() if key.startswith("hoodie.aws.")}
+    monkeypatch.setenv("SECRET_OF_GLUE", "b")
+    secret = {"env": "SECRET_OF_GLUE"}
+    found = hp.Catalog("lake", uri=uri, options={key: secret if "key" in key else value for key, value in options.items()})
+    assert place.database in found.list_namespaces()
+    assert found.list_tables(place.database) == [f"{place.database}.{name}" for name in ("trips", "trips_rt")]
+    for name in ("trips", "TRIPS_rt"):
+        assert found.load_table((place.database, name)).count() == 2
+    assert hp.sql(f"SELECT count(*) AS n FROM lake.{place.database}.trips", catalog=found).to_pylist() == [{"n": 2}]
+    for call, kind in (
+        (lambda: found.load_table((place.database, "trips_ro")), hp.Unsupported),
+        (lambda: found.load_table((place.database, "other")), hp.TableNotFound),
+        (lambda: found.load_table((place.database, "nothing")), hp.TableNotFound),
+        (lambda: found.list_tables("nowhere"), hp.InvalidRequest),
+        (lambda: found.create_namespace("n"), hp.Unsupported),
+        (lambda: found.drop_namespace(place.database), hp.Unsupported),
+        (lambda: found.register_table((place.database, "x"), table.uri), hp.Unsupported),
+        (lambda: found.rename_table((place.database, "trips"), (place.database, "x")), hp.Unsupported),
+        (lambda: found.drop_table((place.database, "trips")), hp.Unsupported),
+    ):
+        with pytest.raises(kind):
+            call()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("psycopg")
+    with running_postgresql(tmp_path_factory.mktemp("postgresql")) as uri:
+        yield uri
+
+
+@pytest.mark.wide
+class TestPostgres(CatalogSuite):
+    """The catalog suite on PostgreSQL."""
+
+    @pytest.fixture
+    def uri(self, server: str) -> str:
+        """A database of its own."""
+        import psycopg
+
+        name = f"d{uuid.uuid4().hex}"
+        with psycopg.connect(server, user="reader", password="hunter-two", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return server.replace("/postgres", f"/{name}")
+
+    @pytest.fixture
+    def login(self, monkeypatch: pytest.MonkeyPatch) -> Login:
+        monkeypatch.setenv("PASSWORD_OF_CATALOG", "hunter-two")
+        return {"user": "reader", "password": {"env": "PASSWORD_OF_CATALOG"}}
+
+    def test_a_wrong_password_and_a_missing_server(self, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PASSWORD_OF_CATALOG", "hunter-three")
+        login: Login = {"user": "reader", "password": {"env": "PASSWORD_OF_CATALOG"}}
+        with pytest.raises(hp.InvalidRequest, match="authentication failed") as caught:
+            hp.Catalog("lake", uri=uri, **login).list_namespaces()
+        assert "hunter-three" not in str(caught.value) + repr(hp.Catalog("lake", uri=uri, **login))
+        with pytest.raises(StorageUnavailable):
+            hp.Catalog("lake", uri="postgresql://127.0.0.1:1/none", user="reader").list_namespaces()

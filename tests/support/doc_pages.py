@@ -52,7 +52,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 def run_page(page: Path, folder: Path, names: dict[str, object], *, on_spark: bool) -> None:
     """Run a page's snippets in a folder.  on_spark: also those that need Spark."""
     shell = Shell(folder)
-    listeners = events._listeners
+    listeners, environment = events._listeners, dict(os.environ)
     try:
         for snippet in snippets(page):
             if (snippet.needs_spark and not on_spark) or snippet.lacks_its_engine:
@@ -65,6 +65,8 @@ def run_page(page: Path, folder: Path, names: dict[str, object], *, on_spark: bo
                 shell.run(text)
     finally:
         events._listeners = listeners
+        os.environ.clear()
+        os.environ.update(environment)
 
 
 class Shell:

@@ -28,6 +28,7 @@ MODULES = (
     "pyhudi.api.indexes",
     "pyhudi.api.alter",
     "pyhudi.api.inspect",
+    "pyhudi.features.catalogs.catalog_store",
     "pyhudi.features.report.plot",
     "pyhudi.spark",
     "pyhudi.sql_engine",

@@ -67,7 +67,7 @@ _MODULE = {
     "HudiTable": "pyhudi.Table(uri)",
     "HudiTableBuilder": "pyhudi.Table(uri, storage_options, options)",
     "load_table": "pyhudi.Table(uri)",
-    "load_catalog": "pyhudi.Catalog()",
+    "load_catalog": "pyhudi.Catalog(name)",
     "write_deltalake": "pyhudi.write(path, rows, mode=...)",
     "write_table": "pyhudi.write(path, rows, mode=...)",
     "read": "pyhudi.Table(uri).scan()",

@@ -9,11 +9,15 @@ import typer
 from pyhudi.api.table import Table
 from pyhudi.cli.output import Format
 from pyhudi.errors import InvalidRequest
+from pyhudi.sql_engine.sql_ast import TableName
+from pyhudi.sql_engine.sql_catalog import stored_table
 
 FINDINGS = 4
 """Exit code of a check with findings."""
 
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Path or URI of the table.")]
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="Path or URI of the table, or its name in a catalog: lake.sales.trips.")
+]
 OutputOption = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]
 OptionsOption = Annotated[
     list[str] | None, typer.Option("--option", "-O", metavar="KEY=VALUE", help="A hoodie.* option; may be repeated.")
@@ -27,7 +31,14 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Execute. Without i
 
 def open_table(uri: str, storage: list[str] | None = None) -> Table:
     """Open the table of a command."""
-    return Table(uri, parse_pairs(storage))
+    stored = stored_table(table_name(uri))
+    table: Table = Table(uri, parse_pairs(storage)) if stored is None else stored.open(parse_pairs(storage))
+    return table
+
+
+def table_name(text: str) -> TableName:
+    """The name that an argument may be."""
+    return TableName(tuple(text.split(".")))
 
 
 def open_for_call(uri: str, storage: list[str] | None, options: list[str] | None) -> tuple[Table, dict[str, str]]:

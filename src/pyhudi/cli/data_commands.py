@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -22,14 +23,16 @@ from pyhudi.cli.arguments import (
     open_for_call,
     open_table,
     parse_pairs,
+    table_name,
 )
 from pyhudi.cli.inspect_commands import AsOfOption, ColumnsOption, FilterOption
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.errors import InvalidRequest
 from pyhudi.options.write_options import ONCE
 from pyhudi.records.schema_evolution import SchemaMode
-from pyhudi.sql_engine import Catalog
+from pyhudi.sql_engine import SessionCatalog
 from pyhudi.sql_engine import sql as run_sql
+from pyhudi.sql_engine.sql_catalog import stored_table
 
 _READ = {
     ".parquet": "parquet",
@@ -67,15 +70,20 @@ def create(
     options: OptionsOption = None,
 ) -> None:
     """Create a table; its first write defines the columns."""
-    made = Table.create(
-        table,
-        name=name,
+    settings: dict[str, Any] = {} if name is None else {"name": name}
+    stored = stored_table(table_name(table))
+    if stored is not None and storage:
+        raise InvalidRequest(
+            f"create {table} takes no --storage: name a profile of the configuration for catalog {stored.catalog.name}"
+        )
+    make = partial(Table.create, table, storage_options=parse_pairs(storage)) if stored is None else stored.create
+    made = make(
         record_key=record_key,
         partition_by=partition_by,
         ordering=ordering,
         table_type=kind,
-        storage_options=parse_pairs(storage),
         options=parse_pairs(options),
+        **settings,
     )
     print_text(f"created {made.uri}")
 
@@ -147,6 +155,9 @@ def drop(table: TableArgument, yes: YesOption = False, storage: StorageOption = 
         print_text(f"would delete {opened.uri} with its {opened.count():,} rows and all files; pass --yes to do it")
         return
     opened.drop()
+    stored = stored_table(table_name(table))
+    if stored is not None:
+        stored.forget()
     print_text(f"{opened.uri} deleted")
 
 
@@ -177,7 +188,7 @@ def sql(
     options: OptionsOption = None,
 ) -> None:
     """Execute a SQL statement."""
-    catalog = Catalog()
+    catalog = SessionCatalog()
     for name, path in parse_pairs(tables).items():
         catalog.register(name, path)
     found = run_sql(statement, catalog=catalog, storage_options=parse_pairs(storage), options=parse_pairs(options))

@@ -17,6 +17,7 @@ from pyhudi.errors import Unsupported
 CAPABILITIES = (
     "blob_reader",
     "bootstrap",
+    "catalogs",
     "commit_callbacks",
     "consistent_hashing",
     "hbase_index",

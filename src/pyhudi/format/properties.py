@@ -32,7 +32,7 @@ from pyhudi.format.byte_cursor import checked_text
 REDACTED = "****"
 
 _SECRET = re.compile(
-    r"secret|password|passwd|token|credential|(access|account|private|encryption|customer|sas|api)[._-]?key"
+    r"secret|password|passwd|token|credential|(access|account|private|encryption|customer|master|sas|api)[._-]?key"
     r"|connection[._-]?string|custom[._-]headers|callback\.http\.url|(^|[._-])(pass|pwd|sas)($|[._-])",
     re.IGNORECASE,
 )

@@ -10,7 +10,7 @@
 Values are spelled as in the path, including percent-encoding, as Hudi registers them: a catalog with both spellings
 would show the rows of such a partition twice.
 
-Source: docs/catalogs.md.
+Source: docs/catalog-sync.md.
 """
 
 from __future__ import annotations

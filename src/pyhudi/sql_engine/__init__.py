@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from pyhudi.api.argument_kinds import checked
 from pyhudi.sql_engine.read_statement import read_statement
-from pyhudi.sql_engine.sql_catalog import Catalog
+from pyhudi.sql_engine.sql_catalog import SessionCatalog
 
-__all__ = ["CATALOG", "Catalog", "register", "sql"]
+__all__ = ["CATALOG", "SessionCatalog", "register", "sql"]
 
-CATALOG = Catalog()
+CATALOG = SessionCatalog()
 """The default catalog of this process."""
 
 
@@ -33,7 +33,7 @@ def sql(
     statement: str,
     *,
     tables: Mapping[str, Any] | None = None,
-    catalog: Catalog | None = None,
+    catalog: SessionCatalog | None = None,
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> pa.Table:
@@ -44,11 +44,11 @@ def sql(
     Args:
         statement: One statement in Spark SQL syntax: CREATE TABLE, INSERT, SELECT, UPDATE, DELETE, MERGE INTO, CALL,
             ALTER TABLE and other statements of Hudi.
-        tables: Tables and rows of this statement by name, as in `Catalog.register`.
-        catalog: Catalog that resolves table names; `pyhudi.sql_engine.CATALOG` by default. A path needs none:
-            hudi.`/data/trips`.
-        storage_options: Credentials and settings of the object store, for tables by path, see `docs/object-stores.md`. A
-            `Table` has its own.
+        tables: Tables and rows of this statement by name, as in `SessionCatalog.register`.
+        catalog: A `pyhudi.Catalog` that resolves table names; the one of the process by default. A table of a configured
+            catalog has three parts, `lake.sales.trips`. A path needs no catalog: hudi.`/data/trips`.
+        storage_options: Credentials and settings of the object store, for tables by path, and in addition to those of a
+            stored catalog, see `docs/object-stores.md`. A `Table` has its own.
         options: `hoodie.*` options of writes.
 
     Returns:
@@ -70,7 +70,7 @@ def sql(
     parsed = read_statement(statement, embedded=True)
     from pyhudi.sql_engine.duckdb_session import EmbeddedStatementSession, run
 
-    own = Catalog()
+    own = SessionCatalog()
     for name, table in (tables or {}).items():
         own.register(name, table)
     chosen = CATALOG if catalog is None else catalog
@@ -98,6 +98,6 @@ def register(name: str, table: Any) -> None:
 
     Args:
         name: Table name.
-        table: As in `Catalog.register`.
+        table: As in `SessionCatalog.register`.
     """
     CATALOG.register(name, table)

@@ -50,8 +50,14 @@ class StatementSession(Protocol):
     def unregister(self, name: S.TableName) -> bool:
         """Remove a name added by `register`, and return whether it existed."""
 
-    def names(self) -> list[str]:
-        """Return the registered table names."""
+    def check_new(self, name: S.TableName) -> None:
+        """Raise InvalidRequest if no table of this name can be created."""
+
+    def stored(self, name: S.TableName) -> Any:
+        """Return the table of a stored catalog that a name denotes, which may not exist; None for other names."""
+
+    def names(self, database: str | None) -> list[str]:
+        """Return the registered table names in a database, without it; None is the default one: all names, qualified."""
 
     @property
     def statement_options(self) -> StatementOptions:
@@ -69,7 +75,9 @@ class StatementSession(Protocol):
     def set_view(self, name: S.TableName, view: View | None) -> None:
         """Store a view, or remove it."""
 
-    def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
+    def create_as(
+        self, statement: S.CreateTable, query: S.SelectQuery, path: str, storage_options: Mapping[str, str] | None
+    ) -> WriteResult:
         """Create a table from the rows of a query; a failed write leaves no table."""
 
 
@@ -149,23 +157,29 @@ def _create(session: StatementSession, statement: S.CreateTable) -> WriteResult 
         raise TableExists(f"table {name} exists already")
     if not has_name and statement.location is not None:
         raise InvalidRequest(f"CREATE TABLE {name} has a path as its name, and a different LOCATION: remove one of them")
+    if has_name:
+        session.check_new(name)
     path = name.path or statement.location or session.location_for(name)
-    if not has_name and statement.if_not_exists and Table.exists(path, session.storage_options):
+    stored = session.stored(name)
+    storage_options = session.storage_options if stored is None else stored.storage_options(session.storage_options)
+    if not has_name and statement.if_not_exists and Table.exists(path, storage_options):
         return None
-    result = _create_table(session, statement, path)
+    result = _create_table(session, statement, path, storage_options)
     if has_name:
         session.register(name, path)
     return result
 
 
-def _create_table(session: StatementSession, statement: S.CreateTable, path: str) -> WriteResult | None:
+def _create_table(
+    session: StatementSession, statement: S.CreateTable, path: str, storage_options: Mapping[str, str] | None
+) -> WriteResult | None:
     """Create the table. If the statement uses a name, an existing table at the location is registered under it."""
     if statement.query is not None:
-        if Table.exists(path, session.storage_options):
-            raise existing_table_error(path, session.storage_options, parse_options(session.options), "INSERT INTO adds to it")
-        return session.create_as(statement, statement.query, path)
+        if Table.exists(path, storage_options):
+            raise existing_table_error(path, storage_options, parse_options(session.options), "INSERT INTO adds to it")
+        return session.create_as(statement, statement.query, path, storage_options)
     try:
-        table_statements.create(statement, path, session.storage_options, exist_ok=statement.table.path is None)
+        table_statements.create(statement, path, storage_options, exist_ok=statement.table.path is None)
     except TableNotFound as error:
         raise InvalidRequest(f"CREATE TABLE {statement.table} names no columns, and no table exists at {path}") from error
     return None
@@ -190,6 +204,9 @@ def _rename(session: StatementSession, statement: S.RenameTable) -> None:
         raise InvalidRequest(f"ALTER TABLE {name} RENAME TO {to}: a path cannot be renamed; register a name")
     if session.is_registered(to):
         raise TableExists(f"table {to} exists already")
+    stored = session.stored(name)
+    if stored is not None:
+        return stored.rename(session.stored(to))  # type: ignore[no-any-return]
     table = session.table(name)
     if not session.unregister(name):
         raise Unsupported(
@@ -234,17 +251,9 @@ def _show_partitions(session: StatementSession, statement: S.ShowPartitions) -> 
 
 def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table:
     """Names of the current database, or of another one."""
-    shown: list[str] = []
-    named = ("",) if statement.database is None else (statement.database, "")
+    named = ("",) if statement.database is None else (*statement.database.split("."), "")
     *parts, _ = session.qualified(S.TableName(named)).parts
-    database = parts[0].lower() if parts else None
-    for name in session.names():
-        first, dot, rest = name.partition(".")
-        if database is None:
-            shown.append(name)
-        elif dot and first.lower() == database:
-            shown.append(rest)
-    return pa.table({"tableName": pa.array(shown, pa.string())})
+    return pa.table({"tableName": pa.array(session.names(".".join(parts) or None), pa.string())})
 
 
 def _show_columns(session: StatementSession, statement: S.ShowColumns) -> pa.Table:

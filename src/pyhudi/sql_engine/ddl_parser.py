@@ -322,7 +322,7 @@ def _create_view(cursor: TokenCursor, *, replace: bool) -> Statement:
 
 def _create_database(cursor: TokenCursor) -> Statement:
     if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
-    name = cursor.name("the name of a database")
+    name = ".".join(cursor.dotted("the name of a database"))
     if cursor.at_keywords("LOCATION") or cursor.at_keywords("MANAGED"):
         raise Unsupported(f"CREATE DATABASE {name} ... LOCATION; give each table a LOCATION")
     if cursor.accept_keywords("COMMENT"):
@@ -367,7 +367,7 @@ def drop(cursor: TokenCursor) -> Statement:
         cursor.accept_keywords("TABLE")
         dropped: Statement = DropIndex(index, cursor.table(), if_exists)
     elif kind in ("DATABASE", "SCHEMA"):
-        database = cursor.name("the name of a database")
+        database = ".".join(cursor.dotted("the name of a database"))
         cascade = cursor.accept_keywords("CASCADE")
         cursor.accept_keywords("RESTRICT")
         dropped = DropDatabase(database, if_exists, cascade)

@@ -48,7 +48,7 @@ from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
-from pyhudi.sql_engine.sql_catalog import Catalog, is_queryable
+from pyhudi.sql_engine.sql_catalog import SessionCatalog, is_queryable, stored_namespace, stored_table
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
@@ -71,10 +71,10 @@ class EmbeddedStatementSession:
         statement_options: These options, and those that only SQL knows.
     """
 
-    catalog: Catalog
+    catalog: SessionCatalog
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, object] | None = field(default=None, repr=False)
-    tables: Catalog = field(default_factory=Catalog)
+    tables: SessionCatalog = field(default_factory=SessionCatalog)
     variables: Mapping[str, Any] = field(default_factory=dict, repr=False)
     statement_options: StatementOptions = field(default_factory=lambda: StatementOptions(None))
 
@@ -91,6 +91,9 @@ class EmbeddedStatementSession:
             registered = catalog.lookup(key)
             if registered is not None:
                 return registered
+        stored = stored_table(self.qualified(name), self.catalog)
+        if stored is not None and (len(name.parts) == 3 or stored.exists()):
+            return stored.open(self.storage_options)
         rows = self.catalog.lookup(name)
         # Rows have no database, so they are found in every one.
         if rows is not None and not isinstance(rows, (str, Table)):
@@ -121,16 +124,23 @@ class EmbeddedStatementSession:
         return self.table(name)._open
 
     def is_registered(self, name: S.TableName) -> bool:
-        return str(self.qualified(name)) in self.catalog
+        return self.catalog._has(self.qualified(name))
+
+    def check_new(self, name: S.TableName) -> None:
+        self.catalog._check_new(self.qualified(name))
 
     def location_for(self, name: S.TableName) -> str:
         return self.catalog.location_for(self.qualified(name))
 
     def register(self, name: S.TableName, path: str) -> None:
-        self.catalog.register(str(self.qualified(name)), path)
+        self.catalog._record(self.qualified(name), path)
 
     def unregister(self, name: S.TableName) -> bool:
-        return self.catalog.unregister(str(self.qualified(name)))
+        return self.catalog._forget(self.qualified(name))
+
+    def stored(self, name: S.TableName) -> Any:
+        name = self.qualified(name)
+        return None if str(name) in self.catalog else stored_table(name, self.catalog)
 
     def set_option(self, key: str, value: str | None) -> None:
         settings = self.catalog.session.settings
@@ -150,11 +160,13 @@ class EmbeddedStatementSession:
         if view is not None:
             views[key] = view
 
-    def names(self) -> list[str]:
-        return list(self.catalog)
+    def names(self, database: str | None) -> list[str]:
+        return self.catalog._names(database)
 
-    def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
-        return _create_as(self, statement, query, path)
+    def create_as(
+        self, statement: S.CreateTable, query: S.SelectQuery, path: str, storage_options: Mapping[str, str] | None
+    ) -> WriteResult:
+        return _create_as(self, statement, query, path, storage_options)
 
 
 def run(session: EmbeddedStatementSession, statement: S.Statement) -> pa.Table:
@@ -302,14 +314,20 @@ def _select(session: EmbeddedStatementSession, statement: S.Select) -> pa.Table:
 # Creation and inserts
 
 
-def _create_as(session: EmbeddedStatementSession, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
+def _create_as(
+    session: EmbeddedStatementSession,
+    statement: S.CreateTable,
+    query: S.SelectQuery,
+    path: str,
+    storage_options: Mapping[str, str] | None,
+) -> WriteResult:
     with opened(session, query) as (database, (text,)):
         schema = database.schema(text)
         ordered = table_statements.new_table_columns(statement, schema.names)
         text = f"SELECT {', '.join(quote_identifier(name) for name in ordered)} FROM ({text})"
         options = table_statements.new_options(statement, ordered)
         name = None if statement.table.path else statement.table.parts[-1]
-        table = Table.create(path, name=name, storage_options=session.storage_options, options=options)
+        table = Table.create(path, name=name, storage_options=storage_options, options=options)
         try:
             columns = _with_hudi_types(database.schema(text), database.sources)
             batches = (stored(batch, columns) for batch in database.batches(text))
@@ -427,6 +445,10 @@ def _reset_options(session: EmbeddedStatementSession, statement: S.ResetOptions)
 
 
 def _create_database(session: EmbeddedStatementSession, statement: S.CreateDatabase) -> None:
+    stored = stored_namespace(statement.name, session.catalog)
+    if stored is not None:
+        stored.create(if_not_exists=statement.if_not_exists)
+        return
     databases, key = session.catalog.session.databases, statement.name.lower()
     if key in databases and not statement.if_not_exists:
         raise TableExists(f"CREATE DATABASE {statement.name}: it exists already")
@@ -435,13 +457,18 @@ def _create_database(session: EmbeddedStatementSession, statement: S.CreateDatab
 
 def _drop_database(session: EmbeddedStatementSession, statement: S.DropDatabase) -> None:
     state, key = session.catalog.session, statement.name.lower()
+    stored = stored_namespace(statement.name, session.catalog)
+    if stored is not None:
+        stored.drop(if_exists=statement.if_exists, cascade=statement.cascade)
+        state.current[0] = DEFAULT_DATABASE if state.current[0].lower() == key else state.current[0]
+        return
     if key == DEFAULT_DATABASE:
         raise InvalidRequest(f"DROP DATABASE {statement.name}: the default database cannot be dropped")
     if key not in state.databases:
         if statement.if_exists:
             return
         raise InvalidRequest(f"DROP DATABASE {statement.name}: there is no such database")
-    tables = [name for name in session.names() if name.lower().startswith(f"{key}.")]
+    tables = [f"{key}.{name}" for name in session.names(key)]
     views = [name for name in state.views if name.startswith(f"{key}.")]
     if (tables or views) and not statement.cascade:
         raise InvalidRequest(f"DROP DATABASE {statement.name}: it has {', '.join([*tables, *views])}. Add CASCADE to remove them")
@@ -456,6 +483,11 @@ def _drop_database(session: EmbeddedStatementSession, statement: S.DropDatabase)
 
 def _use(session: EmbeddedStatementSession, statement: S.UseDatabase) -> None:
     state = session.catalog.session
+    stored = stored_namespace(statement.name, session.catalog)
+    if stored is not None:
+        stored.check()
+        state.current[0] = statement.name
+        return
     name = state.databases.get(statement.name.lower())
     if name is None:
         raise InvalidRequest(f"USE {statement.name}: there is no such database; there are {', '.join(state.databases.values())}")
@@ -469,7 +501,8 @@ def _drop_table(session: EmbeddedStatementSession, statement: S.DropTable) -> pa
 
 
 def _show_databases(session: EmbeddedStatementSession, statement: S.ShowDatabases) -> pa.Table:
-    return pa.table({"namespace": pa.array(sorted(session.catalog.session.databases.values()), pa.string())})
+    names = session.catalog._databases(statement.catalog)
+    return pa.table({"namespace": pa.array(sorted(names), pa.string())})
 
 
 def _call(session: EmbeddedStatementSession, statement: S.CallProcedure) -> pa.Table:

@@ -339,12 +339,13 @@ def _show(cursor: TokenCursor) -> Statement:
         return ShowProperties(table, key)
     if cursor.accept_keywords("TABLES"):
         named = cursor.accept_keywords("IN") or cursor.accept_keywords("FROM")
-        database = cursor.name("the name of a database") if named else None
+        database = ".".join(cursor.dotted("the name of a database")) if named else None
         cursor.end()
         return ShowTables(database)
     if cursor.accept_keywords("DATABASES") or cursor.accept_keywords("SCHEMAS") or cursor.accept_keywords("NAMESPACES"):
+        catalog = cursor.name("the name of a catalog") if cursor.accept_keywords("IN") or cursor.accept_keywords("FROM") else None
         cursor.end()
-        return ShowDatabases()
+        return ShowDatabases(catalog)
     if cursor.accept_keywords("CREATE", "TABLE"):
         return _of_table(cursor, ShowCreateTable)
     if cursor.accept_keywords("COLUMNS"):
@@ -413,7 +414,7 @@ def _use(cursor: TokenCursor) -> Statement:
     cursor.expect("USE")
     for word in ("DATABASE", "SCHEMA", "NAMESPACE"):
         cursor.accept_keywords(word)
-    name = cursor.name("the name of a database")
+    name = ".".join(cursor.dotted("the name of a database"))
     cursor.end()
     return UseDatabase(name)
 

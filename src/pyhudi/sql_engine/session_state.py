@@ -92,7 +92,7 @@ def qualified(name: S.TableName, current: str) -> S.TableName:
     """Resolve a name in the current database. Tables of the default database have no qualifier."""
     parts = name.parts
     if name.path is None and len(parts) == 1 and current != DEFAULT_DATABASE:
-        return S.TableName((current, *parts))
+        return S.TableName((*current.split("."), *parts))
     if name.path is None and len(parts) == 2 and parts[0].lower() == DEFAULT_DATABASE:
         return S.TableName(parts[1:])
     return name

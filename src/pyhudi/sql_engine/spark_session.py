@@ -5,8 +5,9 @@
     INSERT, CREATE ... AS    the rows of the query, cast by Spark's store assignment, are written
     UPDATE, DELETE, MERGE    Spark finds and computes the rows, with the conditions as written
 
-A name resolves to the path in the session's configuration (`pyhudi.table.<name>`), otherwise to the location of a Hudi
-table of that name in the session's catalog. Any other name is left to Spark: a view, or a table of another format.
+A name resolves to the path in the session's configuration (`pyhudi.table.<name>`), otherwise to a table of a stored
+catalog (`features.catalogs.resolver`), otherwise to the location of a Hudi table of that name in the session's catalog.
+Any other name is left to Spark: a view, or a table of another format.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyhudi import features
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.engines.spark.blob_function import register_read_blob
@@ -47,6 +49,7 @@ from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.literals import parse_spark
 from pyhudi.sql_engine.session_state import StatementOptions, View, check_setting, qualified
+from pyhudi.sql_engine.sql_catalog import names_in, stored_catalog, stored_namespace, stored_table
 from pyhudi.sql_engine.sql_pushdown import table_predicate
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
@@ -107,8 +110,18 @@ class SparkStatementSession:
         else:
             self.spark.conf.set(key, value)
 
+    def stored(self, name: S.TableName) -> Any:
+        name = self.qualified(name)
+        registered = name.path is None and spark_table_names.registered_path(self.spark, str(name)) is not None
+        return None if registered else stored_table(name)
+
+    def check_new(self, name: S.TableName) -> None:
+        stored = self.stored(name)
+        if stored is not None:
+            stored.check_namespace()
+
     def path(self, name: S.TableName) -> str | None:
-        """Path of the Hudi table that a name resolves to; None if there is none."""
+        """Path of the Hudi table of the session that a name resolves to; None if there is none."""
         if name.path is not None:
             return name.path
         registered = spark_table_names.registered_path(self.spark, str(self.qualified(name)))
@@ -117,40 +130,63 @@ class SparkStatementSession:
         location = located(self.spark, str(name))
         return location if location is not None and Table.exists(location, self.storage_options) else None
 
+    def find_table(self, name: S.TableName) -> Table | None:
+        """Open the Hudi table that a name resolves to; None if there is none."""
+        stored = self.stored(name)
+        if stored is not None:
+            table: Table = stored.open(self.storage_options, self.options)
+            return table
+        path = self.path(name)
+        return None if path is None else Table(path, self.storage_options, self.options)
+
     def table(self, name: S.TableName) -> Table:
         """Open the Hudi table that a name resolves to. Raises InvalidRequest if there is none."""
         if self.view(name) is not None:
             raise InvalidRequest(f"{name} is a view, but the statement requires a table")
-        path = self.path(name)
-        if path is None:
+        table = self.find_table(name)
+        if table is None:
             raise InvalidRequest(
                 f"no Hudi table {name} in the session: register its path with pyhudi.spark.register, or write hudi.`/path`"
             )
-        return Table(path, self.storage_options, self.options)
+        return table
 
     def is_registered(self, name: S.TableName) -> bool:
-        return self.path(name) is not None
+        stored = self.stored(name)
+        return self.path(name) is not None if stored is None else bool(stored.exists())
 
     def location_for(self, name: S.TableName) -> str:
+        stored = self.stored(name)
+        if stored is not None:
+            return str(stored.location())
         return f"{str(self.spark.conf.get(_WAREHOUSE)).rstrip('/')}/{'/'.join(self.qualified(name).parts)}"
 
     def register(self, name: S.TableName, path: str) -> None:
-        spark_table_names.register_path(self.spark, str(self.qualified(name)), path)
+        stored = self.stored(name)
+        if stored is None:
+            spark_table_names.register_path(self.spark, str(self.qualified(name)), path)
+        else:
+            stored.register(path)
 
     def unregister(self, name: S.TableName) -> bool:
+        stored = self.stored(name)
+        if stored is not None:
+            return bool(stored.forget())
         return spark_table_names.unregister_path(self.spark, str(self.qualified(name)))
 
-    def names(self) -> list[str]:
-        return spark_table_names.names(self.spark)
+    def names(self, database: str | None) -> list[str]:
+        stored = None if database is None else stored_namespace(database)
+        return [*names_in(spark_table_names.names(self.spark), database), *(stored.tables() if stored is not None else ())]
 
-    def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
+    def create_as(
+        self, statement: S.CreateTable, query: S.SelectQuery, path: str, storage_options: Mapping[str, str] | None
+    ) -> WriteResult:
         frame = self.frame(query)
         ordered = table_statements.new_table_columns(statement, frame.columns)
         options = {**table_statements.new_options(statement, ordered), **(self.options or {}), OPERATION.key: "bulk_insert"}
         if statement.table.path is None:
             options.setdefault(NAME.key, statement.table.parts[-1])
         rows = frame.select(*map(quoted_name, ordered))
-        return self.verbs.write(rows, path, "errorifexists", options, self.storage_options)
+        return self.verbs.write(rows, path, "errorifexists", options, storage_options)
 
     def frame(self, query: S.SelectQuery, lead: str = "") -> DataFrame:
         """DataFrame of a query. lead: text before it, such as EXPLAIN."""
@@ -180,12 +216,12 @@ class SparkStatementSession:
         if reference.name is None:
             rows = function_rows(reference, self.table(table_argument(reference)))
             return rows.to_spark(self.spark) if isinstance(rows, Scan) else small_frame(self.spark, rows)
-        path = self.path(reference.name)
-        if path is None:
+        table = self.find_table(reference.name)
+        if table is None:
             if reference.as_of is not None:
                 raise InvalidRequest(f"{reference.name} AS OF a time: the session has no Hudi table of that name")
             return None
-        table, predicate = Table(path, self.storage_options, self.options), partial(build_predicate, reference)
+        predicate = partial(build_predicate, reference)
         return table_statements.requested_rows(table, ["*"], reference.as_of, predicate).to_spark(self.spark)
 
 
@@ -344,28 +380,52 @@ def _reset_options(session: SparkStatementSession, statement: S.ResetOptions) ->
 
 
 def _create_database(session: SparkStatementSession, statement: S.CreateDatabase) -> DataFrame:
+    stored = stored_namespace(statement.name)
+    if stored is not None:
+        stored.create(if_not_exists=statement.if_not_exists)
+        return without_rows(session.spark)
     exists = "IF NOT EXISTS " if statement.if_not_exists else ""
-    return session.spark.sql(f"CREATE DATABASE {exists}{quoted_name(statement.name)}")
+    return session.spark.sql(f"CREATE DATABASE {exists}{_quoted(statement.name)}")
 
 
 def _drop_database(session: SparkStatementSession, statement: S.DropDatabase) -> DataFrame:
     """DROP DATABASE of Spark's catalog; with CASCADE also the names of its Hudi tables."""
-    mine = [name for name in session.names() if name.startswith(f"{statement.name.lower()}.")]
+    stored = stored_namespace(statement.name)
+    if stored is not None:
+        stored.drop(if_exists=statement.if_exists, cascade=statement.cascade)
+        return without_rows(session.spark)
+    mine = [f"{statement.name.lower()}.{name}" for name in session.names(statement.name)]
     if mine and not statement.cascade:
         raise InvalidRequest(f"DROP DATABASE {statement.name}: it has {', '.join(mine)}. Add CASCADE to remove them")
     exists = "IF EXISTS " if statement.if_exists else ""
-    frame = session.spark.sql(f"DROP DATABASE {exists}{quoted_name(statement.name)}{' CASCADE' if statement.cascade else ''}")
+    frame = session.spark.sql(f"DROP DATABASE {exists}{_quoted(statement.name)}{' CASCADE' if statement.cascade else ''}")
     for name in mine:
         spark_table_names.unregister_path(session.spark, name)
     return frame
 
 
+def _quoted(database: str) -> str:
+    return ".".join(map(quoted_name, database.split(".")))
+
+
 def _use(session: SparkStatementSession, statement: S.UseDatabase) -> DataFrame:
-    return session.spark.sql(f"USE {quoted_name(statement.name)}")
+    if stored_namespace(statement.name) is not None:
+        raise Unsupported(
+            f"USE {statement.name} on Spark: it is a namespace of PyHudi's catalog; write the whole name of each table"
+        )
+    return session.spark.sql(f"USE {_quoted(statement.name)}")
 
 
 def _show_databases(session: SparkStatementSession, statement: S.ShowDatabases) -> DataFrame:
-    return session.spark.sql("SHOW DATABASES")
+    if statement.catalog is None:
+        return session.spark.sql("SHOW DATABASES")
+    if (
+        features.find("catalogs") is None
+        or features.load("catalogs", "SHOW DATABASES").configured_settings(statement.catalog) is None
+    ):
+        return session.spark.sql(f"SHOW DATABASES IN {quoted_name(statement.catalog)}")
+    names = stored_catalog(statement.catalog).list_namespaces()
+    return small_frame(session.spark, pa.table({"namespace": pa.array(names, pa.string())}))
 
 
 def _call(session: SparkStatementSession, statement: S.CallProcedure) -> DataFrame:

@@ -468,7 +468,9 @@ class UseDatabase:
 
 @dataclass(frozen=True, slots=True)
 class ShowDatabases:
-    """SHOW DATABASES."""
+    """SHOW DATABASES. catalog: None for the session."""
+
+    catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

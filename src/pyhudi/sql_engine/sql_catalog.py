@@ -1,34 +1,34 @@
-"""`Catalog`: table names of SQL statements, in memory."""
+"""`SessionCatalog`: names of SQL statements: those in memory, and those of stored catalogs (`features.catalogs`)."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from pyhudi import features
 from pyhudi.api.argument_kinds import checked_class
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.input_rows import is_frame
 from pyhudi.errors import InvalidRequest, TableExists
-from pyhudi.sql_engine.session_state import SessionState
+from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, SessionState
 from pyhudi.sql_engine.sql_ast import TableName
 
-__all__ = ["Catalog", "is_queryable"]
+__all__ = ["SessionCatalog", "is_queryable", "stored_namespace", "stored_table"]
 
 
 @checked_class
-class Catalog:
+class SessionCatalog:
     """Maps names to tables and to rows in memory, for `pyhudi.sql`, with the views, databases and options of SET.
 
-    It lives as long as the process, and stores nothing.
-
-    Names are case-insensitive, and can have several parts separated by dots.
+    It lives as long as the process. Names are case-insensitive, and can have several parts separated by dots. A name
+    that is not in memory can be that of a table in a stored catalog.
 
     Example:
-        >>> c = Catalog(warehouse="/data")
+        >>> c = hp.Catalog(warehouse="/data")
         >>> c.register("trips", "/data/trips")
         >>> c.register("yesterday", hp.Table("/data/trips").scan(as_of="2024-05-06"))
         >>> c.register("new_fares", frame)  # a pandas or Polars frame, an Arrow table
@@ -107,6 +107,41 @@ class Catalog:
         entry = self._known.get(str(table).lower())
         return None if entry is None else entry[1]
 
+    def _has(self, table: TableName) -> bool:
+        """Return True if the name is in memory, or that of a table of a stored catalog."""
+        if str(table) in self:
+            return True
+        stored = stored_table(table, self)
+        return stored is not None and bool(stored.exists())
+
+    def _check_new(self, table: TableName) -> None:
+        """Raise InvalidRequest if no table of the name can be created: its namespace does not exist."""
+        stored = stored_table(table, self)
+        if stored is not None:
+            stored.check_namespace()
+
+    def _record(self, table: TableName, path: str) -> None:
+        """Add the name of a table: to a stored catalog if it is a name of one, otherwise to memory."""
+        stored = stored_table(table, self)
+        if stored is None:
+            self.register(str(table), path)
+        else:
+            stored.register(path)
+
+    def _forget(self, table: TableName) -> bool:
+        """Remove a name, and return whether it existed."""
+        stored = None if str(table) in self else stored_table(table, self)
+        return self.unregister(str(table)) if stored is None else bool(stored.forget())
+
+    def _names(self, database: str | None) -> list[str]:
+        """Return the names in a database, without it; None is the default one: all names, qualified."""
+        stored = None if database is None else stored_namespace(database, self)
+        return [*names_in(self, database), *(stored.tables() if stored is not None else ())]
+
+    def _databases(self, catalog: str | None) -> list[str]:
+        """Return the names of databases. catalog: a stored catalog, whose namespaces are its databases; None for memory."""
+        return list(self._session.databases.values()) if catalog is None else stored_catalog(catalog, self).list_namespaces()
+
     def location_for(self, table: TableName) -> str:
         """Return the location of a new table.
 
@@ -116,11 +151,43 @@ class Catalog:
         Raises:
             InvalidRequest: The catalog has no warehouse.
         """
+        stored = stored_table(table, self)
+        if stored is not None:
+            location: str = stored.location()
+            return location
         if self._warehouse is None:
             raise InvalidRequest(
-                f"table {table} has no location: add LOCATION '/path' to the statement, or use a catalog with a warehouse"
+                f"table {table} has no location: pass one (LOCATION '/path' in SQL), or use a catalog with a warehouse"
             )
         return f"{self._warehouse.rstrip('/')}/{'/'.join(table.parts)}"
+
+
+def stored_table(table: TableName, own: SessionCatalog | None = None) -> Any:
+    """The table of a stored catalog that a name denotes, which may not exist; None for other names.
+
+    own: catalog of the call. `features.catalogs.resolver` has the rule.
+    """
+    catalogs = features.find("catalogs")
+    return None if catalogs is None or table.path is not None else catalogs.resolve(table.parts, own)
+
+
+def stored_namespace(database: str, own: SessionCatalog | None = None) -> Any:
+    """The namespace of a stored catalog that the name of a database denotes; None for other names."""
+    catalogs = features.find("catalogs")
+    return None if catalogs is None or database.lower() == DEFAULT_DATABASE else catalogs.resolve_namespace(database, own)
+
+
+def stored_catalog(name: str, own: SessionCatalog | None = None) -> Any:
+    """The stored catalog of a name. Raises InvalidRequest if there is none."""
+    return features.load("catalogs", f"catalog {name}").find_catalog(name, own)
+
+
+def names_in(names: Iterable[str], database: str | None) -> list[str]:
+    """Those of names that are in a database, without it; all for the default one (None)."""
+    if database is None:
+        return list(names)
+    parts = [name.partition(".") for name in names]
+    return [rest for first, dot, rest in parts if dot and first.lower() == database.lower()]
 
 
 def is_queryable(value: object) -> bool:

@@ -42,6 +42,11 @@ def without_secrets(text: str) -> str:
     return text
 
 
+def sqlite_path(uri: str) -> str:
+    """The file of a SQLite URI: sqlite:///relative/path or sqlite:////absolute/path."""
+    return uri.removeprefix("sqlite:///").removeprefix("sqlite:")
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """A parsed URI.

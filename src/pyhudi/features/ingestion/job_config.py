@@ -9,10 +9,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,9 +27,9 @@ from pyhudi.features.ingestion.transforms import FunctionTransform, SqlTransform
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.paths import file_name, parent_folder
 from pyhudi.storage import open_storage
+from pyhudi.storage.config_file import nearest, parse_section, read_toml, resolved
 from pyhudi.storage.environment import Environment
 
-T = TypeVar("T")
 SOURCES: Mapping[str, Callable[..., Source]] = {
     "files": FileSource,
     "table": TableSource,
@@ -41,7 +40,6 @@ _MODES = ("once", "continuous")
 _OPERATIONS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 _SERVICES = ("inline", "background", "none")
 _SCHEMAS = ("file", "table", "registry")
-_INJECTED = ("environment",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ class TableJob:
             if not isinstance(subject, str):
                 raise InvalidRequest(f"{where} has no subject, which kind registry needs")
             return avro_to_arrow(parse_section(SchemaRegistry, settings, where).latest(subject))
-        raise InvalidRequest(f"{where} has kind={kind!r}: choose from {', '.join(_SCHEMAS)}{_nearest(str(kind), _SCHEMAS)}")
+        raise InvalidRequest(f"{where} has kind={kind!r}: choose from {', '.join(_SCHEMAS)}{nearest(str(kind), _SCHEMAS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +212,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, object]) -> JobCon
         where = "the job"
     else:
         where = os.fspath(source)
-        try:
-            with open(source, "rb") as file:
-                document = tomllib.load(file)
-        except FileNotFoundError:
-            raise InvalidRequest(f"there is no job file {where}") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"the job file {where} cannot be read: {error}") from error
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidRequest(f"the job file {where} is no valid TOML: {error}") from error
+        document = read_toml(where, "job")
     settings = dict(document)
     tables = settings.pop("table", None)
     if tables is None and "path" in settings:
@@ -243,12 +233,12 @@ def _table_job(settings: object, where: str) -> TableJob:
         kind = source.get("kind")
         if kind not in SOURCES:
             raise InvalidRequest(
-                f"source of {job.path} has kind={kind!r}: choose from {', '.join(SOURCES)}{_nearest(str(kind), SOURCES)}"
+                f"source of {job.path} has kind={kind!r}: choose from {', '.join(SOURCES)}{nearest(str(kind), SOURCES)}"
             )
     elif not isinstance(source, Source):
         raise InvalidRequest(f"source of {job.path} must have a kind, or be an object with the method read")
     return dataclasses.replace(
-        job, source=_resolved(source), transforms=tuple(_transform(one, job.path) for one in job.transforms)
+        job, source=resolved(source), transforms=tuple(_transform(one, job.path) for one in job.transforms)
     )
 
 
@@ -268,89 +258,9 @@ def _transform(settings: object, path: str) -> SqlTransform | FunctionTransform:
         if kind == "function" and isinstance(value, str):
             return FunctionTransform(load_function(value), value)
         raise InvalidRequest(
-            f"a transform of {path} has the unknown key {kind!r}{_nearest(str(kind), ('sql', 'sql_file', 'function'))}"
+            f"a transform of {path} has the unknown key {kind!r}{nearest(str(kind), ('sql', 'sql_file', 'function'))}"
         )
     raise InvalidRequest(f"a transform of {path} must be sql, sql_file or function, with a text")
-
-
-def parse_section(
-    cls: Callable[..., T], values: Mapping[str, object], where: str, injected: Mapping[str, object] | None = None
-) -> T:
-    """Build a settings class from the keys of a section.
-
-    Args:
-        cls: A dataclass.
-        values: Keys and values.
-        where: Name of the section, for messages.
-        injected: Values that the section cannot set.
-    """
-    injected = injected or {}
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    settable = [name for name in fields if name not in injected and name not in _INJECTED]
-    for name in values:
-        if name not in settable:
-            raise InvalidRequest(f"{where} has the unknown key {name!r}{_nearest(str(name), settable)}")
-    for name, option in fields.items():
-        required = option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING
-        if required and name not in values and name not in injected:
-            raise InvalidRequest(f"{where} has no {name}, which it needs")
-    hints = get_type_hints(cls)
-    parsed = {name: _parsed(name, _resolved(value), hints[name], where) for name, value in values.items()}
-    return cls(**parsed, **injected)
-
-
-def _parsed(name: str, value: object, hint: Any, where: str) -> object:
-    """A value of the type of a field: text, number, flag, a list of texts or a section."""
-    allowed = get_args(hint) if get_origin(hint) not in (tuple, Mapping, None) else (hint,)
-    kinds = [get_origin(kind) or kind for kind in (allowed if get_origin(hint) is not None else (hint,))]
-    if Any in kinds:
-        return value
-    if any(getattr(kind, "__name__", "") == "tuple" for kind in kinds):
-        items = [value] if isinstance(value, str) else value
-        if isinstance(items, Sequence) and not isinstance(items, (str, bytes)):
-            inner = next(get_args(kind)[0] for kind in allowed if get_origin(kind) is tuple)
-            if inner is not str or all(isinstance(item, str) for item in items):
-                return tuple(items)
-    if isinstance(value, bool):
-        if bool in kinds:
-            return value
-    elif isinstance(value, int) and float in kinds:
-        return float(value)
-    elif any(isinstance(kind, type) and isinstance(value, kind) for kind in kinds if kind is not tuple):
-        return value
-    elif isinstance(value, os.PathLike) and str in kinds:
-        return os.fspath(value)
-    expected = " or ".join(_kind_name(kind) for kind in kinds if kind is not type(None))
-    raise InvalidRequest(f"{where} has a value of type {type(value).__name__} for {name}: pass {expected}")
-
-
-def _kind_name(kind: Any) -> str:
-    names = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "tuple": "a list of texts"}
-    name = getattr(kind, "__name__", str(kind))
-    return names.get(name, "a section")
-
-
-def _resolved(value: Any) -> Any:
-    """A value whose parts `{ env = "NAME" }` and `{ file = "path" }` are replaced."""
-    if isinstance(value, Mapping):
-        if set(value) == {"env"}:
-            found = os.environ.get(str(value["env"]))
-            if found is None:
-                raise InvalidRequest(f"the environment variable {value['env']}, which the job names, is not set")
-            return found
-        if set(value) == {"file"}:
-            try:
-                with open(str(value["file"]), encoding="utf-8") as file:
-                    return file.read().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise InvalidRequest(f"the file {value['file']}, which the job names for a value, cannot be read") from error
-        return {key: _resolved(part) for key, part in value.items()}
-    return value
-
-
-def _nearest(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; it takes {', '.join(known)}" if known else ""
 
 
 def _nearest_key(settings: Mapping[str, object], known: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
 from pyhudi.features.ingestion.source_protocol import Batch, Limit, ReadContext
-from pyhudi.storage.uris import without_secrets
+from pyhudi.storage.uris import sqlite_path, without_secrets
 
 _DRIVERS = {
     "sqlite": "adbc_driver_sqlite",
@@ -123,7 +123,7 @@ class SqlSource:
 
     def _address(self) -> str:
         """The URI as drivers take it: that of SQLite is a path."""
-        return self.uri.removeprefix("sqlite:///").removeprefix("sqlite:") if self._scheme == "sqlite" else self.uri
+        return sqlite_path(self.uri) if self._scheme == "sqlite" else self.uri
 
     def _redacted(self, text: str) -> str:
         for secret in (self.password, self.uri):

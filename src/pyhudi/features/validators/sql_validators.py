@@ -126,9 +126,9 @@ def opened_states(engine: Engine | None, before: Scan, after: Scan) -> Iterator[
 
 
 def _embedded_rows(statement: str, states: Mapping[str, Scan]) -> Rows:
-    from pyhudi.sql_engine import Catalog, sql
+    from pyhudi.sql_engine import SessionCatalog, sql
 
-    rows: Rows = sql(statement, tables=states, catalog=Catalog()).to_pylist()
+    rows: Rows = sql(statement, tables=states, catalog=SessionCatalog()).to_pylist()
     return rows
 
 

@@ -5,7 +5,7 @@
     the same with skip_ro_suffix                        t read-optimized, t_rt
     merge-on-read, RO / RT                              t
 
-Source: docs/catalogs.md.
+Source: docs/catalog-sync.md.
 """
 
 from __future__ import annotations

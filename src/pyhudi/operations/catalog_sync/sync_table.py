@@ -11,7 +11,7 @@ A crash between the steps leaves a catalog that the next sync brings up to date:
 may synchronize concurrently; if another process did so, the older of both states is recorded, and the next sync
 compares everything since. The table itself is only read. An entry that is not a Hudi table is never changed.
 
-Source: docs/catalogs.md.
+Source: docs/catalog-sync.md.
 """
 
 from __future__ import annotations

@@ -89,12 +89,20 @@ class MetastoreCatalog(Protocol):
         """A location in the spelling of the catalog's readers."""
         ...
 
+    def databases(self) -> Sequence[str]:
+        """Names of all databases."""
+        ...
+
     def has_database(self, database: str) -> bool:
         """Whether a database exists."""
         ...
 
     def create_database(self, database: str, description: str) -> None:
         """Create a database; an existing one is unchanged."""
+        ...
+
+    def tables(self, database: str) -> Iterator[CatalogTable]:
+        """All table entries of a database; none if it does not exist."""
         ...
 
     def table(self, database: str, name: str) -> CatalogTable | None:

@@ -9,7 +9,7 @@ Locations are written as s3://, the only scheme that Athena reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState
@@ -81,6 +81,9 @@ class GlueCatalog:
         scheme, separator, bucket_path = location.partition("://")
         return f"s3://{bucket_path}" if separator and scheme in ("s3a", "s3n") else location
 
+    def databases(self) -> Sequence[str]:
+        return [entry["Name"] for page in self._pages(self._client.get_databases) for entry in page["DatabaseList"]]
+
     def has_database(self, database: str) -> bool:
         return self._request(self._client.get_database, Name=database, absent=True) is not None
 
@@ -88,26 +91,13 @@ class GlueCatalog:
         database_input = {"Name": database, "Description": description}
         self._request(self._client.create_database, DatabaseInput=database_input, must_exist=True)
 
+    def tables(self, database: str) -> Iterator[CatalogTable]:
+        for page in self._pages(self._client.get_tables, DatabaseName=database, absent=True):
+            yield from (_table(database, stored) for stored in page["TableList"])
+
     def table(self, database: str, name: str) -> CatalogTable | None:
         stored = self._stored(database, name)
-        if stored is None:
-            return None
-        storage = stored.get("StorageDescriptor", {})
-        serde = storage.get("SerdeInfo", {})
-        return CatalogTable(
-            database=database,
-            name=stored["Name"],
-            location=storage.get("Location", ""),
-            columns=_columns(storage.get("Columns")),
-            partition_columns=_columns(stored.get("PartitionKeys")),
-            input_format=storage.get("InputFormat", ""),
-            output_format=storage.get("OutputFormat", ""),
-            serde=serde.get("SerializationLibrary", ""),
-            is_external=stored.get("TableType") == _EXTERNAL,
-            owner=stored.get("Owner", ""),
-            serde_parameters=dict(serde.get("Parameters", {})),
-            parameters=dict(stored.get("Parameters", {})),
-        )
+        return None if stored is None else _table(database, stored)
 
     def create_table(self, table: CatalogTable) -> None:
         table_input = {"Name": table.name, "Owner": table.owner, "PartitionKeys": _fields(table.partition_columns)}
@@ -124,19 +114,12 @@ class GlueCatalog:
         self._request(self._client.delete_table, DatabaseName=database, Name=name, absent=True)
 
     def partitions(self, table: CatalogTable) -> Sequence[CatalogPartition]:
-        request: dict[str, Any] = {"DatabaseName": table.database, "TableName": table.name, "ExcludeColumnSchema": True}
-        partitions: list[CatalogPartition] = []
-        next_token: str | None = None
-        while True:
-            page = dict(request) if next_token is None else {**request, "NextToken": next_token}
-            answer = self._request(self._client.get_partitions, **page)
-            partitions += [
-                CatalogPartition(tuple(entry["Values"]), entry.get("StorageDescriptor", {}).get("Location", ""))
-                for entry in answer["Partitions"]
-            ]
-            next_token = answer.get("NextToken")
-            if not next_token:
-                return partitions
+        of_table = {"DatabaseName": table.database, "TableName": table.name, "ExcludeColumnSchema": True}
+        return [
+            CatalogPartition(tuple(entry["Values"]), entry.get("StorageDescriptor", {}).get("Location", ""))
+            for page in self._pages(self._client.get_partitions, **of_table)
+            for entry in page["Partitions"]
+        ]
 
     def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         storage = self._require(table)["StorageDescriptor"]
@@ -160,6 +143,14 @@ class GlueCatalog:
 
     def close(self) -> None:
         self._client.close()
+
+    def _pages(self, call: Callable[..., Any], **what: Any) -> Iterator[Any]:
+        """Send the requests of a listing; no page if the entity is missing and may be."""
+        page = self._request(call, **what)
+        while page is not None:
+            yield page
+            token = page.get("NextToken")
+            page = self._request(call, **what, NextToken=token) if token else None
 
     def _stored(self, database: str, name: str) -> Any:
         """The table in Glue's representation; None if it does not exist."""
@@ -238,6 +229,25 @@ def _client(region: str | None, endpoint: str | None, credentials: tuple[str | N
         )
     except NoRegionError:
         raise InvalidRequest(f"AWS Glue needs a region: set {sync_options.AWS_GLUE_REGION}, or AWS_DEFAULT_REGION") from None
+
+
+def _table(database: str, stored: Mapping[str, Any]) -> CatalogTable:
+    storage = stored.get("StorageDescriptor", {})
+    serde = storage.get("SerdeInfo", {})
+    return CatalogTable(
+        database=database,
+        name=stored["Name"],
+        location=storage.get("Location", ""),
+        columns=_columns(storage.get("Columns")),
+        partition_columns=_columns(stored.get("PartitionKeys")),
+        input_format=storage.get("InputFormat", ""),
+        output_format=storage.get("OutputFormat", ""),
+        serde=serde.get("SerializationLibrary", ""),
+        is_external=stored.get("TableType") == _EXTERNAL,
+        owner=stored.get("Owner", ""),
+        serde_parameters=dict(serde.get("Parameters", {})),
+        parameters=dict(stored.get("Parameters", {})),
+    )
 
 
 def _fill(stored: dict[str, Any], table: CatalogTable) -> None:

@@ -9,7 +9,7 @@ No SASL (Kerberos) and no TLS; hive-site.xml is not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -52,6 +52,9 @@ class HiveCatalog:
     def format_location(self, location: str) -> str:
         return location
 
+    def databases(self) -> Sequence[str]:
+        return list(self._request("get_all_databases"))
+
     def has_database(self, database: str) -> bool:
         try:
             self._request("get_database", database)
@@ -63,6 +66,12 @@ class HiveCatalog:
         new_database = _messages().Database(name=database, description=description, parameters={})
         with suppress(_messages().AlreadyExistsException):
             self._request("create_database", new_database)
+
+    def tables(self, database: str) -> Iterator[CatalogTable]:
+        for name in self._request("get_all_tables", database):
+            table = self.table(database, name)
+            if table is not None:
+                yield table
 
     def table(self, database: str, name: str) -> CatalogTable | None:
         stored = self._stored(database, name)
