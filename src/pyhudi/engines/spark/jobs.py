@@ -123,8 +123,8 @@ def task_rows(
     set_worker_python(session)
     blobs = [pickle.dumps(task, protocol=5) for task in tasks]
     slots = min(len(blobs), _MOST_SPARK_TASKS)
-    if sum(len(blob) for blob in blobs) <= _CLOSURE_BYTES:
-        return session.range(0, len(blobs), 1, slots).mapInArrow(_TaskRunner(work, tuple(blobs)), schema)
+    if sum(len(blob) for blob in blobs) <= _CLOSURE_BYTES and slots == len(blobs):
+        return session.range(0, slots, 1, slots).mapInArrow(_TaskRunner(work, tuple(blobs)), schema)
     rows = pa.table({"task": pa.array(range(len(blobs)), pa.int64()), "blob": pa.array(blobs, pa.binary())})
     dealt = session.createDataFrame(rows).repartitionById(slots, F.expr(f"cast(task * {slots} div {len(blobs)} as int)"))
     return dealt.sortWithinPartitions("task").mapInArrow(_TaskRunner(work), schema)
