@@ -102,7 +102,7 @@ def test_marked_writes(hudi: ApacheHudi, tmp_path: Path, table_type: str, mergin
 
 @pytest.mark.parametrize(
     "merging",
-    ["COMMIT", "EVENT", "EventTime", *(pytest.param(n, marks=pytest.mark.wide) for n in ("FirstValue", "PartialUpdate"))],
+    ["COMMIT", "EVENT", *(pytest.param(n, marks=pytest.mark.wide) for n in ("EventTime", "FirstValue", "PartialUpdate"))],
 )
 def test_marked_reads_and_compactions(hudi: ApacheHudi, tmp_path: Path, merging: str) -> None:
     real, mine = begun(hudi, tmp_path, "MERGE_ON_READ", merging)

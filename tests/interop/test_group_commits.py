@@ -30,7 +30,7 @@ def rows(ts: int, *ids: str) -> pa.Table:
     return pa.table({"id": list(ids), "ts": pa.array([ts] * len(ids), pa.int64()), "v": [str(ts)] * len(ids)})
 
 
-@pytest.mark.parametrize("release", ["hudi", "newer_hudi"])
+@pytest.mark.parametrize("release", ["hudi", pytest.param("newer_hudi", marks=pytest.mark.wide)])
 def test_hudi_works_between_group_commits(request: pytest.FixtureRequest, release: str, tmp_path: Path) -> None:
     hudi: ApacheHudi = request.getfixturevalue(release)
     path = tmp_path / "t"

@@ -40,7 +40,12 @@ def check(hudi: ApacheHudi, table: Table, rows: Rows) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "version"),
-    [("cow", 9), ("mor", 9), pytest.param("cow", 8, marks=pytest.mark.wide), pytest.param("mor", 8, marks=pytest.mark.full)],
+    [
+        ("cow", 8),
+        ("mor", 9),
+        pytest.param("cow", 9, marks=pytest.mark.wide),
+        pytest.param("mor", 8, marks=pytest.mark.wide),
+    ],
 )
 def test_vectors_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
     path = tmp_path / "t"
@@ -129,7 +134,12 @@ def blob_literal(blob: dict[str, Any] | None) -> str:
 
 @pytest.mark.parametrize(
     ("kind", "maker", "version"),
-    [("cow", "hudi", 9), ("mor", "hudi", 9), ("mor", "pyhudi", 9), pytest.param("cow", "pyhudi", 8, marks=pytest.mark.wide)],
+    [
+        ("cow", "hudi", 9),
+        ("mor", "pyhudi", 9),
+        pytest.param("mor", "hudi", 9, marks=pytest.mark.wide),
+        pytest.param("cow", "pyhudi", 8, marks=pytest.mark.wide),
+    ],
 )
 def test_blobs_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, maker: str, version: int) -> None:
     """Both physical forms, and the bytes of outside files; each compacts and clusters what the other wrote."""
@@ -209,7 +219,7 @@ spark.createDataFrame(made, schema).write.format("hudi").options(**options).mode
 """
 
 
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
 def test_variants_in_turn(newest_hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Release 1.2.0 writes variants on Spark 3.5 and cannot read them there; release 1.1.1 reads them as structs."""
     path = tmp_path / "t"

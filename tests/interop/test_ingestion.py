@@ -69,8 +69,9 @@ def resolved(hudi: ApacheHudi, path: Path) -> Any:
 
 
 @pytest.fixture(params=["1.0.2", "1.1.1"])
-def release(request: pytest.FixtureRequest, hudi: ApacheHudi, newer_hudi: ApacheHudi) -> ApacheHudi:
-    return hudi if request.param == "1.0.2" else newer_hudi
+def release(request: pytest.FixtureRequest) -> ApacheHudi:
+    found: ApacheHudi = request.getfixturevalue("hudi" if request.param == "1.0.2" else "newer_hudi")
+    return found
 
 
 def test_the_releases_choose_the_new_key_for_tables_of_version_8_and_above(release: ApacheHudi) -> None:
@@ -79,7 +80,7 @@ def test_the_releases_choose_the_new_key_for_tables_of_version_8_and_above(relea
     assert release.run(VERSIONS, names=list(SOURCES.values())) == expected
 
 
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize(("release", "kind"), [("1.0.2", "COPY_ON_WRITE"), ("1.1.1", "MERGE_ON_READ")], indirect=["release"])
 def test_a_job_over_files_is_taken_over_and_handed_back(release: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path, incoming, base_ms = tmp_path / "t", tmp_path / "in", 1_767_225_600_000
     for number in range(5):

@@ -27,7 +27,15 @@ SLASH_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 WITHOUT_STATISTICS: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": False}
 
 
-@pytest.mark.parametrize(("kind", "version"), [("cow", 9), ("mor", 9), ("cow", 8), ("mor", 8)])
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        ("cow", 8),
+        ("mor", 9),
+        pytest.param("cow", 9, marks=pytest.mark.wide),
+        pytest.param("mor", 8, marks=pytest.mark.wide),
+    ],
+)
 def test_writes_and_services_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
     pair = PairOfVersion(newest_hudi, tmp_path / "t", kind, version=version)
     if kind == "cow":

@@ -21,7 +21,7 @@ rows.write.format("hudi").options(**options).mode("append").save(path)
 """
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_both_update_rows_by_stored_keys(hudi: ApacheHudi, tmp_path: Path, table_type: str) -> None:
     path, name = tmp_path / "t", f"keyless_{table_type}"
     hudi.sql(

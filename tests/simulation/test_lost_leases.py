@@ -220,6 +220,7 @@ SOME = 1 if WIDE else 3
 
 @pytest.mark.sample(8)
 @pytest.mark.crash_points
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("act", "kind", "options", "every"),
     [

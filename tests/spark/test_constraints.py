@@ -10,13 +10,15 @@ from pyspark.sql import SparkSession
 from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
+from tests.support.spark_key_lookup import go
 
 VIOLATED = r"constraint 'positive' \(fare > 0\) is violated by row"
 
 
-@pytest.mark.parametrize("size", [3, 400_000])
-def test_writes_of_spark_are_checked(spark: SparkSession, tmp_path: Path, size: int) -> None:
-    path = str(tmp_path / "t")
+@pytest.mark.parametrize("way", ["driver", "many keys"])
+def test_writes_of_spark_are_checked(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    go(monkeypatch, way)
+    path, size = str(tmp_path / "t"), 30
     good = spark.range(size).selectExpr("id", "1L ts", "cast(id + 1 AS double) fare")
     hs.write(
         good, path, options={"hoodie.datasource.write.recordkey.field": "id", "hoodie.datasource.write.precombine.field": "ts"}

@@ -60,6 +60,8 @@ KILLED = """
 """
 
 
+# What is on disk by then is what the failure above leaves.
+@pytest.mark.wide
 def test_a_driver_that_is_killed_between_commit_and_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     folder, path = tmp_path / "in", tmp_path / "t"
     for number in range(2):

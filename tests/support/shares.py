@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TypeVar
 
-import hypothesis
 import pytest
 
 from tests.support.needs import WIDE
@@ -30,11 +29,6 @@ class Share(StrEnum):
 
 EACH_SHARE = pytest.mark.parametrize("share", [Share.SMOKE, pytest.param(Share.OTHERS, marks=pytest.mark.full)])
 """For a test that takes `share` as an argument."""
-
-
-def of_share(test: T, share: Share) -> T:
-    """A property test or state machine that draws examples of its own for each share, the same ones in every run."""
-    return hypothesis.seed(share.value)(test) if hypothesis.settings.default.derandomize else test  # type: ignore[union-attr,type-var]
 
 
 _active: list[Share] = []

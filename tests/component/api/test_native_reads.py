@@ -645,7 +645,7 @@ def test_text_as_views_equals_text_as_strings(tmp_path: Path, kind: str, nested:
         table.scan().to_arrow(text="large")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_duckdb_relations(tables: dict[str, Table], kind: str) -> None:
     for scan in scans(tables[kind], Share.SMOKE).values():

@@ -27,6 +27,7 @@ def exhaustive(query: Any, vectors: Any, metric: str) -> Any:
     return 1 - np.divide(vectors @ query, scale, out=np.zeros(len(vectors)), where=scale != 0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("element", ["FLOAT", "DOUBLE", "INT8"])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_search_equals_an_exhaustive_comparison(tmp_path: Path, table_type: str, element: str) -> None:

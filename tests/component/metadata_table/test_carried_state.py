@@ -160,6 +160,7 @@ EVENTS: list[Callable[[Table], None]] = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
 def test_what_happens_in_between_is_seen(tmp_path: Path, kind: str, event: Callable[[Table], None]) -> None:

@@ -1,13 +1,12 @@
-"""BLOB columns: every kind of write, service and query, values in outside files, and SQL."""
+"""BLOB columns: their schema, values in outside files, and SQL. test_hudi_types.py has writes, services and queries."""
 
 from __future__ import annotations
 
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +26,6 @@ SCHEMA = pa.schema(
         pa.field("other", BLOB_TYPE, metadata=HUDI_TYPE),
     ]
 )
-CDC = {"hoodie.table.cdc.enabled": "true"}
 
 
 def inline(data: bytes | None) -> dict[str, Any]:
@@ -50,45 +48,6 @@ def state(table: Table, **query: Any) -> list[dict[str, Any]]:
 
 def create(path: Path, table_type: str = "cow", **options: str) -> Table:
     return Table.create(path, record_key="id", ordering="ts", table_type=table_type, schema=SCHEMA, options=options)
-
-
-@pytest.mark.parametrize("version", ["8", "9"])
-@pytest.mark.parametrize("blocks", ["avro", "parquet"])
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_blobs_survive_writes_services_and_queries(tmp_path: Path, table_type: str, blocks: str, version: str) -> None:
-    if table_type == "cow" and blocks != "avro":
-        pytest.skip("a copy-on-write table has no logs")
-    table = create(tmp_path / "t", table_type, **{"hoodie.write.table.version": version, **CDC})
-    options = {"hoodie.logfile.data.block.format": blocks}
-    first = table.upsert([row(i, 1, null=i == 3) for i in range(6)], options=options)
-    created = table.schema().field("pic")
-    table.upsert([row(i, 2, null=i == 1) for i in (1, 4, 7)], options=options)
-    table.delete([5])
-    rows = {i: row(i, 1, null=i == 3) for i in range(5)} | {i: row(i, 2, null=i == 1) for i in (1, 4, 7)}
-    assert state(table) == [rows[i] for i in sorted(rows)]
-    assert state(table, columns=["id"], filter="pic is null") == [{"id": 1}, {"id": 3}]
-    assert state(table, columns=["id"], filter="other.type = 'OUT_OF_LINE'") == [{"id": 2}, {"id": 3}, {"id": 7}]
-    assert state(table, as_of=first.instant) == [row(i, 1, null=i == 3) for i in range(6)]
-    changed = table.changes(first.completion_time, typed=True).to_arrow().to_pylist()
-    images = {change["after"]["id"]: change["after"]["pic"] for change in changed if change["after"]}
-    assert (images[1], images[4]) == (None, rows[4]["pic"])
-    assert '"type": "INLINE", "data": "4 at 2"' in str(
-        table.changes(first.completion_time).to_arrow().column("after").to_pylist()
-    )
-    later = table.incremental(first.completion_time).to_arrow().to_pylist()
-    assert {found["id"]: found["pic"] for found in later if found["ts"] == 2} == {i: rows[i]["pic"] for i in (1, 4, 7)}
-    table.update({"ts": 9}, where="id = 2")
-    rows[2] = {**rows[2], "ts": 9}
-    if table_type == "mor":
-        assert table.compact().runs
-    assert table.cluster(order_by="ts").instant is not None
-    assert state(table) == [rows[i] for i in sorted(rows)]
-    assert table.validate().ok
-    assert table.schema().field("pic").equals(created, check_metadata=True)
-    assert created.metadata == {b"hudi_type": b"BLOB"}
-    assert hp.scan_polars(table.uri).filter(pl.col("id") == 4).collect().to_dicts() == [rows[4]]
-    fields = json.loads((tmp_path / "t/.hoodie/.index_defs/index.json").read_text())["indexDefinitions"]["column_stats"]
-    assert not {"pic", "other"} & set(fields["sourceFields"])
 
 
 def test_schema_is_that_of_hudi(tmp_path: Path) -> None:
@@ -186,13 +145,8 @@ def test_blob_column_is_added_by_a_write(tmp_path: Path) -> None:
         table.upsert(pa.Table.from_arrays([pa.array([3]), pa.array([[1.0]], emb.type)], schema=pa.schema([rows.schema[0], emb])))
 
 
-def test_key_partition_and_ordering_fields_are_primitive(tmp_path: Path) -> None:
+def test_keys_are_no_blobs_nor_vectors(tmp_path: Path) -> None:
     emb = pa.field("emb", pa.list_(pa.float32(), 2), metadata={"hudi_type": "VECTOR(2)"})
-    schema = pa.schema([*SCHEMA, emb])
-    for role in ("record_key", "partition_by", "ordering"):
-        for name in ("pic", "emb"):
-            with pytest.raises(InvalidRequest, match=f"field '{name}' is of type (BLOB|VECTOR)"):
-                Table.create(tmp_path / "t", schema=schema, **cast(Any, {"record_key": "id", role: name}))
     for text in ("k BLOB", "k VECTOR(2)"):
         for clause in ("TBLPROPERTIES (primaryKey='k')", "PARTITIONED BY (k)", "TBLPROPERTIES (preCombineField='k')"):
             with pytest.raises(InvalidRequest, match="field 'k' is of type"):
@@ -202,20 +156,7 @@ def test_key_partition_and_ordering_fields_are_primitive(tmp_path: Path) -> None
         table.upsert(pa.Table.from_arrays([pa.array([[1.0, 2.0]], emb.type)], schema=pa.schema([emb])))
 
 
-def test_tables_that_cannot_have_blobs(tmp_path: Path) -> None:
-    table = create(tmp_path / "orc", **{"hoodie.table.base.file.format": "ORC"})
-    with pytest.raises(Unsupported, match="column 'pic' is of type BLOB, which ORC base files"):
-        table.upsert([row(1, 1)])
-    table = create(tmp_path / "t", **{"hoodie.write.table.version": "8"})
-    table.upsert([row(1, 1)])
-    with pytest.raises(Unsupported, match="column 'pic' of type BLOB"):
-        table.alter.add("n", pa.int64())
-    with pytest.raises(Unsupported, match="column 'pic' has the type BLOB"):
-        table.downgrade(6)
-    table.upgrade(9)
-    assert state(Table(table.uri)) == [row(1, 1)]
-    Table(table.uri).downgrade(8)
-    assert state(Table(table.uri)) == [row(1, 1)]
+def test_tables_with_schema_on_read_get_no_blobs(tmp_path: Path) -> None:
     ids = Table.create(tmp_path / "ids", record_key="id", options={"hoodie.write.table.version": "8"})
     ids.upsert({"id": [1]})
     ids.alter.add("n", pa.int64())

@@ -1,4 +1,4 @@
-"""VARIANT columns: every kind of write, service and query, filters by path, other libraries, and SQL."""
+"""VARIANT columns: their files, other libraries, and SQL. test_hudi_types.py has writes, services and queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ SCHEMA = pa.schema(
         pa.field("other", VARIANT_TYPE, metadata=EXTENSION),
     ]
 )
-CDC = {"hoodie.table.cdc.enabled": "true"}
 Rows = dict[int, tuple[int, str | None, str | None]]
 
 
@@ -50,44 +49,6 @@ def state(table: Table, **query: Any) -> Rows:
 
 def create(path: Path, table_type: str = "cow", **options: str) -> Table:
     return Table.create(path, record_key="id", ordering="ts", table_type=table_type, schema=SCHEMA, options=options)
-
-
-@pytest.mark.parametrize("version", ["8", "9"])
-@pytest.mark.parametrize("blocks", ["avro", "parquet"])
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_variants_survive_writes_services_and_queries(tmp_path: Path, table_type: str, blocks: str, version: str) -> None:
-    if table_type == "cow" and blocks != "avro":
-        pytest.skip("a copy-on-write table has no logs")
-    table = create(tmp_path / "t", table_type, **{"hoodie.write.table.version": version, **CDC})
-    options = {"hoodie.logfile.data.block.format": blocks}
-    before = {i: row(i, 1, null=i == 3) for i in range(6)}
-    first = table.upsert(frame(before), options=options)
-    created = table.schema().field("v")
-    later = {i: row(i, 2, null=i == 1) for i in (1, 4, 7)}
-    table.upsert(frame(later), options=options)
-    table.delete([5])
-    rows = {i: values for i, values in sorted({**before, **later}.items()) if i != 5}
-    assert state(table) == rows
-    assert list(state(table, filter="v is null")) == [1, 3]
-    assert list(state(table, filter="variant_get(v, '$.a.b', 'int') >= 4")) == [4, 7]
-    assert list(state(table, filter="try_variant_get(v, '$.ts', 'bigint') = 2 and id < 7")) == [4]
-    assert state(table, as_of=first.instant) == before
-    changed = table.changes(first.completion_time, typed=True).to_arrow().to_pylist()
-    images = {change["after"]["id"]: change["after"]["v"] for change in changed if change["after"]}
-    assert images[1] is None and hp.variant_to_json([images[4]]).to_pylist() == [rows[4][1]]
-    found = table.incremental(first.completion_time).to_arrow()
-    assert {4, 7} <= set(found["id"].to_pylist())
-    table.update({"ts": 9}, where="id = 2")
-    rows[2] = (9, *rows[2][1:])
-    if table_type == "mor":
-        assert table.compact().runs
-    assert table.cluster(order_by="ts").instant is not None
-    assert state(table) == rows
-    assert table.validate().ok
-    assert table.schema().field("v").equals(created, check_metadata=True)
-    assert (created.metadata, created.type) == ({b"hudi_type": b"VARIANT"}, VARIANT_TYPE)
-    fields = json.loads((tmp_path / "t/.hoodie/.index_defs/index.json").read_text())["indexDefinitions"]["column_stats"]
-    assert not {"v", "other"} & set(fields["sourceFields"])
 
 
 def test_schema_and_files_are_those_of_hudi(tmp_path: Path) -> None:
@@ -151,24 +112,6 @@ def test_what_is_no_variant_is_refused(tmp_path: Path, value: Any, type_: Any, m
             rows = {"id": [1], "ts": [3], "v": pa.array([value], type_), "other": pa.nulls(1)}
             table.upsert(pa.table(rows), options={"pyhudi.schema.mode": mode})
     assert state(table) == before
-
-
-def test_tables_that_cannot_have_variants(tmp_path: Path) -> None:
-    for role in ("record_key", "partition_by", "ordering"):
-        arguments: Any = {"record_key": "id", role: "v"}
-        with pytest.raises(InvalidRequest, match="field 'v' is of type VARIANT"):
-            Table.create(tmp_path / "t", schema=SCHEMA, **arguments)
-    table = create(tmp_path / "orc", **{"hoodie.table.base.file.format": "ORC"})
-    with pytest.raises(Unsupported, match="column 'v' is of type VARIANT, which ORC base files"):
-        table.upsert(frame({1: row(1, 1)}))
-    table = create(tmp_path / "t", **{"hoodie.write.table.version": "8"})
-    table.upsert(frame({1: row(1, 1)}))
-    with pytest.raises(Unsupported, match="column 'v' of type VARIANT"):
-        table.alter.add("n", pa.int64())
-    with pytest.raises(Unsupported, match="column 'v' has the type VARIANT"):
-        table.downgrade(6)
-    table.upgrade(9)
-    assert state(Table(table.uri)) == {1: row(1, 1)}
 
 
 def test_sql_creates_writes_and_queries_variants(tmp_path: Path) -> None:

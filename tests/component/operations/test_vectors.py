@@ -1,4 +1,4 @@
-"""VECTOR columns: every kind of write, service and query in copy-on-write and merge-on-read tables."""
+"""VECTOR columns: their files, what becomes a vector, and SQL. test_hudi_types.py has writes, services and queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import Table
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import InvalidRequest
 from tests.support.vectors import ROOT
 
 HUDI_TYPE = "hudi_type"
@@ -29,7 +29,6 @@ SCHEMA = pa.schema(
         pa.field("other", pa.list_(pa.float32(), 4), metadata={HUDI_TYPE: "VECTOR(4)"}),
     ]
 )
-CDC = {"hoodie.table.cdc.enabled": "true"}
 
 
 def row(id_: int, ts: int, *, null: bool = False) -> dict[str, Any]:
@@ -56,38 +55,6 @@ def state(table: Table, **query: Any) -> list[dict[str, Any]]:
 
 def create(path: Path, table_type: str, **options: str) -> Table:
     return Table.create(path, record_key="id", ordering="ts", table_type=table_type, schema=SCHEMA, options=options)
-
-
-@pytest.mark.parametrize("version", ["8", "9"])
-@pytest.mark.parametrize("blocks", ["avro", "parquet", "hfile"])
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_vectors_survive_writes_services_and_queries(tmp_path: Path, table_type: str, blocks: str, version: str) -> None:
-    if table_type == "cow" and blocks != "avro":
-        pytest.skip("a copy-on-write table has no logs")
-    table = create(tmp_path / "t", table_type, **{"hoodie.write.table.version": version, **CDC})
-    options = {"hoodie.logfile.data.block.format": blocks}
-    first = table.upsert([row(i, 1, null=i == 3) for i in range(6)], options=options)
-    table.upsert([row(i, 2, null=i == 1) for i in (1, 4, 7)], options=options)
-    table.delete([5])
-    rows = {i: row(i, 1, null=i == 3) for i in range(5)} | {i: row(i, 2, null=i == 1) for i in (1, 4, 7)}
-    assert state(table) == expected([rows[i] for i in sorted(rows)])
-    assert state(table, columns=["id"], filter="emb is null") == [{"id": 1}, {"id": 3}]
-    assert state(table, filter="id = 4") == expected([rows[4]])
-    assert state(table, as_of=first.instant) == expected([row(i, 1, null=i == 3) for i in range(6)])
-    changed = table.changes(first.completion_time, typed=True).to_arrow().to_pylist()
-    images = {change["after"]["id"]: change["after"]["emb"] for change in changed if change["after"]}
-    assert (images[1], images[4]) == (None, expected([rows[4]])[0]["emb"])
-    assert "[4.0, -0.0, " in str(table.changes(first.completion_time).to_arrow().column("after").to_pylist())
-    table.update({"ts": 9}, where="id = 2")
-    rows[2] = {**rows[2], "ts": 9}
-    if table_type == "mor":
-        assert table.compact().runs
-    assert table.cluster(order_by="ts").instant is not None
-    assert state(table) == expected([rows[i] for i in sorted(rows)])
-    assert table.validate().ok
-    indexed = json.loads((tmp_path / "t/.hoodie/.index_defs/index.json").read_text())
-    fields = indexed["indexDefinitions"]["column_stats"]["sourceFields"]
-    assert not {"emb", "wide", "small", "other"} & set(fields) and "ts" in fields
 
 
 def test_files_hold_vectors_as_hudi_writes_them(tmp_path: Path) -> None:
@@ -215,27 +182,6 @@ def test_fixed_size_lists_of_a_table_without_vectors_stay_lists(tmp_path: Path) 
     table = Table.create(tmp_path / "t", record_key="id")
     table.upsert(pa.table({"id": [1], "l": pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2))}))
     assert pa.types.is_list(table.schema().field("l").type)
-
-
-def test_orc_files_hold_no_vectors(tmp_path: Path) -> None:
-    table = create(tmp_path / "t", "cow", **{"hoodie.table.base.file.format": "ORC"})
-    with pytest.raises(Unsupported, match=r"column 'emb' is of type VECTOR\(4\), which ORC base files"):
-        table.upsert([row(1, 1)])
-
-
-def test_versions_and_schema_on_read_of_a_table_with_vectors(tmp_path: Path) -> None:
-    table = create(tmp_path / "t", "cow", **{"hoodie.write.table.version": "8"})
-    table.upsert([row(1, 1), row(2, 1, null=True)])
-    before = state(table)
-    table.upgrade(9)
-    assert state(Table(table.uri)) == before
-    Table(table.uri).downgrade(8)
-    reopened = Table(table.uri)
-    assert state(reopened) == before and int(reopened.config.version) == 8
-    with pytest.raises(Unsupported, match=r"column 'emb' has the type VECTOR\(4\)"):
-        reopened.downgrade(6)
-    with pytest.raises(Unsupported, match=r"column 'emb' of type VECTOR\(4\)"):
-        reopened.alter.add("n", pa.int64())
 
 
 def test_sql_creates_writes_and_reads_vectors(tmp_path: Path) -> None:

@@ -68,10 +68,14 @@ ORDERS = {
         _number("long decimal", pa.decimal128(30, 3), lambda n: Decimal(n * 125).scaleb(-3), lambda v: int(v * 8), str),
     )
 }
+_ODD = {"a": "north/east", "b": "a=b c%2F", "c": "ü"}
+_FROM_ODD = {text: letter for letter, text in _ODD.items()}
 # Partitions: the run has a, b and c.
 PARTS = {
     code.name: code
     for code in (
+        # Paths hold it encoded.
+        Code("odd text", pa.string(), _ODD.__getitem__, _FROM_ODD.__getitem__),
         Code("int32", pa.int32(), lambda p: _LETTERS.index(p) + 1, lambda v: _LETTERS[v - 1], str),
         Code("int64", pa.int64(), lambda p: _LETTERS.index(p) - 1, lambda v: _LETTERS[v + 1], str),
         Code(

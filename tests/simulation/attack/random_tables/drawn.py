@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,6 +111,8 @@ def of_types(drawn: Drawn, rng: random.Random) -> Drawn:
     if rng.random() < 0.4:
         codes["id"] = rng.choice(list(KEYED.values()))
     options = {**drawn.options, "pyhudi.timestamps.without.zone": "local"}
+    if "part" in codes:
+        options["hoodie.datasource.write.partitionpath.urlencode"] = True
     return replace(drawn, options=options, codes=codes, more=tuple(rng.sample(list(MORE), 5)))
 
 
@@ -213,3 +217,22 @@ _OFF = {"hoodie.metadata.enable", "hoodie.clean.automatic", "hoodie.archive.auto
     "hoodie.copyonwrite.insert.auto.split",
     "hoodie.metadata.index.column.stats.enable",
 }
+
+
+def seeds_of_pairs(seeds: Sequence[int], count: int) -> list[int]:
+    """Of the seeds those whose tables have the most pairs of properties that meet in none of the tables before them."""
+    pairs = {seed: set(itertools.combinations(_properties(draw_table(random.Random(seed))), 2)) for seed in seeds}
+    chosen: list[int] = []
+    for _ in range(count):
+        chosen.append(max(pairs, key=lambda seed: len(pairs[seed])))
+        seen = pairs.pop(chosen[-1])
+        pairs = {seed: others - seen for seed, others in pairs.items()}
+    return chosen
+
+
+def _properties(drawn: Drawn) -> tuple[tuple[str, Any], ...]:
+    options = ("hoodie.populate.meta.fields", "hoodie.logfile.data.block.format", "hoodie.parquet.small.file.limit")
+    omits = "hoodie.datasource.write.drop.partition.columns" in drawn.options
+    names = ("kind", "version", "index", "soft", "moves", "has_metadata", "ordered")
+    values = {name: getattr(drawn, name) for name in names}
+    return *values.items(), ("omits", omits), *((name, drawn.options.get(name)) for name in options)

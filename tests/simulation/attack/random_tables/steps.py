@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action
+from pyhudi.records.keys.partition_paths import encode_partition_value
 from tests.simulation.attack.random_tables.drawn import KEYS, PARTITIONS
 from tests.simulation.attack.random_tables.rules import DELETED
 from tests.simulation.attack.random_tables.run import Deed, Row, Run, State, Values, draw_value
@@ -239,9 +240,12 @@ def delete_partitions(run: Run, rng: random.Random) -> Deed | None:
     part = rng.choice(PARTITIONS)
     value = _value_of(run, part)
     path = f"part={value}" if "hoodie.datasource.write.hive_style_partitioning" in run.options else value
+    parts: tuple[str, ...] = (part,)
+    if rng.random() < 0.3:
+        parts, path = PARTITIONS, "*"
 
     def change(instant: str) -> None:
-        for key in [key for key, row in run.rows.items() if row.values["part"] == part]:
+        for key in [key for key, row in run.rows.items() if row.values["part"] in parts]:
             run.bury(key)
 
     return Deed(lambda table: table.delete_partitions(path), change, text=path)
@@ -390,7 +394,8 @@ def alter(run: Run, rng: random.Random) -> Deed | None:
     what = rng.choice(("add", "drop", "rename", "retype"))
     old = rng.choice(plain)
     free = [name for name in ("s", "f", "d", "y0", "y1", "y2") if name not in run.columns]
-    new = rng.choice(free) if free else "y3"
+    # Rather a name that another column had.
+    new = rng.choice([name for name in free if name in ("s", "f", "d")] or free or ["y3"])
 
     def renamed(values: Values) -> Values:
         return {(new if name == old else name): value for name, value in values.items()}
@@ -630,8 +635,9 @@ def expire(run: Run, rng: random.Random) -> Deed | None:
 
 
 def _value_of(run: Run, part: str) -> str:
+    """The partition's value in its path."""
     code = run.drawn.codes.get("part")
-    return str(code.to(part)) if code else part
+    return encode_partition_value(str(code.to(part))) if code else part
 
 
 def days(run: Run, rng: random.Random) -> Deed:
@@ -674,7 +680,7 @@ def show(rows: list[Values]) -> str:
 WEIGHTS: dict[Maker, int] = {
     upsert: 14,
     insert: 5,
-    insert_dropping: 1,
+    insert_dropping: 3,
     delete: 5,
     delete_where: 3,
     update: 5,
@@ -689,7 +695,7 @@ WEIGHTS: dict[Maker, int] = {
     empty: 1,
     overtaken: 2,
     missing: 2,
-    alter: 2,
+    alter: 4,
     compact: 3,
     plan_compaction: 4,
     log_compact: 3,
