@@ -114,9 +114,9 @@ class SinkTarget:
 
     def write_staged(self, parts: Sequence[StagedRows], batch: StreamBatch | None = None) -> WriteResult:
         """Write the rows that the tasks have staged.  Raises Unsupported if they are too large for one process."""
-        check_staged_size(parts, self.options.integer(STAGED_BYTES))
-        storage = open_storage(self.path, self.storage_options)
         save = self.planned()
+        check_staged_size(parts, save.settings.staged_bytes)
+        storage = open_storage(self.path, self.storage_options)
         rows = pa.RecordBatchReader.from_batches(self.columns, staged_rows(storage, parts))
         return save.run(self.engine, rows, _no_paths, batch)
 
