@@ -23,9 +23,9 @@ help:
 	@echo 'make test-integrations   the packages for Airflow, Dagster, dbt and dlt, against the real tools'
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
 	@echo 'make golden        let Apache Hudi write tests/golden anew'
-	@echo 'make bench-check   ten steps, before (the last published run) and now in turn: what moved by more than a quarter'
+	@echo 'make bench-check   eleven steps, before (the last published run) and now in turn: what moved by more than a quarter'
 	@echo 'make bench-curves  how the cost of small commits and reads grows with rows, commits, partitions, columns, files, keys, logs'
-	@echo 'make bench         benchmarks; make bench-writers: many writers of one table; make demo [URI=...]: a tour, here or in a store; make docs: the site'
+	@echo 'make bench         the quick benchmark; make bench-writers: many writers of one table; make demo [URI=...]: a tour, here or in a store; make docs: the site'
 	@echo 'make dist          the wheel and the source distribution, checked, and tried on each Python that is here'
 
 setup: .venv/.done
@@ -133,21 +133,22 @@ golden: setup setup-hudi
 	@scripts/setup.sh hudi 1.1.1
 	$(PY) -m scripts.golden
 
+# The quick profile, to artifacts/bench: 25 minutes on two idle cores. ARGUMENTS='--profile full' measures everything; the
+# same command continues a run that was interrupted.
 bench: setup setup-hudi
-	$(PY) -m benchmarks
-	$(PY) -m benchmarks --growth
+	$(PY) -m benchmarks $(ARGUMENTS)
 
-# Processor seconds of ten steps, with the code of the last published run and with this one, as pairs: minutes, no JVM.
+# CPU seconds of eleven steps, with the code of the last published run and with this one, as pairs: minutes, no JVM.
 bench-check: .venv/.done
-	$(PY) -m benchmarks.check
+	$(PY) -m benchmarks check $(ARGUMENTS)
 
-# How cost grows along each axis of a table's size: hours for all sizes, minutes with ARGUMENTS='--most 10000'.
+# How cost grows along each axis of a table's size: hours for all sizes, minutes with ARGUMENTS='--scenarios curve-commits'.
 bench-curves: .venv/.done
-	$(PY) -m benchmarks.curves $(ARGUMENTS)
+	$(PY) -m benchmarks --profile full --scenarios curves $(ARGUMENTS)
 
 # Eight processes that write to one table: hours on a small machine. benchmarks/README.md says more.
 bench-writers: setup
-	$(PY) -m benchmarks.writers
+	$(PY) -m benchmarks.writers $(ARGUMENTS)
 
 # make demo URI=s3://bucket/demo: there, reached as the environment says (docs/object-stores.md), or by STORAGE='key=value ...'.
 demo: setup

@@ -1,20 +1,15 @@
-"""The rows that every system gets: TPC-H lineitem, batches on top of it, and what the table must hold after each.
+"""Data sets: TPC-H lineitem with batches, and generated rows for the curves; each with the answers that Arrow computes.
 
-`tpchgen-cli` makes lineitem at the scale asked for (scale 1 = 6 million rows). Two columns are added: `l_shipyear`, the year of
-l_shipdate as text, which partitions the table into 7; and `ts`, the ordering column, 0 in the base rows and the number of the
-batch in a batch. The key is (l_orderkey, l_linenumber). The batches, in the order in which they are applied:
+`tpchgen-cli` makes lineitem (scale 1 is 6 million rows). Added columns: `l_shipyear`, the year of l_shipdate as text, which
+partitions the table into 7, and `ts`, 0 in base rows and otherwise the number of the batch. Batches in their order:
 
-    upsert-1      1 % of the rows updated, 0.1 % inserted
-    upsert-10    10 % of the rows updated, 0.1 % inserted
-    delete        0.1 % of the rows, by key
-    small        990 rows updated, 10 inserted
-    small-cold   the same again, for a fresh process
-    last         the same again, before the reads
+    upsert-1, upsert-10      1 % and 10 % of the rows updated, 0.1 % inserted
+    delete                   0.1 % of the rows, by key
+    small, small-cold, last  990 rows updated, 10 inserted
 
-Rows are drawn evenly from the whole table, so that a batch meets every partition: the hard case for copy on write. An update
-changes l_extendedprice, l_comment and ts; an insert copies a row under a new key. Everything follows from one seed. The expected
-state is computed here, with Arrow alone, and is what the systems are compared with: not only with each other. Made once per
-scale, kept under artifacts/bench/data.
+Rows are drawn evenly from the whole table, so every batch affects every partition: the hard case for copy on write. An update
+changes l_extendedprice, l_comment and ts; an insert copies a row under a new key. One seed determines everything. Files are
+kept under artifacts/bench/data.
 """
 
 from __future__ import annotations
@@ -22,8 +17,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -39,30 +34,17 @@ from benchmarks.environments import ROOT, prepare_python
 FOLDER = ROOT / "artifacts" / "bench" / "data"
 SEED = 20_241_216
 BASE_FILES = 4
-# Of a small batch.
 UPDATES, INSERTS = 990, 10
+ROWS_OF_A_FILE = 500_000
 
+_TYPES: dict[str, pa.DataType] = {
+    "decimal": pa.decimal128(15, 2),
+    "text": pa.string(),
+    "date": pa.date32(),
+    "integer": pa.int64(),
+}
 SCHEMA = pa.schema(
-    [
-        ("l_orderkey", pa.int64()),
-        ("l_partkey", pa.int64()),
-        ("l_suppkey", pa.int64()),
-        ("l_linenumber", pa.int32()),
-        ("l_quantity", pa.decimal128(15, 2)),
-        ("l_extendedprice", pa.decimal128(15, 2)),
-        ("l_discount", pa.decimal128(15, 2)),
-        ("l_tax", pa.decimal128(15, 2)),
-        ("l_returnflag", pa.string()),
-        ("l_linestatus", pa.string()),
-        ("l_shipdate", pa.date32()),
-        ("l_commitdate", pa.date32()),
-        ("l_receiptdate", pa.date32()),
-        ("l_shipinstruct", pa.string()),
-        ("l_shipmode", pa.string()),
-        ("l_comment", pa.string()),
-        ("l_shipyear", pa.string()),
-        ("ts", pa.int64()),
-    ]
+    [(name, pa.int32() if name == "l_linenumber" else _TYPES[kind]) for name, (_, kind) in fingerprint.COLUMNS.items()]
 )
 
 # Rows of a batch: a share of the table, or a number of rows.
@@ -79,57 +61,94 @@ BATCH_NAMES = tuple(name for name, _, _ in _BATCHES)
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """One data set on disk. `states[name]` is what the table holds once the batches up to `name` are applied; `base` is before
-    any.
-
-    `answers[query]` is what a query answers after all batches.
-    """
+    """One data set on disk. lookups: keys of the point lookups; condition: that of the filtered read."""
 
     folder: Path
-    scale: float
+    layout: str
     row_count: int
-    lookups: tuple[tuple[int, int], ...]
-    states: dict[str, fingerprint.Fingerprint]
-    answers: dict[str, Any]
+    lookups: tuple[tuple[int, int], ...] = ()
+    condition: queries.Condition = field(default=queries.FILTER)
 
-    def base_files(self) -> tuple[str, ...]:
-        return tuple(str(path) for path in sorted((self.folder / "base").glob("*.parquet")))
+    def files(self, batch: str) -> list[str]:
+        """Parquet files of a batch; `base` has all rows of a new table."""
+        return [str(path) for path in sorted((self.folder / batch).glob("*.parquet"))]
 
-    def batch_file(self, name: str) -> str:
-        return str(self.folder / f"{name}.parquet")
+    def expected(self, batches: Sequence[str]) -> dict[str, Any]:
+        """Answer of each query after these batches, `base` first; `state` is the fingerprint of the table."""
+        names = list(dict.fromkeys(batches))
+        store = self.folder / f"expected-{'-'.join(names)}.json"
+        if not store.exists():
+            store.write_text(json.dumps(self._compute(names)))
+        found: dict[str, Any] = json.loads(store.read_text())
+        return found
+
+    def _compute(self, names: Sequence[str]) -> dict[str, Any]:
+        table = newest = self._load(names[0])
+        for name in names[1:]:
+            newest = self._load(name)
+            table = apply_batch(table, newest, keys=queries.LAYOUTS[self.layout].keys, delete=name == "delete")
+        if self.layout == "lineitem":
+            answers = queries.expected_answers(table, self.lookups)
+            whole = newest.column_names == SCHEMA.names
+            answers["row-count"] = table.num_rows
+            return {**answers, "state": answers["full-read"], **({"incremental": _fingerprint(newest)} if whole else {})}
+        every, filtered = (
+            fingerprint.of_rows(rows.to_batches()) for rows in (table, table.filter(queries.to_arrow(self.condition)))
+        )
+        return {"state": every, "full-read": every, "filtered-read": filtered}
+
+    def _load(self, batch: str) -> pa.Table:
+        names = None if self.layout == "lineitem" else ["id", "part", "ts"]
+        return pa.concat_tables([pq.read_table(path, columns=names) for path in self.files(batch)]).combine_chunks()
 
 
-def load_inputs(scale: float) -> Inputs:
-    """The data set of this scale, made when it is not there yet. Raises EnvironmentMissing when tpchgen-cli cannot be had."""
-    folder = FOLDER / f"scale-{scale:g}"
-    description = folder / "inputs.json"
-    if not description.exists():
-        making = folder.with_name(folder.name + "-making")
-        shutil.rmtree(making, ignore_errors=True)
-        making.mkdir(parents=True)
-        _make(making, scale)
+def load_lineitem(scale: float) -> Inputs:
+    """The data set of this scale, created if absent. Raises EnvironmentMissing without tpchgen-cli."""
+    folder = FOLDER / f"lineitem-{scale:g}"
+    if not (folder / "inputs.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
-        making.rename(folder)
-    said = json.loads(description.read_text())
-    lookups = tuple((int(order), int(line)) for order, line in said["lookups"])
-    return Inputs(folder, scale, said["row_count"], lookups, said["states"], said["answers"])
+        folder.mkdir(parents=True)
+        store_lineitem(_generated(folder / "raw", scale), folder)
+    document = json.loads((folder / "inputs.json").read_text())
+    return Inputs(folder, "lineitem", document["row_count"], tuple((order, line) for order, line in document["lookups"]))
 
 
-def load_base(inputs: Inputs) -> pa.Table:
-    """All base rows, in key order."""
-    return pa.concat_tables([pq.read_table(path) for path in inputs.base_files()]).combine_chunks()
+def load_rows(count: int, changed: int, partitions: int, columns: int = 8) -> Inputs:
+    """Generated rows (id, part, ts and int64 columns), and the batch `small` that updates neighbours in one partition."""
+    folder = FOLDER / f"rows-{count}-{changed}-{partitions}-{columns}"
+    numbers = neighbours(changed, count, partitions)
+    if not (folder / "small").exists():
+        for place, start in enumerate(range(0, count, ROWS_OF_A_FILE)):
+            part = generate(range(start, min(start + ROWS_OF_A_FILE, count)), 0, partitions, columns)
+            write_rows(part, folder / "base" / f"part-{place:04}.parquet")
+        write_rows(generate(numbers, 1, partitions, columns), folder / "small" / "part.parquet")
+    return Inputs(folder, "rows", count, (), (("part", "=", f"p{numbers[0] % partitions:05}"),))
+
+
+def generate(numbers: Sequence[int], ts: int, partitions: int, columns: int) -> pa.Table:
+    """Rows with these numbers, which go to the partitions in turn."""
+    values = pa.array(numbers, pa.int64())
+    made = {
+        "id": pa.array([f"key-{number:010}" for number in numbers]),
+        "part": pa.array([f"p{number % partitions:05}" for number in numbers]),
+        "ts": pa.array(np.full(len(numbers), ts), pa.int64()),
+    }
+    return pa.table({**made, **{f"n{place}": values for place in range(columns)}})
+
+
+def neighbours(count: int, table_rows: int, partitions: int) -> list[int]:
+    """Numbers of one partition, from the middle of the table."""
+    start = table_rows // 2 // partitions * partitions
+    return list(range(start, min(table_rows, start + count * partitions), partitions))
 
 
 def random_batch(table: pa.Table, number: int, update_count: int, insert_count: int) -> pa.Table:
-    """Updates of rows of `table` and inserts, with ts = `number`, which also seeds the draw. Shape: SCHEMA, keys unique, in no
-    order.
-    """
+    """Updates of rows of `table`, and inserts, with ts = `number`, which also seeds the draw; keys are unique."""
     draw = np.random.default_rng((SEED, number))
     updated = table.take(np.sort(draw.choice(table.num_rows, size=update_count, replace=False)))
     price = pc.add(updated["l_extendedprice"], pa.scalar(Decimal("1.00"), pa.decimal128(15, 2))).cast(pa.decimal128(15, 2))
-    updated = _with(
-        updated, l_extendedprice=price, l_comment=pc.binary_join_element_wise("batch", str(number), updated["l_comment"], " ")
-    )
+    comment = pc.binary_join_element_wise("batch", str(number), updated["l_comment"], " ")
+    updated = _with(updated, l_extendedprice=price, l_comment=comment)
     inserted = table.take(draw.choice(table.num_rows, size=insert_count, replace=False))
     highest = pc.max(table["l_orderkey"]).as_py()
     new_keys = pa.array(np.arange(highest + 1, highest + 1 + insert_count), pa.int64())
@@ -138,57 +157,44 @@ def random_batch(table: pa.Table, number: int, update_count: int, insert_count: 
     return _with(batch, ts=pa.array(np.full(batch.num_rows, number), pa.int64())).combine_chunks()
 
 
-def apply_batch(table: pa.Table, batch: pa.Table, *, delete: bool) -> pa.Table:
+def apply_batch(
+    table: pa.Table, batch: pa.Table, *, keys: Sequence[str] = queries.LINEITEM.keys, delete: bool = False
+) -> pa.Table:
     """The table after an upsert of `batch`, or after the deletion of its keys."""
-    kept = table.filter(pa.array(~np.isin(_keys(table), _keys(batch), assume_unique=True)))
+    kept = table.join(batch.select(keys), list(keys), join_type="left anti", use_threads=False).select(table.column_names)
     return kept if delete else pa.concat_tables([kept, batch]).combine_chunks()
 
 
 def write_rows(table: pa.Table, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, compression="snappy", row_group_size=128 * 1024)
 
 
-def _make(folder: Path, scale: float) -> None:
-    generator = prepare_python("data").parent / "tpchgen-cli"
-    raw = folder / "raw"
-    subprocess.run([generator, "parquet", "-s", f"{scale:g}", "--tables=lineitem", "-o", raw, "--quiet"], check=True)
-    table = _shaped(pq.read_table(raw / "lineitem.parquet"))
-    shutil.rmtree(raw)
-    (folder / "base").mkdir()
+def store_lineitem(table: pa.Table, folder: Path) -> None:
+    """Write base rows and batches of a lineitem table."""
     size = -(-table.num_rows // BASE_FILES)
     for number in range(BASE_FILES):
         write_rows(table.slice(number * size, size), folder / "base" / f"part-{number}.parquet")
-    states = {}
-    for name, state in _states(table, folder):
-        states[name] = fingerprint.of_batches(state.to_batches())
-    last = pq.read_table(folder / "last.parquet")
-    newest = last.take(list(range(0, UPDATES, UPDATES // queries.LOOKUP_COUNT)))
-    lookups = list(zip(newest["l_orderkey"].to_pylist(), newest["l_linenumber"].to_pylist(), strict=True))
-    answers = queries.expected_answers(state, lookups)
-    answers["incremental"] = fingerprint.of_batches(last.to_batches())
-    said = {"row_count": table.num_rows, "lookups": lookups, "states": states, "answers": answers}
-    (folder / "inputs.json").write_text(json.dumps(said, indent=1))
-
-
-def _states(table: pa.Table, folder: Path) -> Iterator[tuple[str, pa.Table]]:
-    """Writes the batches and gives the table before the first and after each."""
-    yield "base", table
-    rows = table.num_rows
+    rows = row_count = table.num_rows
     for number, (name, updates, inserts) in enumerate(_BATCHES, start=1):
         counts = [round(rows * part) if isinstance(part, float) else part for part in (updates, inserts)]
         batch = random_batch(table, number, counts[0], counts[1])
         delete = name == "delete"
-        write_rows(batch.select(queries.DELETE_COLUMNS) if delete else batch, folder / f"{name}.parquet")
+        write_rows(batch.select(queries.DELETE_COLUMNS) if delete else batch, folder / name / "part.parquet")
         table = apply_batch(table, batch, delete=delete)
-        yield name, table
+    newest = batch.slice(0, UPDATES).take(list(range(0, UPDATES, UPDATES // queries.LOOKUP_COUNT)))
+    lookups = list(zip(newest["l_orderkey"].to_pylist(), newest["l_linenumber"].to_pylist(), strict=True))
+    (folder / "inputs.json").write_text(json.dumps({"row_count": row_count, "lookups": lookups}))
 
 
-def _shaped(raw: pa.Table) -> pa.Table:
-    """The generator's columns with plain types, and the two that are ours."""
-    year = pc.year(raw["l_shipdate"]).cast(pa.string())
-    order = pa.array(np.zeros(raw.num_rows), pa.int64())
-    whole = raw.append_column("l_shipyear", year).append_column("ts", order)
-    return whole.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
+def _generated(folder: Path, scale: float) -> pa.Table:
+    generator = prepare_python("data").parent / "tpchgen-cli"
+    subprocess.run([generator, "parquet", "-s", f"{scale:g}", "--tables=lineitem", "-o", folder, "--quiet"], check=True)
+    table = pq.read_table(folder / "lineitem.parquet")
+    shutil.rmtree(folder)
+    table = table.append_column("l_shipyear", pc.year(table["l_shipdate"]).cast(pa.string()))
+    table = table.append_column("ts", pa.array(np.zeros(table.num_rows), pa.int64()))
+    return table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
 
 
 def _with(table: pa.Table, **columns: Any) -> pa.Table:
@@ -198,7 +204,5 @@ def _with(table: pa.Table, **columns: Any) -> pa.Table:
     return table
 
 
-def _keys(table: pa.Table) -> np.ndarray:
-    """One number per key: l_linenumber is below 8."""
-    keys: np.ndarray = table["l_orderkey"].to_numpy() * 8 + table["l_linenumber"].to_numpy()
-    return keys
+def _fingerprint(table: pa.Table) -> fingerprint.Fingerprint:
+    return fingerprint.of_batches(table.to_batches())

@@ -1,10 +1,9 @@
-"""Virtual environments and jars of the peers: made when missing, kept between runs.
+"""Virtual environments and jars of the systems, created if absent and kept between runs.
 
-Each peer has an environment of its own, `.venv-bench-<name>` in the checkout, with the versions that `requirements/<name>.txt`
-pins. A file inside holds the pins it was made with, so a changed pin makes it anew. PyHudi and the limits run in the
-interpreter that runs the benchmark; the real Apache Hudi in `.venv-hudi`, which `make setup-hudi` makes together with its jar.
-Downloads go through the ordinary clients (pip or uv; Maven, or the Ivy inside Spark), so their mirrors and proxies apply. What
-cannot be had raises `EnvironmentMissing` with the reason: the run goes on without that peer.
+Each peer has an environment `.venv-bench-<name>` with the versions of `requirements/<name>.txt`; a file inside stores the pins
+it was made with. PyHudi and the limits run in the interpreter of the benchmark, Apache Hudi in `.venv-hudi` of
+`make setup-hudi`. Downloads use the ordinary clients (pip or uv; Maven). `EnvironmentMissing` has the reason of a failure;
+the run continues without that system.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).resolve().parent / "requirements"
 
 HUDI_RELEASES = {"hudi": "1.0.2", "hudi-1.1": "1.1.1"}
-"""Environment -> release of Apache Hudi: one interpreter for all."""
+"""Environment -> release of Apache Hudi, all with one interpreter."""
 DELTA_ARTIFACTS = ("io.delta:delta-spark_2.13:4.0.1", "io.delta:delta-storage:4.0.1")
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
@@ -30,13 +29,11 @@ JAVA_VERSION = 17
 
 
 class EnvironmentMissing(Exception):
-    """An interpreter, package, jar or Java that a peer needs is not here and could not be made; the text says which and why."""
+    """An interpreter, package, jar or Java of a system is absent and could not be made."""
 
 
 def prepare_python(name: str) -> Path:
-    """The interpreter of the environment `name`: `pyhudi`, one of HUDI_RELEASES, or one that `requirements/` has a file for.
-    Raises EnvironmentMissing.
-    """
+    """The interpreter of `pyhudi`, of one of HUDI_RELEASES, or of a file in `requirements/`. Raises EnvironmentMissing."""
     if name == "pyhudi":
         return Path(sys.executable)
     if name in HUDI_RELEASES:
@@ -45,9 +42,7 @@ def prepare_python(name: str) -> Path:
 
 
 def prepare_jars(name: str) -> tuple[Path, ...]:
-    """The jars for the class path of the environment `name`, fetched when missing; empty for one without Spark. Raises
-    EnvironmentMissing.
-    """
+    """Jars for the class path of the environment; empty without Spark. Raises EnvironmentMissing."""
     if name in HUDI_RELEASES:
         return (_hudi(HUDI_RELEASES[name])[1],)
     if name == "delta-spark":
@@ -56,9 +51,7 @@ def prepare_jars(name: str) -> tuple[Path, ...]:
 
 
 def java_home() -> Path:
-    """The folder of a Java that Spark can use: JAVA_HOME, the one on PATH, or the newest under /usr/lib/jvm. Raises
-    EnvironmentMissing.
-    """
+    """A Java for Spark: JAVA_HOME, the one on PATH, or the newest under /usr/lib/jvm. Raises EnvironmentMissing."""
     candidates = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     on_path = shutil.which("java")
     if on_path:
@@ -99,7 +92,7 @@ def _pinned(name: str) -> Path:
 
 
 def _make_venv(folder: Path) -> None:
-    """Debian ships Python without the venv module; uv, which `scripts/setup.sh` falls back to as well, needs it not."""
+    """With the venv module, which Debian's Python lacks, or with uv."""
     try:
         _run([sys.executable, "-m", "venv", "--clear", str(folder)], f"the virtual environment {folder.name}")
     except EnvironmentMissing:
@@ -119,46 +112,10 @@ def _uv() -> list[str]:
 
 def _delta_jars(python: Path) -> tuple[Path, ...]:
     folder = python.parents[1] / "jars"
-    jars = tuple(folder / _jar_name(artifact) for artifact in DELTA_ARTIFACTS)
-    if all(jar.exists() for jar in jars):
-        return jars
-    fetching = folder.with_name("jars-fetching")
-    shutil.rmtree(fetching, ignore_errors=True)
-    fetching.mkdir(parents=True)
-    reasons = []
-    for fetch in (_fetch_with_maven, _fetch_with_spark):
-        try:
-            fetch(DELTA_ARTIFACTS, fetching, python)
-        except EnvironmentMissing as error:
-            reasons.append(str(error))
-            continue
-        shutil.rmtree(folder, ignore_errors=True)
-        fetching.rename(folder)
-        return jars
-    raise EnvironmentMissing("; ".join(reasons))
-
-
-def _fetch_with_maven(artifacts: Sequence[str], folder: Path, _python: Path) -> None:
-    for artifact in artifacts:
-        _run(["mvn", "-q", "-B", MAVEN_COPY, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"], f"{artifact} with Maven")
-
-
-def _fetch_with_spark(artifacts: Sequence[str], folder: Path, python: Path) -> None:
-    """Spark resolves `--packages` before it runs the program, here an empty one; the jars are then in the folder of its Ivy."""
-    ivy = folder / "ivy"
-    program = folder / "nothing.py"
-    program.touch()
-    submit = [str(python.parent / "spark-submit"), "--master", "local[1]", "--driver-memory", "512m"]
-    submit += ["--packages", ",".join(artifacts), "--conf", f"spark.jars.ivy={ivy}", str(program)]
-    _run(submit, f"{' and '.join(artifacts)} with Spark", PYSPARK_PYTHON=str(python), JAVA_HOME=str(java_home()))
-    for artifact in artifacts:
-        group, _, _ = artifact.split(":")
-        fetched = ivy / "jars" / f"{group}_{_jar_name(artifact)}"
-        if not fetched.exists():
-            raise EnvironmentMissing(f"Spark resolved {artifact} but left no {fetched.name}")
-        fetched.rename(folder / _jar_name(artifact))
-    shutil.rmtree(ivy)
-    program.unlink()
+    for artifact in DELTA_ARTIFACTS:
+        if not (folder / _jar_name(artifact)).exists():
+            _run(["mvn", "-q", "-B", MAVEN_COPY, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"], artifact)
+    return tuple(folder / _jar_name(artifact) for artifact in DELTA_ARTIFACTS)
 
 
 def _jar_name(artifact: str) -> str:

@@ -1,10 +1,10 @@
-"""What a table holds, as a few numbers that do not depend on the order of its rows: one definition, for Arrow and for Spark SQL.
+"""Content of a table as a few numbers independent of row order: one definition for Arrow and for Spark SQL.
 
-Every value is weighed with a small number made of its row's key, so that a value which moved to another row shows. All sums are
-exact integers:
-    weight(row)  = (l_orderkey * 7 + l_linenumber) % 1009 decimal      = the unscaled value;  date = days since 1970;  text = 31 *
-    length + 7 * code of the first letter + code of the last group        = sum over its columns and all rows of weight * value
-The groups `rows` and `nulls` are plain counts. At 24 million rows (scale 4) the largest sum is some 2^58, so 64 bits hold it.
+Every value of lineitem is weighted with a small number of its row's key, so a value in another row changes the sum:
+    weight = (l_orderkey * 7 + l_linenumber) % 1009;  decimal = unscaled value;  date = days since 1970
+    text   = 31 * length + 7 * code of the first letter + code of the last
+    group  = sum over its columns and all rows of weight * value
+Sums stay below 2^58 at scale 4. Any other table (id, part, ts, ...) is compared by row count and sum of ts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GROUPS = tuple(dict.fromkeys(group for group, _ in COLUMNS.values()))
 
 
 def of_batches(batches: Iterable[pa.RecordBatch]) -> Fingerprint:
-    """The fingerprint of Arrow batches that hold at least COLUMNS, under these names; other columns are not looked at."""
+    """The fingerprint of Arrow batches with at least COLUMNS."""
     total = dict.fromkeys(("rows", "nulls", *GROUPS), 0)
     for batch in batches:
         total["rows"] += batch.num_rows
@@ -52,8 +52,19 @@ def of_batches(batches: Iterable[pa.RecordBatch]) -> Fingerprint:
     return total
 
 
+def of_rows(batches: Iterable[pa.RecordBatch]) -> Fingerprint:
+    """Row count and sum of ts, for tables of another layout."""
+    import pyarrow.compute as pc
+
+    parts = [(batch.num_rows, pc.sum(batch.column("ts")).as_py() or 0) for batch in batches]
+    return {"rows": sum(rows for rows, _ in parts), "ts": sum(ts for _, ts in parts)}
+
+
+ROWS_SQL = ["count(*) as rows", "coalesce(sum(ts), 0L) as ts"]
+
+
 def sql_expressions() -> list[str]:
-    """The same in Spark SQL: one aggregate per group, named like it."""
+    """`of_batches` in Spark SQL: one aggregate per group, named like it."""
     weight = "((l_orderkey * 7L + l_linenumber) % 1009L)"
     kinds = {
         "integer": "cast({0} as bigint)",

@@ -1,4 +1,4 @@
-"""The systems under test: their names, environments and roles, and the worker processes that run them."""
+"""Systems under test, and the worker processes that execute them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,33 +24,47 @@ STOP_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """name: also the worker's. title: for the report. environment: whose interpreter it needs. role: `ours`, `peer` or `limit`.
+    """A system under test.
 
-    reads_of: for a system that cannot write, or whose own files would not be the same work, the systems whose table it reads,
-    best first. kinds: the table kinds in whose steps it takes part. grows: whether the growth run has it, unless told otherwise.
+    Attributes:
+        environment: Name of its interpreter in `environments`.
+        peer: Its class, `module:Class` below `benchmarks.peers`.
+        reads_of: Systems whose tables it reads, best first, if it does not write its own.
+        options: Table options.
+        source: Folder of PyHudi's sources if not this checkout's.
     """
 
     name: str
     title: str
     environment: str
-    role: str
-    on_spark: bool
+    peer: str
+    on_spark: bool = False
     reads_of: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ("cow", "mor")
-    grows: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
 
 
+def _variant(name: str, title: str, options: Mapping[str, Any]) -> System:
+    return System(name, title, "pyhudi", "pyhudi_embedded:PyHudiEmbedded", options=options)
+
+
+HUDI_TABLES = ("pyhudi", "pyhudi-spark", "hudi", "hudi-1.1")
 SYSTEMS = (
-    System("pyhudi-spark", "PyHudi on Spark", "pyhudi", "ours", True),
-    System("pyhudi", "PyHudi embedded", "pyhudi", "ours", False),
-    # Its own codec, gzip, matters where base files are written: on Copy on Write. The rest is long enough with one Hudi.
-    System("hudi", "Apache Hudi", "hudi", "peer", True, kinds=("cow",), grows=False),
-    System("hudi-zstd", "Apache Hudi, zstd", "hudi", "peer", True),
-    System("delta-spark", "Delta Lake on Spark", "delta-spark", "peer", True),
-    System("delta-rs", "delta-rs", "delta-rs", "peer", False),
-    System("hudi-rs", "hudi-rs", "hudi-rs", "peer", False, ("pyhudi", "pyhudi-spark", "hudi-zstd", "hudi")),
-    System("spark-parquet", "spark.read.parquet", "pyhudi", "limit", True, ("pyhudi-spark", "pyhudi", "hudi-zstd", "hudi")),
-    System("pyarrow", "PyArrow", "pyhudi", "limit", False, ("pyhudi", "pyhudi-spark", "hudi-zstd", "hudi")),
+    System("pyhudi-spark", "PyHudi on Spark", "pyhudi", "pyhudi_spark:PyHudiSpark", True),
+    System("pyhudi", "PyHudi embedded", "pyhudi", "pyhudi_embedded:PyHudiEmbedded"),
+    System("hudi", "Hudi 1.0.2, zstd", "hudi", "hudi:Hudi", True),
+    System("hudi-1.1", "Hudi 1.1.1, zstd", "hudi-1.1", "hudi:Hudi", True),
+    System("delta-spark", "Delta Lake on Spark", "delta-spark", "delta_spark:DeltaSpark", True),
+    System("delta-rs", "delta-rs", "delta-rs", "delta_rs:DeltaRs"),
+    System("pyiceberg", "pyiceberg", "pyiceberg", "iceberg:PyIceberg"),
+    System("hudi-rs", "hudi-rs", "hudi-rs", "hudi_rs:HudiRs", reads_of=HUDI_TABLES),
+    System("spark-parquet", "Spark's Parquet", "pyhudi", "limits:SparkParquet", True, HUDI_TABLES[1:]),
+    System("polars", "Polars", "pyhudi", "limits:Polars", reads_of=HUDI_TABLES),
+    System("duckdb", "DuckDB", "pyhudi", "limits:DuckDb", reads_of=HUDI_TABLES),
+    _variant("pyhudi-no-metadata", "PyHudi, no metadata table", {"hoodie.metadata.enable": False}),
+    _variant("pyhudi-cdc", "PyHudi, change data", {"hoodie.table.cdc.enabled": True}),
+    _variant("pyhudi-record-index", "PyHudi, record index", {"hoodie.metadata.record.index.enable": True}),
+    _variant("pyhudi-logs", "PyHudi, no compaction", {"hoodie.compact.inline": False, "hoodie.clean.automatic": False}),
 )
 BY_NAME = {system.name: system for system in SYSTEMS}
 
@@ -60,15 +74,16 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """The process of one system. Started on first use, and again after it was stopped or lost."""
+    """The process of one system, started on first use and again after it was stopped or lost."""
 
     def __init__(self, system: System, core_count: int, driver_memory: str, folder: Path, timeout_s: float) -> None:
-        """Makes the environment that the system needs; raises EnvironmentMissing. folder: for logs and scratch files."""
+        """Create the environment of the system. Raises EnvironmentMissing. folder: for logs and scratch files."""
         self.system = system
         self._python = prepare_python(system.environment)
-        self._jars = prepare_jars(system.environment)
         self._java_home = java_home() if system.on_spark else None
-        self._settings = Settings(core_count, driver_memory, str(folder / "scratch" / system.name), tuple(map(str, self._jars)))
+        jars = tuple(map(str, prepare_jars(system.environment)))
+        scratch = str(folder / "scratch" / system.name)
+        self._settings = Settings(core_count, driver_memory, scratch, jars, dict(system.options))
         self._code = copy_code(folder / "code")
         self._log = folder / "logs" / f"{system.name}.log"
         self.timeout_s = timeout_s
@@ -77,20 +92,20 @@ class Worker:
         self.versions: dict[str, str] = {}
 
     def start(self) -> dict[str, Any]:
-        """Starts the process, unless it runs, and the system in it. The status of the reply says whether the system is up."""
+        """Start the process, unless it runs, and the system in it."""
         if self._process is not None:
             return {"status": "ok"}
         self._log.parent.mkdir(parents=True, exist_ok=True)
         Path(self._settings.scratch).mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "PYTHONPATH": str(self._code), "PYTHONHASHSEED": "0"}
+        path = os.pathsep.join([*([self.system.source] if self.system.source else []), str(self._code)])
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
         if self._java_home is not None:
             environment["JAVA_HOME"] = str(self._java_home)
-            # A Spark installed on the machine must not take the place of the one in the environment.
+            # An installed Spark must not replace the one of the environment.
             environment.pop("SPARK_HOME", None)
-        command = [str(self._python), "-m", "benchmarks.peers.worker", self.system.name]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command,
+                [str(self._python), "-m", "benchmarks.worker", self.system.peer],
                 cwd=self._settings.scratch,
                 env=environment,
                 stdin=subprocess.PIPE,
@@ -106,7 +121,7 @@ class Worker:
         return reply
 
     def measure(self, request: dict[str, Any]) -> tuple[dict[str, Any], Usage | None]:
-        """The reply to a `run`, and what it used; the memory that earlier steps left is given back before. Raises WorkerLost."""
+        """Reply to a `run` and its usage; memory of earlier steps is released before. Raises WorkerLost."""
         self.ask({"command": "settle"})
         assert self._process is not None
         watch = Watch(self._process.pid)
@@ -121,7 +136,7 @@ class Worker:
             raise WorkerLost("not started")
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.write(json.dumps(request, default=str).encode() + b"\n")
             process.stdin.flush()
         except OSError as error:
             self.kill()
@@ -130,7 +145,7 @@ class Worker:
         return reply
 
     def stop(self) -> None:
-        """Ends the process in good order, or by force when it does not."""
+        """End the process in good order, or by force."""
         process = self._process
         if process is None:
             return
@@ -144,14 +159,14 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """Ends the process and its children: the session that `start` made for them, and no other."""
+        """End the process and its children: the session that `start` created for them."""
         process, self._process = self._process, None
         if process is None:
             return
         try:
             os.killpg(process.pid, 9)
         except OSError:
-            pass  # all of them have ended
+            pass  # all have ended
         process.wait()
 
     def _line(self, deadline: float) -> bytes:
@@ -162,16 +177,14 @@ class Worker:
             chunk = os.read(descriptor, 1 << 16) if ready else b""
             if not chunk:
                 self.kill()
-                raise WorkerLost(
-                    f"no answer within {self.timeout_s:.0f} s" if not ready else f"the process ended; see {self._log}"
-                )
+                raise WorkerLost(f"the process ended; see {self._log}" if ready else f"no answer within {self.timeout_s:.0f} s")
             self._pending += chunk
         line, _, self._pending = self._pending.partition(b"\n")
         return line
 
 
 def copy_code(folder: Path) -> Path:
-    """The sources as they are now, copied once per run: a run of hours is then a run of one version, whatever is edited."""
+    """A copy of the sources, so that a run of hours is of one version."""
     if not folder.exists():
         leftovers = shutil.ignore_patterns("__pycache__")
         for source in (ROOT / "benchmarks", *(path for path in (ROOT / "src").glob("*") if path.is_dir())):
@@ -181,23 +194,23 @@ def copy_code(folder: Path) -> Path:
 
 @contextmanager
 def running(
-    names: Sequence[str], core_count: int, driver_memory: str, folder: Path, timeout_s: float
+    systems: Sequence[System], core_count: int, driver_memory: str, folder: Path, timeout_s: float
 ) -> Iterator[tuple[dict[str, Worker], dict[str, str]]]:
-    """A worker per system, started, and for those that cannot be had the reason. The workers end with the `with` block."""
+    """A started worker per system, and the reasons of those that do not run. Workers end with the `with` block."""
     workers: dict[str, Worker] = {}
     missing: dict[str, str] = {}
     try:
-        for name in names:
+        for system in systems:
             try:
-                workers[name] = Worker(BY_NAME[name], core_count, driver_memory, folder, timeout_s)
-                reply = workers[name].start()
+                workers[system.name] = worker = Worker(system, core_count, driver_memory, folder, timeout_s)
+                reply = worker.start()
                 reason = "" if reply["status"] == "ok" else reply["message"]
             except (EnvironmentMissing, WorkerLost) as error:
                 reason = str(error)
             if reason:
-                missing[name] = reason
-                workers.pop(name, None)
-                print(f"benchmarks: {name} does not run: {reason}", file=sys.stderr)
+                missing[system.name] = reason
+                workers.pop(system.name, None)
+                print(f"benchmarks: {system.name} does not run: {reason}", file=sys.stderr)
         yield workers, missing
     finally:
         for worker in workers.values():

@@ -1,1 +1,1 @@
-"""The systems under test, one module each. They run in worker processes with interpreters of their own: see `worker.py`."""
+"""Systems under test, one module each; they run in worker processes with interpreters of their own."""

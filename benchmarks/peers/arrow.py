@@ -1,9 +1,9 @@
-"""What the systems without Spark share: one process, rows as Arrow, and the answers to the reads."""
+"""Systems in one process, whose reads return Arrow tables."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,33 +11,27 @@ import pyarrow.dataset as ds
 
 from benchmarks import fingerprint, queries
 from benchmarks.fingerprint import Fingerprint
-from benchmarks.peers.base import Measured, Peer, Settings, Table
+from benchmarks.peers.base import Measured, NotOffered, Peer, Settings, Table
+from benchmarks.queries import Condition
 
 
 class ArrowPeer(Peer):
-    """A system whose reads end in an Arrow table. Subclasses say how to read one, and override the writes."""
+    """Subclasses implement `read`, and what else they offer."""
 
-    def read(self, table: Table, columns: Sequence[str] | None = None) -> pa.Table:
-        """These columns (None: all of the data) of all rows of the snapshot."""
-        raise NotImplementedError
+    def read(self, table: Table, columns: Sequence[str] | None = None, where: Condition = ()) -> pa.Table:
+        """These columns (None: those of the layout) of the rows that `where` keeps."""
+        raise NotOffered
 
-    def read_filtered(self, table: Table) -> pa.Table:
-        """queries.FILTER_SQL, all columns."""
-        raise NotImplementedError
+    def changed_rows(self, table: Table) -> pa.Table:
+        """Rows that the newest commit inserted or updated."""
+        raise NotOffered
 
-    def read_key(self, table: Table, key: Sequence[int]) -> pa.Table:
-        """The row of one key; at least queries.LOOKUP_COLUMNS."""
-        raise NotImplementedError
-
-    def read_changes(self, table: Table) -> pa.Table:
-        """The rows that the newest commit inserted or updated."""
-        raise NotImplementedError
-
-    def read_aggregate(self, table: Table) -> pa.Table:
-        """queries.AGGREGATE_SQL; a system with a query engine of its own overrides this."""
-        return queries.arrow_aggregate(self.read(table, queries.AGGREGATE_COLUMNS))
+    def aggregated(self, table: Table) -> pa.Table:
+        """AGGREGATE_SQL; overridden by systems with a query engine."""
+        return queries.aggregate(self.read(table, queries.AGGREGATE_COLUMNS))
 
     def start(self, settings: Settings) -> dict[str, str]:
+        self.settings = settings
         pa.set_cpu_count(settings.core_count)
         pa.set_io_thread_count(max(2, settings.core_count))
         return {"pyarrow": pa.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
@@ -46,36 +40,58 @@ class ArrowPeer(Peer):
         pa.default_memory_pool().release_unused()
 
     def state(self, table: Table) -> Fingerprint:
-        return _fingerprint(self.read(table))
+        return answer_of(table)(self.read(table))
 
     def aggregate(self, table: Table) -> Measured:
-        return Measured(lambda: self.read_aggregate(table), lambda answer: queries.aggregate_answer(queries.rows_of(answer)))
+        return aggregate_step(lambda: self.aggregated(table))
 
     def full_read(self, table: Table) -> Measured:
-        return Measured(lambda: self.read(table), _fingerprint)
+        return Measured(lambda: self.read(table), answer_of(table))
 
-    def filtered_read(self, table: Table) -> Measured:
-        return Measured(lambda: self.read_filtered(table), _fingerprint)
+    def filtered_read(self, table: Table, condition: Condition = queries.FILTER) -> Measured:
+        return Measured(lambda: self.read(table, None, condition), answer_of(table))
 
     def point_lookup(self, table: Table, keys: Sequence[Sequence[int]]) -> Measured:
-        def answer(found: list[pa.Table]) -> list[list[Any]]:
-            return queries.lookup_answer(row for rows in found for row in queries.rows_of(rows.select(queries.LOOKUP_COLUMNS)))
+        def read() -> list[pa.Table]:
+            return [self.read(table, queries.LOOKUP_COLUMNS, queries.key_condition(key)) for key in keys]
 
-        return Measured(lambda: [self.read_key(table, key) for key in keys], answer, share=len(keys))
+        def answer(found: list[pa.Table]) -> list[list[Any]]:
+            return queries.lookup_answer(row for rows in found for row in queries.to_rows(rows.select(queries.LOOKUP_COLUMNS)))
+
+        return Measured(read, answer, share=len(keys))
 
     def incremental(self, table: Table) -> Measured:
-        return Measured(lambda: self.read_changes(table), _fingerprint)
+        return Measured(lambda: self.changed_rows(table), answer_of(table))
+
+
+def aggregate_step(operation: Callable[[], Any]) -> Measured:
+    """A step that returns the rows of AGGREGATE_SQL as Arrow or Polars."""
+    return Measured(operation, lambda found: queries.aggregate_answer(queries.to_rows(to_table(found))))
+
+
+def read_step(operation: Callable[[], Any]) -> Measured:
+    """A step that returns rows of lineitem as Arrow or Polars."""
+    return Measured(operation, lambda found: fingerprint.of_batches(to_table(found).select(queries.COLUMNS).to_batches()))
+
+
+def answer_of(table: Table) -> Callable[[pa.Table], Fingerprint]:
+    """The function from rows of a table to the fingerprint of its layout."""
+    made = fingerprint.of_batches if table.layout_name == "lineitem" else fingerprint.of_rows
+    return lambda rows: made(rows.to_batches())
+
+
+def to_table(found: Any) -> pa.Table:
+    """Arrow, Polars and everything else with the Arrow stream protocol as a table; text as `string`."""
+    rows = found if isinstance(found, pa.Table) else pa.table(found)
+    views = (pa.string_view(), pa.large_string())
+    return rows.cast(pa.schema([field.with_type(pa.string()) if field.type in views else field for field in rows.schema]))
 
 
 def stream(files: Sequence[str]) -> pa.RecordBatchReader:
-    """The rows of Parquet files, batch by batch, as a writer with bounded memory wants them."""
+    """Rows of Parquet files batch by batch, for writers with bounded memory."""
     return ds.dataset(list(files), format="parquet").scanner().to_reader()
 
 
 def load(files: Sequence[str]) -> pa.Table:
-    """The rows of Parquet files at once: for batches that are merged into a table."""
+    """Rows of Parquet files as a table, for batches that are merged."""
     return ds.dataset(list(files), format="parquet").to_table()
-
-
-def _fingerprint(rows: pa.Table) -> Fingerprint:
-    return fingerprint.of_batches(rows.to_batches())

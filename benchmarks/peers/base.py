@@ -1,113 +1,89 @@
-"""What a system under test offers to the benchmark.  One subclass of `Peer` per system; `worker.py` holds one object of it.
+"""Interface of a system under test: one subclass of `Peer` per system, executed by `benchmarks.worker`.
 
-A step method does everything that is not to be measured, and returns `Measured`: the operation, which the worker times, and a
-function that turns its result into an answer, which the worker calls afterwards. Opening the table and reading the input belong
-to the operation, for every system alike. A step that a system does not have is simply not overridden.
+A step method does what is not measured and returns `Measured`. Opening the table and reading the input belong to the
+operation. A step that a system does not offer is not overridden.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.fingerprint import Fingerprint
+from benchmarks.queries import LAYOUTS, Layout
 
 
 class NotOffered(Exception):
-    """The system has no such step; the report shows '-'."""
-
-
-class NotBuilt(Exception):
-    """PyHudi will have this step and has it not yet; the report shows 'not built'."""
+    """The system has no such step; shown as '-'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of one round. path: an absolute folder on the local disk, absent before the first write. kind: `cow` or `mor`."""
+    """A table on the local disk, absent before the first write. kind: `cow` or `mor`; kept: reads reuse one opened table."""
 
     path: str
     kind: str
+    layout_name: str = "lineitem"
+    kept: bool = False
     name: str = "lineitem"
+
+    @property
+    def layout(self) -> Layout:
+        return LAYOUTS[self.layout_name]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is the same for all systems. scratch: a folder for spills and warehouses; jars: for the class path of Spark."""
+    """Equal for all systems but jars (class path of Spark) and options (of this system). scratch: folder for spills."""
 
-    core_count: int
-    driver_memory: str
-    scratch: str
+    core_count: int = 2
+    driver_memory: str = "2g"
+    scratch: str = ""
     jars: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """operation: timed, called once. answer: from the operation's result to the JSON value to compare, or None when it has none.
-
-    share: how many alike things the operation does; the time reported is that of one.
-    """
+    """Timed operation, and the JSON answer made of its result. share: how many equal things the operation does."""
 
     operation: Callable[[], Any]
     answer: Callable[[Any], Any] = lambda _: None
     share: int = 1
 
 
-class Peer:
-    """A system under test. Files are Parquet, absolute paths; keys are (l_orderkey, l_linenumber)."""
+def _not_offered(self: Peer, *_: Any, **__: Any) -> Measured:
+    raise NotOffered
 
-    # Whether updates of a Merge-on-Read table are one thing, and of a Copy-on-Write table another, in this system.
+
+class Peer:
+    """A system under test. Files are Parquet, absolute paths."""
+
     kinds: tuple[str, ...] = ("cow", "mor")
+    settings: Settings
 
     def start(self, settings: Settings) -> dict[str, str]:
-        """Bring up what a user would keep running (a Spark session); returns the versions of everything involved."""
+        """Start what a user keeps running, such as a Spark session; returns the versions of everything involved."""
         raise NotImplementedError
 
     def settle(self) -> None:
-        """Give back memory that the last step left, before the next is measured."""
+        """Release memory of the last step before the next is measured."""
 
     def stop(self) -> None:
-        """Bring down what `start` brought up."""
+        """Stop what `start` started."""
 
     def state(self, table: Table) -> Fingerprint:
-        """The fingerprint of the snapshot; never timed."""
-        raise NotOffered
-
-    def bulk_insert(self, table: Table, files: Sequence[str]) -> Measured:
-        raise NotOffered
-
-    def upsert(self, table: Table, files: Sequence[str]) -> Measured:
-        raise NotOffered
-
-    def delete(self, table: Table, files: Sequence[str]) -> Measured:
-        raise NotOffered
-
-    def aggregate(self, table: Table) -> Measured:
-        raise NotOffered
-
-    def full_read(self, table: Table) -> Measured:
-        raise NotOffered
-
-    def filtered_read(self, table: Table) -> Measured:
-        raise NotOffered
-
-    def point_lookup(self, table: Table, keys: Sequence[Sequence[int]]) -> Measured:
+        """Fingerprint of the snapshot; never timed."""
         raise NotOffered
 
     def track_changes(self, table: Table) -> Measured:
-        """Switch on, before the last batch, what the incremental read of that batch needs; nothing to do for most."""
+        """Enable what the incremental read of the next batch needs; nothing for most."""
         return Measured(lambda: None)
 
-    def incremental(self, table: Table) -> Measured:
-        """The rows that the newest commit inserted or updated."""
-        raise NotOffered
-
-    def compact(self, table: Table) -> Measured:
-        raise NotOffered
-
-    def cluster(self, table: Table) -> Measured:
-        raise NotOffered
-
-    def clean(self, table: Table) -> Measured:
-        """Remove every file that only older versions of the table need."""
-        raise NotOffered
+    # bulk_insert, upsert, delete take files; filtered_read a condition; point_lookup keys.
+    bulk_insert = upsert = delete = filtered_read = point_lookup = _not_offered
+    # incremental, changes: rows that the newest commit inserted or updated. clean: remove files that only old versions need.
+    aggregate = full_read = incremental = changes = compact = cluster = clean = _not_offered
+    # Reads of the embedded engines by the library that a user calls.
+    batches_read = sql_aggregate = sql_filter = polars_read = polars_aggregate = polars_filter = _not_offered

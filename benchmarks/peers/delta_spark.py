@@ -1,4 +1,4 @@
-"""Delta Lake 4.0 on Spark 4.0: MERGE for upserts and deletes.  Its table of kind `mor` has deletion vectors."""
+"""Delta Lake 4.0 on Spark 4.0: MERGE for upserts and deletes. Its table of kind `mor` has deletion vectors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from benchmarks.peers.spark import SparkPeer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# The partition column is in the condition, as Delta's users write it, and as Hudi looks keys up within their partition.
-_MATCH = " and ".join(f"t.{column} = s.{column}" for column in (*queries.KEY_COLUMNS, queries.PARTITION_COLUMN))
-
 
 class DeltaSpark(SparkPeer):
     """Through SQL."""
@@ -24,7 +21,7 @@ class DeltaSpark(SparkPeer):
         return {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            # Lets VACUUM remove what is younger than a week.
+            # VACUUM also removes files younger than a week.
             "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         }
 
@@ -36,19 +33,18 @@ class DeltaSpark(SparkPeer):
         rows = self.spark.read.format("delta").load(table.path)
         return (rows if where is None else rows.where(where)).select(*columns)
 
-    def changes(self, table: Table) -> DataFrame:
+    def changed_rows(self, table: Table) -> DataFrame:
         newest = self.spark.sql(f"describe history delta.`{table.path}` limit 1").collect()[0]["version"]
         feed = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", newest).load(table.path)
         return feed.where("_change_type in ('insert', 'update_postimage')")
 
     def consume(self, rows: DataFrame) -> None:
-        # Delta 4.0 cannot write a table that has deletion vectors into the noop sink ("non-pinned table snapshot"); this computes
-        # the same rows, in the same form.
+        # Delta 4.0 cannot write a table with deletion vectors into the noop sink; this computes the same rows.
         rows._jdf.queryExecution().toRdd().count()
 
     def bulk_insert(self, table: Table, files: Sequence[str]) -> Measured:
         def operation() -> None:
-            writer = self.rows(files).write.format("delta").partitionBy(queries.PARTITION_COLUMN)
+            writer = self.rows(files).write.format("delta").partitionBy(table.layout.partition)
             if table.kind == "mor":
                 writer = writer.option("delta.enableDeletionVectors", "true")
             writer.save(table.path)
@@ -76,4 +72,6 @@ class DeltaSpark(SparkPeer):
 
     def _merge(self, table: Table, files: Sequence[str], clauses: str) -> None:
         self.rows(files).createOrReplaceTempView("incoming")
-        self.spark.sql(f"merge into delta.`{table.path}` t using incoming s on {_MATCH} {clauses}").collect()
+        # With the partition column, as Hudi looks keys up within their partition.
+        match = " and ".join(f"t.{column} = s.{column}" for column in (*table.layout.keys, table.layout.partition))
+        self.spark.sql(f"merge into delta.`{table.path}` t using incoming s on {match} {clauses}").collect()

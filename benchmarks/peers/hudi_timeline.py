@@ -1,7 +1,4 @@
-"""Facts about a Hudi table that its file names tell: when its commits completed, and which files make the snapshot.
-
-Holds for the plain local tables that the benchmark makes: table version 8, no failed writes.
-"""
+"""Completion times and current files of a plain local Hudi table, from file names: no failed writes."""
 
 from __future__ import annotations
 
@@ -14,6 +11,12 @@ def completion_times(path: str) -> list[str]:
     """The completion times of all writes, oldest first: `.hoodie/timeline/<request time>_<completion time>.<action>`."""
     names = (file.name for file in (Path(path) / ".hoodie" / "timeline").iterdir() if file.suffix in _COMPLETED)
     return sorted(name.split(".")[0].split("_")[1] for name in names)
+
+
+def incremental_start(path: str) -> str:
+    """Start of a range with the newest commit only: its completion time, or the one before if version 9 excludes the start."""
+    is_open = "hoodie.table.version=9" in (Path(path) / ".hoodie" / "hoodie.properties").read_text().split()
+    return completion_times(path)[-2 if is_open else -1]
 
 
 def newest_base_files(path: str) -> list[str]:

@@ -1,8 +1,7 @@
-"""What the systems on Spark share: the session, and the reads as Spark SQL.
+"""Systems on Spark: the session, and the reads as Spark SQL.
 
-All of them get the same settings; what a system itself asks for (an extension, a serializer) comes on top. Reads of many rows
-end in Spark's `noop` sink, which computes every column and keeps nothing. The answer to such a read is computed apart, from the
-same data frame.
+All get the same settings besides those that the system requires. Reads of many rows end in Spark's `noop` sink, which
+computes every column and keeps nothing; the answer is computed separately from the same data frame.
 """
 
 from __future__ import annotations
@@ -15,26 +14,27 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import fingerprint, queries
 from benchmarks.fingerprint import Fingerprint
 from benchmarks.peers.base import Measured, Peer, Settings, Table
+from benchmarks.queries import Condition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class SparkPeer(Peer):
-    """A system that is read and written through a Spark session. Subclasses say what to read, and override the writes."""
+    """Subclasses implement `read`, `changed_rows` and the writes."""
 
     spark: SparkSession
 
     def configuration(self) -> dict[str, str]:
-        """Spark settings that this system asks its users for."""
+        """Spark settings that the system requires."""
         return {}
 
     def read(self, table: Table, columns: Sequence[str], where: str | None = None) -> DataFrame:
-        """The snapshot, as a user would write it: these columns of the rows that `where`, a SQL condition, keeps."""
+        """These columns of the rows of the snapshot that `where`, a SQL condition, keeps."""
         raise NotImplementedError
 
-    def changes(self, table: Table) -> DataFrame:
-        """The rows that the newest commit inserted or updated, with at least the table's columns."""
+    def changed_rows(self, table: Table) -> DataFrame:
+        """Rows that the newest commit inserted or updated."""
         raise NotImplementedError
 
     def consume(self, rows: DataFrame) -> None:
@@ -44,7 +44,10 @@ class SparkPeer(Peer):
     def start(self, settings: Settings) -> dict[str, str]:
         from pyspark.sql import SparkSession
 
+        self.settings = settings
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        # Spark's defaults of 200 and 10,000 tasks suit a cluster.
+        tasks = str(4 * settings.core_count)
         same_for_all = {
             "spark.driver.memory": settings.driver_memory,
             "spark.driver.host": "127.0.0.1",
@@ -53,10 +56,8 @@ class SparkPeer(Peer):
             "spark.local.dir": settings.scratch,
             "spark.sql.warehouse.dir": os.path.join(settings.scratch, "warehouse"),
             "spark.sql.session.timeZone": "UTC",
-            # Spark's defaults, 200 and 10,000, suit a cluster; with them the peers that shuffle or list much, above all Delta's
-            # VACUUM, would lose most of their time on tiny tasks.
-            "spark.sql.shuffle.partitions": str(4 * settings.core_count),
-            "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * settings.core_count),
+            "spark.sql.shuffle.partitions": tasks,
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
         }
@@ -65,7 +66,7 @@ class SparkPeer(Peer):
             builder = builder.config(key, value)
         self.spark = builder.getOrCreate()
         self.spark.sparkContext.setLogLevel("ERROR")
-        # The first job of a session pays for much that is not the system's.
+        # The first job of a session pays for more than the system.
         self.spark.range(1000).selectExpr("sum(id)").collect()
         java = self.spark._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
         return {"spark": self.spark.version, "java": str(java), "python": ".".join(map(str, sys.version_info[:3]))}
@@ -80,7 +81,7 @@ class SparkPeer(Peer):
         return self.spark.read.parquet(*files)
 
     def state(self, table: Table) -> Fingerprint:
-        return _fingerprint(self.read(table, queries.COLUMNS))
+        return _fingerprint(table, self.read(table, _columns(table)))
 
     def aggregate(self, table: Table) -> Measured:
         def operation() -> list[Any]:
@@ -90,30 +91,40 @@ class SparkPeer(Peer):
         return Measured(operation, queries.aggregate_answer)
 
     def full_read(self, table: Table) -> Measured:
-        return Measured(lambda: self._consumed(self.read(table, queries.COLUMNS)), _fingerprint)
+        return self._consumed(table)
 
-    def filtered_read(self, table: Table) -> Measured:
-        return Measured(lambda: self._consumed(self.read(table, queries.COLUMNS, queries.FILTER_SQL)), _fingerprint)
+    def filtered_read(self, table: Table, condition: Condition = queries.FILTER) -> Measured:
+        return self._consumed(table, queries.to_sql(condition))
 
     def point_lookup(self, table: Table, keys: Sequence[Sequence[int]]) -> Measured:
+        conditions = [queries.to_sql(queries.key_condition(key)) for key in keys]
+
         def operation() -> list[Any]:
-            return [row for key in keys for row in self.read(table, queries.LOOKUP_COLUMNS, queries.lookup_sql(key)).collect()]
+            return [row for where in conditions for row in self.read(table, queries.LOOKUP_COLUMNS, where).collect()]
 
         return Measured(operation, queries.lookup_answer, share=len(keys))
 
     def incremental(self, table: Table) -> Measured:
         def operation() -> DataFrame:
-            changed = self.changes(table)
-            changed.select(*queries.COLUMNS).collect()
+            changed = self.changed_rows(table)
+            changed.select(*_columns(table)).collect()
             return changed
 
-        return Measured(operation, _fingerprint)
+        return Measured(operation, lambda rows: _fingerprint(table, rows))
 
-    def _consumed(self, rows: DataFrame) -> DataFrame:
-        self.consume(rows)
-        return rows
+    def _consumed(self, table: Table, where: str | None = None) -> Measured:
+        def operation() -> DataFrame:
+            rows = self.read(table, _columns(table), where)
+            self.consume(rows)
+            return rows
+
+        return Measured(operation, lambda rows: _fingerprint(table, rows))
 
 
-def _fingerprint(rows: DataFrame) -> Fingerprint:
-    row = rows.selectExpr(*fingerprint.sql_expressions()).collect()[0]
-    return {name: int(value) for name, value in row.asDict().items()}
+def _columns(table: Table) -> Sequence[str]:
+    return table.layout.columns or ("*",)
+
+
+def _fingerprint(table: Table, rows: DataFrame) -> Fingerprint:
+    expressions = fingerprint.sql_expressions() if table.layout_name == "lineitem" else fingerprint.ROWS_SQL
+    return {name: int(value) for name, value in rows.selectExpr(*expressions).collect()[0].asDict().items()}

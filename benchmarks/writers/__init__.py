@@ -1,7 +1,6 @@
-"""Many writers on one table: what is lost, who waits, and how many commits a second come of it.
+"""Many writers of one table: what is lost, how long writers wait, and how many commits per second complete.
 
-    python -m benchmarks.writers --writers 8 --commits 200 --kind cow --keys overlapping
-
-Each writer is a process that counts: it reads counters, adds one to each, and writes them back together with a row of its own, as
-one commit, and again from the start where another writer was first.  `judge.py` says what must hold afterwards.
+Each writer is a process. In mode `count` it reads counters, adds one to each, and writes them with a row of its own in one
+commit, again from the start after a conflict. In mode `write` it upserts rows that all writers change, with a row of its own.
+`judge.py` states what must hold afterwards.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.writers`: one run, and what came of it as a line of a table.  Exit status 1 when something was lost."""
+"""`python -m benchmarks.writers`: one run, and its outcome as a row of a table. Exit status 1 if something was lost."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ from benchmarks.writers.process import COUNTERS
 from benchmarks.writers.run import Outcome, Plan, run
 
 HEAD = (
-    "| run | commits/s | lost attempts per commit | wait: median, 99 %, longest (s) | last attempt (s) | services | load |",
-    "| --- | --- | --- | --- | --- | --- | --- |",
+    "| run | commits/s | lost attempts per commit | wait (s): median, 99 %, longest | last try (s) | group | services | load |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
 )
 
 
 def line_of(outcome: Outcome) -> str:
-    """An outcome as a row of the table that HEAD begins."""
+    """A row below HEAD."""
     found = outcome.figures
     waits = f"{found.median_wait:.2f}, {found.p99_wait:.2f}, {found.longest_wait:.2f}"
     each = found.lost / found.commits if found.commits else 0.0
     load = f"{outcome.load[0]:.1f} to {outcome.load[1]:.1f}"
     rates = f"{found.per_second:.2f} | {each:.2f} | {waits} | {found.median_last:.2f}"
-    return f"| {outcome.plan} | {rates} | {outcome.passes} | {load} |"
+    return f"| {outcome.plan} | {rates} | {found.grouped} | {outcome.passes} | {load} |"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m benchmarks.writers")
-    parser.add_argument(
-        "--writers", action="append", metavar="SYSTEM=COUNT", help=f"{', '.join(COUNTERS)}; pyhudi=8 when left out"
-    )
-    parser.add_argument("--commits", type=int, default=200, help="of each writer")
+    parser.add_argument("--writers", action="append", metavar="SYSTEM=COUNT", help=f"{', '.join(COUNTERS)} (default pyhudi=8)")
+    parser.add_argument("--commits", type=int, help="of each writer (default 200, or as many as --seconds allows)")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no writer begins a commit after so long")
     parser.add_argument("--kind", choices=("cow", "mor"), default="cow")
     parser.add_argument("--keys", choices=("overlapping", "disjoint"), default="overlapping")
     parser.add_argument(
         "--no-services", action="store_true", help="no compaction, clustering, cleaning and archival beside the writers"
     )
+    parser.add_argument(
+        "--mode", choices=("count", "write"), default="count", help="increment counters, or upsert without reading"
+    )
+    parser.add_argument("--kills", type=int, default=0, help="writers that are killed and replaced")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of PyHudi's writers")
     parser.add_argument("--output", type=Path, help="append the outcome to this file, as a line of JSON")
@@ -49,12 +51,14 @@ def main() -> int:
     pairs = [text.partition("=") for text in chosen.writers or ["pyhudi=8"]]
     plan = Plan(
         writers={system: int(count or 1) for system, _, count in pairs},
-        commits=chosen.commits,
+        commits=chosen.commits or (200 if math.isinf(chosen.seconds) else 1_000_000),
         kind=chosen.kind,
         keys=chosen.keys,
         services=not chosen.no_services,
         seconds=chosen.seconds,
         seed=chosen.seed,
+        mode=chosen.mode,
+        kills=chosen.kills,
         options=dict(text.split("=", 1) for text in chosen.option),
     )
     try:

@@ -1,12 +1,10 @@
-"""PyHudi in one process: `based_on` makes the reading and the writing one step, and who has lost a few times takes its turn."""
+"""PyHudi embedded: `based_on` joins read and write; a writer that lost a few times writes exclusively."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-
-from benchmarks.writers.counters import Commit, Counters, Lost
+from benchmarks.writers.counters import Commit, Counters, Lost, added, condition, to_pairs, to_rows
 from pyhudi import Table
 from pyhudi.errors import WriteConflict
 
@@ -25,22 +23,19 @@ OPTIONS: Mapping[str, object] = {
     "hoodie.keep.max.commits": 30,
 }
 TURN_AFTER = "pyhudi.write.exclusive.after.conflicts"
-"""What the verbs that read and write by themselves go by; a caller that does so goes by it too."""
+"""Applied by verbs that read and write in one call, and by this caller too."""
 
 
 class Embedded(Counters):
     """Through `Table`."""
 
+    _opened: Table | None = None
+
     def create(self, kind: str, rows: Sequence[tuple[str, str]]) -> None:
         table = Table.create(
-            self.path,
-            name="counters",
-            record_key="id",
-            partition_by="part",
-            table_type=kind,
-            options=self.options,
+            self.path, name="counters", record_key="id", partition_by="part", table_type=kind, options=self.options
         )
-        table.upsert(rows_of([(part, key, 0) for part, key in rows]))
+        table.upsert(to_rows([(part, key, 0) for part, key in rows]))
 
     def add(self, commit: Commit, lost: int = 0) -> Mapping[str, int]:
         table = Table(self.path, options=self.options)
@@ -50,27 +45,23 @@ class Embedded(Counters):
             return self._added(mine, commit)
 
     def _added(self, table: Table, commit: Commit) -> Mapping[str, int]:
-        listed = ", ".join(f"'{key}'" for key in commit.keys)
-        scan = table.scan(["id", "v"], f"part = '{commit.part}' and id in ({listed})")
+        scan = table.scan(["id", "v"], condition(commit))
         try:
-            found = scan.to_arrow()
-            values = {key: value + 1 for key, value in zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)}
+            values = added(scan.to_arrow())
             new = [(commit.part, key, value) for key, value in values.items()]
-            table.upsert(rows_of([*new, (commit.part, commit.row, len(new))]), based_on=scan)
+            table.upsert(to_rows([*new, (commit.part, commit.row, len(new))]), based_on=scan)
         except WriteConflict as conflict:
             raise Lost(str(conflict)) from conflict
         return values
 
+    def write(self, commit: Commit) -> int:
+        if self._opened is None:
+            self._opened = Table(self.path, options=self.options)
+        return self._opened.upsert(to_rows([(commit.part, key, 1) for key in (*commit.keys, commit.row)])).grouped
+
     def rows(self) -> list[tuple[str, int]]:
-        found = Table(self.path, options=self.options).scan(["id", "v"]).to_arrow()
-        return list(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
+        return to_pairs(Table(self.path, options=self.options).scan(["id", "v"]).to_arrow())
 
     def wrong(self) -> list[str]:
         report = Table(self.path, options=self.options).validate(keys=True)
         return [] if report.ok else [str(report)]
-
-
-def rows_of(rows: Sequence[tuple[str, str, int]]) -> pa.Table:
-    """Rows of a partition, a key and a value, as Arrow."""
-    parts, keys, values = zip(*rows, strict=True)
-    return pa.table({"id": pa.array(keys, pa.string()), "part": pa.array(parts, pa.string()), "v": pa.array(values, pa.int64())})

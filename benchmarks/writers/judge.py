@@ -1,10 +1,10 @@
-"""What must hold of a table when all its writers have ended.
+"""What must hold of a table after all its writers ended.
 
-    every acknowledged commit stands there whole: its row, and its part of each of its counters
-    nothing else does, but commits of which nobody knows
-    a counter is the number of commits that counted it, and each of its values was given to one commit
+    every acknowledged commit is there whole: its row, and its part of each of its counters
+    nothing else is, except commits that were begun and not acknowledged
+    a counter is the number of commits that counted it, and each of its values was returned to one commit
 
-The last says that the commits are those of a serial order: each read what the one before it on the same counter wrote.
+So the commits have a serial order: each read what the one before it on the same counter wrote.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ from benchmarks.writers.counters import LEDGER
 
 @dataclass(slots=True)
 class Told:
-    """What the processes said.  begun: row of a commit -> its counters.  values: row -> what its counters were then, where the
-    system tells.  seconds: from the first attempt at each commit to its acknowledgement, of `last` the last attempt alone.
+    """Reports of the processes.
+
+    Attributes:
+        begun: Row of a commit -> its counters.
+        values: Row of an acknowledged commit -> its counters' values, if the system returns them.
+        seconds: From the first attempt at each commit to its acknowledgement; `last` of the last attempt.
+        grouped: Most writes that shared a commit.
     """
 
     begun: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -29,10 +34,11 @@ class Told:
     last: list[float] = field(default_factory=list)
     lost: int = 0
     passes: int = 0
+    grouped: int = 1
     failed: list[str] = field(default_factory=list)
 
     def hear(self, lines: Iterable[str]) -> None:
-        """Lines of one process."""
+        """Read the lines of one process."""
         for line in lines:
             words = json.loads(line)
             if "begun" in words:
@@ -42,14 +48,15 @@ class Told:
                 self.seconds.append(words["seconds"])
                 self.last.append(words["last"])
                 self.lost += words["lost"]
+                self.grouped = max(self.grouped, words.get("grouped", 1))
             if "passes" in words:
                 self.passes += words["passes"]
             if "failed" in words:
                 self.failed.append(words["failed"])
 
 
-def judge(told: Told, rows: Sequence[tuple[str, int]]) -> list[str]:
-    """What does not hold of the rows (key, value)."""
+def judge(told: Told, rows: Sequence[tuple[str, int]], *, counted: bool = True) -> list[str]:
+    """Defects of the rows (key, value); counted: whether other rows are counters."""
     wrong = list(told.failed)
     found = dict(rows)
     if len(found) != len(rows):
@@ -62,7 +69,7 @@ def judge(told: Told, rows: Sequence[tuple[str, int]]) -> list[str]:
     foreign = sorted(there - set(told.begun))
     if foreign:
         wrong.append(f"{len(foreign)} rows were never written, such as {foreign[0]!r}")
-    return wrong + _judge_counters(told, found, there)
+    return wrong + (_judge_counters(told, found, there) if counted else [])
 
 
 def _judge_counters(told: Told, found: Mapping[str, int], there: set[str]) -> list[str]:
@@ -85,7 +92,7 @@ def _judge_counters(told: Told, found: Mapping[str, int], there: set[str]) -> li
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run came to.  seconds: of all of it.  waits: of one commit, from its first attempt, in seconds."""
+    """Figures of a run. seconds: of all of it; waits: of one commit from its first attempt, in seconds."""
 
     commits: int
     seconds: float
@@ -94,6 +101,7 @@ class Figures:
     p99_wait: float
     longest_wait: float
     median_last: float
+    grouped: int = 1
 
     @classmethod
     def of(cls, told: Told, seconds: float) -> Figures:
@@ -106,6 +114,7 @@ class Figures:
             p99_wait=waits[min(len(waits) - 1, len(waits) * 99 // 100)],
             longest_wait=waits[-1],
             median_last=last[len(last) // 2],
+            grouped=told.grouped,
         )
 
     @property

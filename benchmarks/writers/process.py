@@ -1,10 +1,9 @@
-"""One process of a run, by its role: `create` the table, `count` in it, `serve` it until the input ends, `look` at it.
+"""One process of a run, by its role: `create` the table, `count` or `write`, `serve` until the input ends, `look`.
 
     python -m benchmarks.writers.process '{"role": "count", "system": "pyhudi", "path": "/tmp/t", "name": "w0", ...}'
 
-Each line that it prints is a JSON object: `ready` when a writer has started (it begins when its input ends); `begun` before a
-commit is attempted for the first time; `acknowledged` after it landed, with what it counted and how long it took; `failed` for
-what ended the process; `row` and `wrong` of a look.
+Each printed line is a JSON object: `ready` when a writer has started (it begins when its input ends); `begun` before the first
+attempt at a commit; `acknowledged` after it, with values and seconds; `failed`; `row` and `wrong` of a look.
 """
 
 from __future__ import annotations
@@ -40,11 +39,14 @@ _LONGEST_PAUSE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one process is to do.
+    """Task of one process.
 
-    kind: of the table, `cow` or `mor`.  parts: the partitions in which it counts, or which it creates.  commits: how many it
-    makes, unless seconds are over first.  owners: the writers that have counters of their own, to create, or this one where it
-    has.  service: the one that it runs again and again, with a pause of pause_s.
+    Attributes:
+        kind: `cow` or `mor`.
+        parts: Partitions in which it counts, or which it creates.
+        commits, seconds: Whichever ends first.
+        owners: Writers with counters of their own.
+        service: Service that it executes repeatedly, with pauses.
     """
 
     role: str
@@ -67,24 +69,24 @@ class Work:
 
 
 def counters_of(work: Work) -> Counters:
-    """The counters of a system in a table."""
+    """The counters of a system."""
     module, _, name = COUNTERS[work.system].partition(":")
     found: Counters = getattr(importlib.import_module(module), name)(work.path, work.options, work.jars)
     return found
 
 
 def parts_of(keys: str, name: str) -> tuple[str, ...]:
-    """The partitions in which a writer counts.  keys: `overlapping` (all writers in the same ones) or `disjoint`."""
+    """Partitions of a writer. keys: `overlapping` (the same for all) or `disjoint`."""
     return (name,) if keys == "disjoint" else tuple(f"p{number}" for number in range(SHARED_PARTS))
 
 
 def keys_of(part: str, owner: str = "") -> tuple[str, ...]:
-    """The counters of a partition that all count, or those of an owner there."""
+    """Counters of a partition: those of all, or those of an owner."""
     return tuple(f"{part}-{owner}{number}" for number in range(KEYS_OF_A_PART))
 
 
 def count(work: Work) -> None:
-    """Make all commits of a writer, each as often as it takes."""
+    """Make all commits of a writer, each as often as necessary."""
     rng = random.Random(f"{work.seed}/{work.name}")
     counters = counters_of(work)
     say(ready=work.name)
@@ -98,24 +100,26 @@ def count(work: Work) -> None:
         commit = Commit(part, keys, f"{LEDGER}{work.name} {number}", is_own=bool(work.owners))
         begun = time.monotonic()
         say(begun=commit.row, keys=commit.keys)
-        lost = 0
+        lost, values, grouped = 0, None, 1
         while True:
             attempted = time.monotonic()
             try:
-                values = counters.add(commit, lost)
+                if work.role == "write":
+                    grouped = counters.write(commit)
+                else:
+                    values = counters.add(commit, lost)
                 break
             except Lost:
-                # As long as the attempt took, and longer each time, so that who keeps losing meets fewer others.
+                # As long as the attempt, and longer each time, so that the loser meets fewer others.
                 longest = min((time.monotonic() - attempted) * 2 ** min(lost, 4), _LONGEST_PAUSE_S)
                 time.sleep(rng.uniform(0, longest))
                 lost += 1
-        say(
-            acknowledged=commit.row, values=values, lost=lost, seconds=time.monotonic() - begun, last=time.monotonic() - attempted
-        )
+        now = time.monotonic()
+        say(acknowledged=commit.row, values=values, lost=lost, grouped=grouped, seconds=now - begun, last=now - attempted)
 
 
 def serve(work: Work) -> None:
-    """Run services until the input ends."""
+    """Execute services until the input ends."""
     from pyhudi import Table
     from pyhudi.errors import TableState, WriteConflict
 
@@ -130,13 +134,13 @@ def serve(work: Work) -> None:
 
 
 def create(work: Work) -> None:
-    """Make the table, with all counters at 0."""
+    """Create the table, with all counters at 0."""
     rows = [(part, key) for part in work.parts for owner in ("", *work.owners) for key in keys_of(part, owner)]
     counters_of(work).create(work.kind, rows)
 
 
 def look(work: Work) -> None:
-    """Tell every row, and what the system finds wrong."""
+    """Print every row, and defects that the system finds."""
     counters = counters_of(work)
     for row in counters.rows():
         say(row=row)
@@ -144,7 +148,7 @@ def look(work: Work) -> None:
         say(wrong=text)
 
 
-ROLES = {"create": create, "count": count, "serve": serve, "look": look}
+ROLES = {"create": create, "count": count, "write": count, "serve": serve, "look": look}
 
 
 def say(**words: Any) -> None:

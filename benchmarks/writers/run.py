@@ -1,10 +1,12 @@
-"""One run: a table, its processes, and what came of them."""
+"""One run: a table, its processes, and their outcome."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import random
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.environments import ROOT, java_home, prepare_jars, prepare_python
 from benchmarks.machine import load_average
-from benchmarks.systems import BY_NAME, System
+from benchmarks.systems import BY_NAME
 from benchmarks.writers.embedded import OPTIONS
 from benchmarks.writers.judge import Figures, Told, judge
 from benchmarks.writers.process import Work, parts_of
@@ -24,20 +26,22 @@ SERVING: Mapping[str, object] = {
     "hoodie.clean.automatic": True,
     "hoodie.archive.automatic": True,
 }
-"""Of the processes of services; writers have them switched off."""
-
-
-NEWER_HUDI = "hudi-1.1"
-SYSTEMS: Mapping[str, System] = {**BY_NAME, NEWER_HUDI: replace(BY_NAME["hudi"], name=NEWER_HUDI, environment=NEWER_HUDI)}
-"""Those of the other benchmarks, and a later release of Apache Hudi to write beside ours."""
+"""Options of the processes of services; writers have them off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run.  writers: system -> how many processes of it.  kind: `cow` or `mor`.  keys: `overlapping` or `disjoint`.
+    """A run.
 
-    commits: of each writer, or as many as it makes in so many seconds.  services: whether table services of PyHudi run in
-    processes of their own.  options: on top of those of PyHudi's writers.
+    Attributes:
+        writers: System -> number of its processes.
+        kind: `cow` or `mor`.
+        keys: `overlapping` or `disjoint`.
+        commits, seconds: Of each writer, whichever ends first.
+        services: Whether table services of PyHudi run in processes of their own.
+        options: Added to those of PyHudi's writers.
+        mode: `count` or `write`.
+        kills: Writers killed at random times and replaced.
     """
 
     writers: Mapping[str, int]
@@ -48,33 +52,37 @@ class Plan:
     seconds: float = math.inf
     seed: int = 1
     options: Mapping[str, object] = field(default_factory=dict)
+    mode: str = "count"
+    kills: int = 0
 
     @property
     def is_ours(self) -> bool:
-        """Whether the table is one of Hudi."""
+        """Whether it is a Hudi table."""
         return not any(name.startswith("delta") for name in self.writers)
 
     @property
     def all_options(self) -> Mapping[str, object]:
-        """Of every process."""
+        """Options of every process."""
         if not self.is_ours:
             return {}
         return {**OPTIONS, **self.options}
 
     @property
     def real(self) -> tuple[str, ...]:
-        """Apache Hudi among the writers."""
-        return tuple(name for name in self.writers if name in ("hudi", NEWER_HUDI))
+        """Releases of Apache Hudi among the writers."""
+        return tuple(name for name in self.writers if name in ("hudi", "hudi-1.1"))
 
     def __str__(self) -> str:
         names = " + ".join(f"{count} {name}" for name, count in self.writers.items())
         most = f"{self.commits} commits each" if math.isinf(self.seconds) else f"for {self.seconds:.0f} s"
-        return f"{names}, {self.kind}, {self.keys}, {most}"
+        group = self.options.get("pyhudi.write.group")
+        more = [*([f"group={group}"] if group else []), *([f"{self.kills} kills"] if self.kills else [])]
+        return ", ".join([f"{names}, {self.kind}, {self.keys}, {self.mode}, {most}", *more])
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to.  wrong: what must hold and does not.  load: processes that wanted a core, before and after."""
+    """Outcome of a run. wrong: defects; load: load average before and after."""
 
     plan: Plan
     figures: Figures
@@ -84,7 +92,7 @@ class Outcome:
 
 
 def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
-    """Carry a run out.  folder: for the table.  Raises EnvironmentMissing for a system that cannot be had."""
+    """Execute a run; folder: for the table. Raises EnvironmentMissing."""
     before = load_average()
     base = Work("create", "pyhudi" if plan.is_ours else next(iter(plan.writers)), str(folder / "counters"), "", plan.kind)
     base = replace(base, options=plan.all_options, seed=plan.seed)
@@ -99,15 +107,25 @@ def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
     for process in writing:
         _await_ready(process)
     begun = time.monotonic()
-    with ThreadPoolExecutor(len(writing) + len(serving)) as threads:
+    with ThreadPoolExecutor(len(writing) + len(serving) + plan.kills) as threads:
         # Each is read while it runs, so that none waits with a full pipe.
-        heard = list(threads.map(lambda process: _heard(process, timeout_s), writing))
+        hearing = [threads.submit(_heard, process, timeout_s) for process in writing]
+        rng = random.Random(plan.seed)
+        for number in range(plan.kills):
+            time.sleep(rng.uniform(0.05, 2 * min(plan.seconds, 60) / plan.kills))
+            place = rng.randrange(len(writing))
+            writing[place].kill()
+            name = f"{writers[place].name}.{number}"
+            writing[place] = _start(replace(writers[place], name=name))
+            _await_ready(writing[place])
+            hearing.append(threads.submit(_heard, writing[place], timeout_s))
+        heard = [future.result() for future in hearing]
         seconds = time.monotonic() - begun
         heard += list(threads.map(lambda process: _heard(process, timeout_s), serving))
     for lines in heard:
         told.hear(lines)
     rows, wrong = _looked(base, timeout_s)
-    wrong = [*judge(told, rows), *wrong]
+    wrong = [*judge(told, rows, counted=plan.mode == "count"), *wrong]
     for system in plan.real:
         theirs, more = _looked(replace(base, system=system), timeout_s)
         wrong += more
@@ -117,7 +135,7 @@ def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
 
 
 def _looked(base: Work, timeout_s: float) -> tuple[list[tuple[str, int]], list[str]]:
-    """The rows of the table as a system reads them, and what it finds wrong."""
+    """Rows as a system reads them, and defects that it finds."""
     looked = [json.loads(line) for line in _said(replace(base, role="look"), timeout_s)]
     rows = [(key, value) for words in looked if "row" in words for key, value in [words["row"]]]
     return rows, [words[kind] for words in looked for kind in ("wrong", "failed") if kind in words]
@@ -125,8 +143,8 @@ def _looked(base: Work, timeout_s: float) -> tuple[list[tuple[str, int]], list[s
 
 def _writer(plan: Plan, base: Work, system: str, number: int) -> Work:
     name = f"{system}-{number}"
-    work = replace(base, role="count", system=system, name=name, parts=parts_of(plan.keys, name))
-    # Of merge on read, Apache Hudi has no statement in which reading and writing are one step.
+    work = replace(base, role=plan.mode, system=system, name=name, parts=parts_of(plan.keys, name))
+    # For merge on read, Apache Hudi has no statement that reads and writes in one step.
     owners = (name,) if plan.kind == "mor" and system in plan.real else ()
     return replace(work, commits=plan.commits, seconds=plan.seconds, owners=owners)
 
@@ -138,11 +156,10 @@ def _services(plan: Plan) -> tuple[str, ...]:
 
 
 def _start(work: Work) -> subprocess.Popen[str]:
-    system = SYSTEMS[work.system]
+    system = BY_NAME[work.system]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))), "PYTHONHASHSEED": "0"}
     if system.on_spark:
         environment["JAVA_HOME"] = str(java_home())
-        # A Spark installed on the machine must not take the place of the one in the environment.
         environment.pop("SPARK_HOME", None)
     work = replace(work, jars=tuple(map(str, prepare_jars(system.environment))))
     return subprocess.Popen(
@@ -157,7 +174,7 @@ def _start(work: Work) -> subprocess.Popen[str]:
 
 
 def _await_ready(process: subprocess.Popen[str]) -> None:
-    """Until it has started, or ended: what it is made of takes its time, and is nobody's wait."""
+    """Wait until it has started, or ended."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith('{"ready"'):
@@ -169,9 +186,9 @@ def _said(work: Work, timeout_s: float) -> list[str]:
 
 
 def _heard(process: subprocess.Popen[str], timeout_s: float) -> list[str]:
-    """What a process said when it has ended; its input ends now.  That it died without a word is told in its place."""
+    """Lines of a process until it ended; its input ends now. A process that died is reported, unless it was killed."""
     out, err = process.communicate("", timeout=timeout_s)
     lines = [line for line in out.splitlines() if line.startswith("{")]
-    if process.returncode and not any('"failed"' in line for line in lines):
+    if process.returncode not in (0, -signal.SIGKILL) and not any('"failed"' in line for line in lines):
         lines.append(json.dumps({"failed": f"a process ended with {process.returncode}: {err[-1000:]}"}))
     return lines

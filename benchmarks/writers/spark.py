@@ -1,4 +1,4 @@
-"""The systems on Spark: one MERGE that adds one to the counters and inserts the row, so reading and writing are one step."""
+"""Systems on Spark: one MERGE adds one to the counters and inserts the row."""
 
 from __future__ import annotations
 
@@ -20,28 +20,26 @@ _MEMORY = "1g"
 
 
 class CountersOnSpark(Counters):
-    """peer: what starts the session, as the benchmark has it.  lost: words of which one stands in the error of a write that
-    another one came before.
-    """
+    """lost: words of errors that mean a conflict."""
 
     lost: tuple[str, ...] = ()
 
     def __init__(self, path: str, options: Mapping[str, object], jars: Sequence[str] = ()) -> None:
         super().__init__(path, options, jars)
-        self.peer = self.start()
+        self.peer = self.new_peer()
         self.peer.start(Settings(_CORES, _MEMORY, tempfile.mkdtemp(), tuple(jars)))
 
-    def start(self) -> SparkPeer:
+    def new_peer(self) -> SparkPeer:
         """A peer that is not started yet."""
         raise NotImplementedError
 
     @property
     def table(self) -> str:
-        """The table, for SQL."""
+        """The table in SQL."""
         raise NotImplementedError
 
     def run(self, statement: str) -> None:
-        """Carry a statement out."""
+        """Execute a statement."""
         self.peer.spark.sql(statement).collect()
 
     def add(self, commit: Commit, lost: int = 0) -> Mapping[str, int] | None:
@@ -71,7 +69,7 @@ class PyHudiOnSpark(CountersOnSpark):
 
     lost = ("changed meanwhile", "plan the write again", "under way")
 
-    def start(self) -> SparkPeer:
+    def new_peer(self) -> SparkPeer:
         from benchmarks.peers.pyhudi_spark import PyHudiSpark
 
         return PyHudiSpark()
@@ -87,10 +85,10 @@ class PyHudiOnSpark(CountersOnSpark):
 
 
 class ApacheHudi(CountersOnSpark):
-    """Through its SQL.  It neither cleans nor archives, and takes the lock that the options name.
+    """Through its SQL, with the lock of the options.
 
-    Its MERGE INTO of merge on read refuses a value that names a column of the table, so there it has counters of its own, reads
-    them and writes whole rows.
+    Its MERGE INTO of merge on read refuses a value that names a column of the table, so there it reads counters of its own and
+    writes whole rows.
     """
 
     lost = ("HoodieWriteConflictException", "ConcurrentModificationException", "HoodieClusteringUpdateException")
@@ -108,7 +106,7 @@ class ApacheHudi(CountersOnSpark):
                 self.peer.spark.conf.set(key, value if isinstance(value, str) else json.dumps(value))
         self.peer.spark.sql(f"CREATE TABLE counters USING hudi LOCATION '{path}'")
 
-    def start(self) -> SparkPeer:
+    def new_peer(self) -> SparkPeer:
         from benchmarks.peers.hudi import Hudi
 
         return Hudi()
@@ -134,7 +132,7 @@ class DeltaOnSpark(CountersOnSpark):
 
     lost = ("DELTA_CONCURRENT", "Concurrent")
 
-    def start(self) -> SparkPeer:
+    def new_peer(self) -> SparkPeer:
         from benchmarks.peers.delta_spark import DeltaSpark
 
         return DeltaSpark()

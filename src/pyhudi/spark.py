@@ -448,11 +448,10 @@ def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> No
 
 @checked
 def enable(spark: SparkSession, alias: str | Sequence[str] | None = "hudi") -> None:
-    """Register `format("pyhudi")` in a session, with filter pushdown to the reader.
+    """Register `format("pyhudi")` in a session.
 
     `format("pyhudi")` works without this call if Spark discovers the package by itself. Aliases, for jobs that use
-    `format("hudi")`, require it, and work only if Hudi's own bundle is not on the class path. Sets
-    `spark.sql.python.filterPushdown.enabled` in this session.
+    `format("hudi")`, require it, and work only if Hudi's own bundle is not on the class path.
 
     Args:
         spark: The session.

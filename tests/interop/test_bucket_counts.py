@@ -16,6 +16,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import TableState
+from pyhudi.features import procedures
+from pyhudi.format.instants import Action
 from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.records.hashing import bucket_ids
@@ -104,7 +106,7 @@ class Turns:
 @pytest.mark.parametrize("kind", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     turns = Turns(newer_hudi, tmp_path / "t", kind)
-    for known in (*RULES.values(), LATER):
+    for known in (*RULES.values(), LATER, "d1,3;e,4", "e1,5;d1,3;e,4", "d2,3;d1,3;e,4"):
         newer_hudi.run(f"{_MEET}; result = None", rules=known)
     Table.create(turns.path, options=turns.options)
     turns.ours("upsert", rows(range(24), 1), **RULES)
@@ -133,6 +135,32 @@ def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: A
     turns.counts = {"d1": 2, "d2": 1, "e1": 4}
     turns.ours("upsert", rows(range(5, 25), 7))
     turns.theirs("upsert", rows(range(15, 35), 8))
+    turns.check()
+    # PyHudi changes them too, and Apache Hudi writes by those and changes them again.
+    manage: dict[str, Any] = {"bucket_number": 2, "dry_run": False}
+    procedures.call("partition_bucket_index_manager", path=str(turns.path), overwrite="d1,3;e,4", **manage)
+    turns.counts = {"d1": 3, "d2": 2, "e1": 4}
+    turns.theirs("upsert", rows(range(10, 30), 9))
+    turns.ours("upsert", rows(range(3, 20), 10))
+    turns.check()
+    hudi_details = newer_hudi.call("partition_bucket_index_manager", table="bucket_counts", add="e1,5")["details"][0].as_py()
+    assert hudi_details.split() == ["e1", "=>", "5"]
+    without_services = "hoodie.compact.inline=false"
+    newer_hudi.call("partition_bucket_index_manager", table="bucket_counts", add="e1,5", dry_run=False, options=without_services)
+    turns.counts["e1"] = 5
+    turns.check()
+    # Each rolls back what the other one did.
+    instant = turns.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
+    procedures.call("partition_bucket_index_manager", path=str(turns.path), rollback=instant)
+    turns.counts["e1"] = 4
+    turns.check()
+    procedures.call("partition_bucket_index_manager", path=str(turns.path), add="d2,3", dry_run=False, options=without_services)
+    instant = turns.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
+    assert (
+        newer_hudi.call("partition_bucket_index_manager", table="bucket_counts", rollback=instant)["result"][0].as_py()
+        == "SUCCESS"
+    )
+    turns.theirs("upsert", rows(range(12), 11))
     turns.check()
 
 

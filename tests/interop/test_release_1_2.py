@@ -185,3 +185,25 @@ def test_the_plan_that_a_failed_planner_leaves(newest_hudi: ApacheHudi, tmp_path
     assert ours == theirs
     assert [ts for _, ts in ours] == [3, 3, 3, 1, 1, 1, 4, 4]
     pair.checked()
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_release_1_2_runs_a_plan_from_commits_that_its_own_planner_cannot_make(
+    newest_hudi: ApacheHudi, tmp_path: Path, kind: str
+) -> None:
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", kind, version=9)
+    pair.create()
+    for number in range(4):
+        pair.ours("bulk_insert", make(range(number * 6, number * 6 + 6), 1), check=False)
+    times = [instant.request_time for instant in pair.table.timeline().completed_writes()]
+    by_commits = {
+        "hoodie.clustering.plan.strategy.class": "CommitBasedClusteringPlanStrategy",
+        "hoodie.clustering.plan.strategy.earliest.commit.to.cluster": times[1],
+    }
+    planned = pair.table.schedule_clustering(options=by_commits)
+    newest_hudi.register(pair.path, f"by_commits_{kind}")
+    done = newest_hudi.call("run_clustering", table=f"by_commits_{kind}", op="execute").to_pylist()
+    assert [(row["timestamp"], row["state"]) for row in done] == [(planned.instant, "COMPLETED")]
+    pair.ours("upsert", make(range(3), 2), check=False, **{**RETAINED, "hoodie.prewrite.cleaner.policy": "CLEAN"})
+    pair.theirs("upsert", make(range(2, 20), 3))
+    pair.checked()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +28,9 @@ def rows(keys: str, ts: int) -> pa.Table:
 
 
 @pytest.fixture
-def source(spark: SparkSession) -> Iterator[SparkSession]:
-    pushdown = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false")
+def source(spark: SparkSession) -> SparkSession:
     hs.enable(spark, alias=None)
-    yield spark
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown))
+    return spark
 
 
 @pytest.mark.parametrize(

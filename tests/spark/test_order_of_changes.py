@@ -26,13 +26,11 @@ ORDERED = {**READ, "pyhudi.columns": "op,ts_ms,before,after,completion_time"}
 
 
 @pytest.fixture
-def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
-    pushdown = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false")
+def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     hs.enable(spark, alias=None)
     # Each source of changes is a partition of its own.
     monkeypatch.setattr(data_source, "_PARTITION_BYTES", 1)
-    yield spark
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown))
+    return spark
 
 
 def dicts(rows: list[Row]) -> list[dict[str, Any]]:

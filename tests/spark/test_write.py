@@ -219,7 +219,16 @@ def test_delete_partitions_by_option_and_by_rows(spark: SparkSession, tmp_path: 
     assert {row[1] for row in rows_of(spark, tmp_path / "t")} == {"ny"}
 
 
-@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM"])
+@pytest.mark.parametrize(
+    ("lookups", "index"),
+    [
+        ("many keys", "GLOBAL_SIMPLE"),
+        ("driver", "GLOBAL_BLOOM"),
+        pytest.param("few keys", "GLOBAL_SIMPLE", marks=pytest.mark.wide),
+        pytest.param("many keys", "GLOBAL_BLOOM", marks=pytest.mark.wide),
+    ],
+    indirect=["lookups"],
+)
 def test_global_index_moves_records(spark: SparkSession, tmp_path: Path, lookups: str, index: str) -> None:
     options = {"hoodie.index.type": index}
     stored(tmp_path / "t", FIRST, **options)
@@ -313,7 +322,8 @@ def test_a_first_write_that_fails_on_its_rows_leaves_no_table(spark: SparkSessio
     assert rows_of(spark, tmp_path / "t") == FIRST[:2]
 
 
-@pytest.mark.parametrize("city", ["a/../b", "..", "a//b", "x:y", ".hoodie"])
+# tests/unit/records/test_keys.py has every path that is refused.
+@pytest.mark.parametrize("city", ["a/../b", "x:y"])
 def test_a_path_that_no_store_holds_stops_the_write(spark: SparkSession, tmp_path: Path, city: str) -> None:
     with pytest.raises(InvalidRequest, match="partition path"):
         written(spark, tmp_path / "t", [("ok", city, 1, 1.0)])

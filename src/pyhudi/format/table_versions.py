@@ -153,6 +153,11 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
+    def has_bucket_rescale(self) -> bool:
+        """Readers know the operation BUCKET_RESCALE; readers of older tables reject a commit of it."""
+        return self >= TableVersion.NINE
+
+    @property
     def has_local_timestamps(self) -> bool:
         """The release that writes such tables supports timestamps without a zone; without it they read as numbers."""
         return self >= TableVersion.NINE

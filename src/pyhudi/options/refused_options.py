@@ -270,11 +270,6 @@ REFUSALS = (
     ),
     Refusal("sort the data instead", ("",), ("hoodie.bulkinsert.user.defined.partitioner.sort.columns",)),
     Refusal("use insert_overwrite or insert_overwrite_table", ("",), ("hoodie.bulkinsert.overwrite.operation.type",)),
-    Refusal(
-        "select partitions with the other options of the clustering plan",
-        ("",),
-        ("hoodie.clustering.plan.strategy.earliest.commit.to.cluster",),
-    ),
     Refusal("file slices are grouped by size", ("SIZE",), ("hoodie.clustering.plan.strategy.file.slices.sort.by",)),
     Refusal(
         "log files are always merged; for base files only use a read-optimized query",
@@ -338,7 +333,6 @@ REFUSALS = (
     ),
     Refusal("hoodie.parquet.max.file.size applies to all base files", ("125829120",), ("hoodie.orc.max.file.size",)),
     Refusal("set hoodie.datasource.write.precombine.field", ("",), ("hoodie.payload.ordering.field",)),
-    Refusal("set hoodie.clean.failed.writes.policy", ("NONE",), ("hoodie.prewrite.cleaner.policy",)),
     Refusal("only the default is supported", ("DESCRIPTOR",), ("hoodie.read.blob.inline.mode",)),
     Refusal(
         "incremental queries go by completion times, so that pending commits leave no holes",

@@ -220,6 +220,12 @@ CLUSTERING_PLAN_CLASS = Option(
     "SparkSizeBasedClusteringPlanStrategy",
     "class that groups files, and may name the filter of partitions",
 )
+CLUSTERING_EARLIEST_COMMIT = Option(
+    "hoodie.clustering.plan.strategy.earliest.commit.to.cluster",
+    str,
+    None,
+    "CommitBasedClusteringPlanStrategy clusters the files of commits that were requested after this one, of any size",
+)
 CLUSTERING_PLAN_PARTITION_FILTER_MODE = Option(
     "hoodie.clustering.plan.partition.filter.mode",
     ("NONE", "RECENT_DAYS", "SELECTED_PARTITIONS", "DAY_ROLLING"),

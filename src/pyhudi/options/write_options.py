@@ -28,6 +28,12 @@ FAILED_WRITES = Option(
     "when failed writes are rolled back: by the next writer, by a clean, or never; unset: by the concurrency mode",
     aliases=("hoodie.cleaner.policy.failed.writes",),
 )
+PREWRITE_CLEANER = Option(
+    "hoodie.prewrite.cleaner.policy",
+    ("NONE", "CLEAN", "ROLLBACK_FAILED_WRITES"),
+    "NONE",
+    "what a write does before it takes its instant: clean the table, or roll back failed writes",
+)
 CLOCK_SKEW = Option(
     "hoodie.time.generator.max_expected_clock_skew_ms",
     int,

@@ -78,6 +78,7 @@ class BucketLayout:
         hash_fields: Hashed fields; empty for all record key fields.
         rules: Which partitions have other counts, in the syntax of the option.
         is_explicit: Whether the caller set the count.
+        is_new: A rescale gives partitions these counts, in place of those that the table stores.
     """
 
     count: Annotated[int, BUCKET_COUNT]
@@ -86,6 +87,7 @@ class BucketLayout:
         str | None, index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS, index_options.BUCKET_INDEX_PARTITION_RULE_TYPE
     ] = None
     is_explicit: Annotated[bool, BUCKET_COUNT] = True
+    is_new: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_BUCKETS:
@@ -103,6 +105,8 @@ class BucketLayout:
 
     def from_table_counts(self, stored: BucketCounts) -> BucketLayout:
         """The layout by the counts that the table stores. Raises InvalidRequest if the caller's options contradict them."""
+        if self.is_new:
+            return self
         if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
             raise InvalidRequest(
                 f"option {index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={self.rules}: the table stores "

@@ -72,7 +72,8 @@ def is_registered_strategy(class_name: str) -> bool:
 class ClusteringRules:
     """How to choose and group slices.  Sizes in bytes.
 
-    sort_columns: the order of rows in the output, () for none.  seed: for the random grouping.
+    sort_columns: the order of rows in the output, () for none.  seed: for the random grouping.  after_commit: only file
+    groups that commits requested after this instant wrote, of any size; None for all.
     """
 
     small_file_limit_bytes: Annotated[int, service_options.CLUSTERING_SMALL_FILE_LIMIT]
@@ -91,6 +92,7 @@ class ClusteringRules:
     recent_partitions: Annotated[int, service_options.CLUSTERING_DAYBASED_LOOKBACK_PARTITIONS]
     skipped_partitions: Annotated[int, service_options.CLUSTERING_DAYBASED_SKIPFROMLATEST_PARTITIONS]
     seed: int = 0
+    after_commit: Annotated[str | None, service_options.CLUSTERING_EARLIEST_COMMIT, service_options.CLUSTERING_PLAN_CLASS] = None
 
     def __post_init__(self) -> None:
         # Names of Hudi's strategies need no plug-in lookup.
@@ -191,7 +193,7 @@ def eligible_slices(
         slice_
         for slice_ in slices
         if (slice_.partition, slice_.file_id) not in pending_groups
-        and _base_bytes(slice_, settings) < settings.small_file_limit_bytes
+        and (settings.after_commit is not None or _base_bytes(slice_, settings) < settings.small_file_limit_bytes)
     )
 
 

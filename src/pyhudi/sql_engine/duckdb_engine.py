@@ -212,6 +212,7 @@ class Database:
         self._ignores_statistics = False
         self._named = 0
         self.known_columns: set[str] = set()
+        self.sources: list[pa.Schema] = []
         self._folders: set[str] = set()
         self._registered: dict[str, RowSource | pa.Table] = {}
         self._by_files: dict[str, tuple[str, RowSource]] = {}

@@ -10,7 +10,7 @@ and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +26,7 @@ from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.admin.stored_settings import with_stored_options
@@ -210,6 +211,7 @@ def _prepared(
     for reference in query.references:
         name = names[reference.start]
         rows = _rows_of(session, database, reference, tree, name)
+        database.sources.append(rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
         if isinstance(rows, pa.Table):
             database.add(name, rows)
         else:
@@ -309,11 +311,28 @@ def _create_as(session: EmbeddedStatementSession, statement: S.CreateTable, quer
         name = None if statement.table.path else statement.table.parts[-1]
         table = Table.create(path, name=name, storage_options=session.storage_options, options=options)
         try:
-            rows = pa.RecordBatchReader.from_batches(database.schema(text), database.batches(text))
+            columns = _with_hudi_types(database.schema(text), database.sources)
+            batches = (stored(batch, columns) for batch in database.batches(text))
+            rows = pa.RecordBatchReader.from_batches(columns, batches)
             return table.bulk_insert(rows, options=session.options)
         except Exception as error:
             discard_after_error(table.context, CommitSettings.of(parse_options(session.options)).lock_wait_ms, error)
             raise
+
+
+def _with_hudi_types(schema: pa.Schema, sources: Iterable[pa.Schema]) -> pa.Schema:
+    """Columns of a query; those of the type of a VECTOR, BLOB or VARIANT column that it reads get that type."""
+    known = {_form(field.type): field for source in sources for field in source if stated_hudi_type(field) is not None}
+    return pa.schema(
+        [known.get(_form(field.type), field).with_name(field.name).with_nullable(field.nullable) for field in schema]
+    )
+
+
+def _form(kind: pa.DataType) -> str:
+    """A type without the nullability and the names of elements, which DuckDB does not keep."""
+    if pa.types.is_fixed_size_list(kind):
+        return f"{kind.value_type}[{kind.list_size}]"
+    return str(kind).replace(" not null", "")
 
 
 def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResult:

@@ -31,7 +31,8 @@ def create_index(table: Table, statement: CreateIndex) -> None:
         InvalidRequest: The columns or options do not define an index, or it exists.
     """
     columns = [resolve_table_column(table, name) for name in statement.columns]
-    options = {key.lower(): value for key, value in statement.options}
+    call_options = {key: value for key, value in statement.options if key.startswith(("hoodie.", "pyhudi."))}
+    options = {key.lower(): value for key, value in statement.options if key not in call_options}
     keys = table.config.keys.record_fields
     kind = statement.kind
     if kind in (None, _RECORD_INDEX, _SECONDARY_INDEX):
@@ -54,14 +55,21 @@ def create_index(table: Table, statement: CreateIndex) -> None:
                 f"CREATE INDEX {statement.name} ON {statement.table} USING {kind} takes one column and OPTIONS (expr = "
                 f"'function'). Statistics of plain columns are kept by {METADATA_INDEX_COLUMN_STATS_ENABLE}=true"
             )
-        table.index.create(kind, columns[0], name=statement.name, function=function, function_options=options or None)
+        table.index.create(
+            kind,
+            columns[0],
+            name=statement.name,
+            function=function,
+            function_options=options or None,
+            options=call_options,
+        )
         return
     if options:
         raise InvalidRequest(f"CREATE INDEX {statement.name}: option {next(iter(options))} has no effect on a {kind}")
     if kind == _RECORD_INDEX:
-        table.index.create(kind)
+        table.index.create(kind, options=call_options)
     else:
-        table.index.create(kind, columns, name=statement.name)
+        table.index.create(kind, columns, name=statement.name, options=call_options)
 
 
 def drop_index(table: Table, statement: DropIndex) -> None:

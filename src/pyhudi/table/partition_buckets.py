@@ -26,19 +26,14 @@ def load_counts(context: TableContext, timeline: Timeline) -> BucketCounts | Non
     """Load the bucket counts of a table; None if all partitions have the same count.
 
     Raises:
-        TableState: Files of counts exist and none is valid.
-        CorruptData: A file is damaged.
+        TableState: The file was removed since it was listed.
+        CorruptData: The file is damaged.
     """
     stored = sorted(_instants(context))
-    if not stored:
-        return None
     pending = {instant.request_time for instant in timeline.pending()}
     counting = [instant for instant in stored if instant not in pending]
     if not counting:
-        raise TableState(
-            f"{context.storage.absolute(counts_path(stored[0]))} defines bucket counts of partitions, and its instant is "
-            "still pending; let it complete, or roll it back"
-        )
+        return None
     path = counts_path(counting[-1])
     data = context.storage.read(path)
     if data is None:

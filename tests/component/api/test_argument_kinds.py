@@ -142,6 +142,7 @@ def call_with_wrong_kinds(function: Callable[[], Callable[..., Any]], **extra: A
                 pytest.fail(f"{name}={value!r}: {type(error).__name__}: {error}")
 
 
+@pytest.mark.sample(36)
 @pytest.mark.parametrize(("owner", "name"), methods())
 def test_methods_refuse_wrong_kinds(owner: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

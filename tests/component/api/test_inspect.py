@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks.metadata_scale import build
+from benchmarks.metadata_only import build
 from pyhudi.api import inspect
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, TableState

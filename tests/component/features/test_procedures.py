@@ -235,7 +235,7 @@ def test_help_lists_and_describes_procedures() -> None:
     [
         ("copy_to_table", {"new_table": "n"}, "Spark session"),
         ("copy_to_temp_view", {"view_name": "n"}, "Spark session"),
-        ("partition_bucket_index_manager", {"add": "a,4"}, "show_config=true"),
+        ("partition_bucket_index_manager", {"add": "a,4", "rule": "range"}, "rule=regex"),
         ("show_fsview_latest", {"merge": False}, "merge=false"),
         ("show_fsview_all", {"include_in_flight": True}, "include_in_flight"),
     ],

@@ -82,6 +82,11 @@ def added_again(table: Table) -> None:
     table.alter.add("fare", pa.float64())
 
 
+def swapped(table: Table) -> None:
+    for old, new in (("rider", "other"), ("fare", "rider"), ("other", "fare")):
+        table.alter.rename(old, new)
+
+
 CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "add": (lambda t: t.alter.add("tip", pa.float32(), after="fare"), lambda row: changed(row, tip=None)),
     "add a struct": (lambda t: t.alter.add("more", pa.struct({"a": pa.list_(pa.int8())})), lambda row: changed(row, more=None)),
@@ -98,6 +103,7 @@ CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], dict[str, Any]]]] = 
     "drop below": (lambda t: t.alter.drop("st.x"), lambda row: changed(row, st={"y": row["st"]["y"]})),
     "drop and add again": (added_again, lambda row: changed(row, fare=None)),
     "rename": (lambda t: t.alter.rename("rider", "driver"), lambda row: renamed(row, "rider", "driver")),
+    "swap names": (swapped, lambda row: changed(row, rider=row["fare"], fare=row["rider"])),
     "rename a struct": (lambda t: t.alter.rename("st", "su"), lambda row: renamed(row, "st", "su")),
     "rename below": (
         lambda t: t.alter.rename("ar.element.k", "kk"),
@@ -115,7 +121,7 @@ CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], dict[str, Any]]]] = 
 }
 
 
-@pytest.mark.sample(18)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_rows_before_and_after_a_change(name: str, kind: str, tmp_path: Path) -> None:

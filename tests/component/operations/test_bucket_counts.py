@@ -12,14 +12,17 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, TableState, WriteConflict
+from pyhudi.features import procedures
 from pyhudi.format.instants import Action
 from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.operations.write.index_lookup import BucketRescale
 from pyhudi.options.supported import parse_options
 from pyhudi.records.hashing import bucket_ids
 from pyhudi.storage.memory import forget_memory
+from pyhudi.table.snapshot import read_commit
 from pyhudi.tasks import tag_location
 
 RULES = "^p,3;q,5"
@@ -47,11 +50,11 @@ def rows(*keys: int, ts: int = 1, parts: tuple[str, ...] = ("p", "q", "r")) -> p
     return pa.Table.from_pylist(made, pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64())]))
 
 
-def values(table: hp.Table) -> dict[tuple[str, str], int]:
+def values(table: hp.Table, counts: dict[str, int] = COUNTS) -> dict[tuple[str, str], int]:
     """(partition, key) -> ts of the rows, each of which exists once, in the bucket of its key."""
     found = table.scan(["_hoodie_file_name", "id", "part", "ts"]).to_arrow().to_pylist()
     for row in found:
-        bucket = bucket_ids(pa.array([row["id"]]), COUNTS[row["part"]], ["id"])[0]
+        bucket = bucket_ids(pa.array([row["id"]]), counts[row["part"]], ["id"])[0]
         assert int(row["_hoodie_file_name"].lstrip(".")[:8]) == bucket, row
     stored = {(row["part"], row["id"]): row["ts"] for row in found}
     assert len(stored) == len(found)
@@ -203,3 +206,102 @@ def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: 
     assert result.conflict_retries == 0 or result.rows_inserted
     found = table.scan(["_hoodie_file_name"], filter="part = 'r'").to_arrow()["_hoodie_file_name"].to_pylist()
     assert {name.lstrip(".")[:8] for name in found} == {"00000000"}
+
+
+def rescale(uri: str, **arguments: Any) -> list[Any]:
+    """(operation, details) of the procedure."""
+    result = procedures.call("partition_bucket_index_manager", path=uri, **arguments).to_pylist()
+    return [(row["operation"], row["details"]) for row in result]
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("table_type", "version"), [("mor", 9), ("cow", 8), ("cow", 9), ("mor", 8)])
+def test_rescaling_rewrites_the_partitions_whose_count_changes(uri: str, table_type: str, version: int) -> None:
+    table = create(uri, table_type, **{"hoodie.write.table.version": version})
+    table.upsert(rows(*range(12)))
+    table.upsert(rows(*range(6), ts=2))
+    table.delete(["k11"])
+    expected = {(part, f"k{key}"): 2 if key < 6 else 1 for part in COUNTS for key in range(11)}
+    before = table.timeline().last_visible
+    with pytest.raises(InvalidRequest, match="bucket_number"):
+        rescale(uri, add="q,5")
+    with pytest.raises(TableState, match="bucket"):
+        rescale(uri, overwrite="^p,3", bucket_number=5)
+    assert rescale(uri, overwrite="^p,3", bucket_number=2) == [("DRY_RUN_OVERWRITE", "p => 3")]
+    assert table.timeline().last_visible == before and kept(table) == []
+    rescale(uri, overwrite="^p,3", bucket_number=2, dry_run=False)
+    assert values(table, {"p": 3, "q": 2, "r": 2}) == expected
+    first = table.timeline().completed(Action.REPLACECOMMIT)[-1]
+    recorded = read_commit(table.context.timeline, first)
+    assert recorded.operation_type == ("BUCKET_RESCALE" if version == 9 else "INSERT_OVERWRITE")
+    assert set(recorded.partition_to_replace_file_ids or {}) == {"p"}
+    rescale(uri, add="q,5", dry_run=False)
+    assert values(table) == expected and table.validate(keys=True).ok
+    table.upsert(rows(*range(9), ts=3))
+    assert rescale(uri, show_config=True)[0][1].count("expressions") == 2
+    second = table.timeline().completed(Action.REPLACECOMMIT)[-1]
+    with pytest.raises(TableState):
+        rescale(uri, rollback=second.request_time)
+    with pytest.raises(InvalidRequest, match="have that instant"):
+        rescale(uri, rollback=before)
+    assert values(table) == {key: 3 if int(key[1][1:]) < 9 else value for key, value in expected.items()}
+    assert table.validate(keys=True).ok
+
+
+def test_a_rescale_is_rolled_back_with_its_counts(uri: str) -> None:
+    indexed: dict[str, Any] = {"hoodie.metadata.record.index.enable": True}
+    table = create(uri, **indexed)
+    table.upsert(rows(*range(9), parts=("p",)))
+    rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False)
+    rescale(uri, rollback=table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time)
+    assert kept(table) == []
+    table.upsert(rows(*range(9), ts=2, parts=("p",)))
+    assert set(values(table, dict.fromkeys(COUNTS, 2)).values()) == {2}
+    rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False)
+    assert set(values(table).values()) == {2} and table.validate().ok
+    assert table.scan(["ts"], filter="id = 'k4'").to_arrow().to_pylist() == [{"ts": 2}]
+
+
+def test_rules_that_change_no_partition_are_stored_for_new_ones(uri: str) -> None:
+    table = create(uri)
+    table.upsert(rows(*range(9), parts=("r",)))
+    rescale(uri, overwrite=RULES, bucket_number=2, dry_run=False)
+    table.upsert(rows(*range(9), ts=2))
+    assert set(values(table).values()) == {2}
+
+
+@pytest.mark.parametrize("rows_beside", [rows(40, parts=("p",)), rows(1, 2, ts=5, parts=("p",)), rows(1, parts=("pp",))])
+def test_a_rescale_beside_writes_is_planned_again(uri: str, rows_beside: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They change a file group, add one to a partition, or add a partition whose count changes."""
+    table = create(uri, **OCC)
+    table.upsert(rows(1, 2))
+    original, raced = BucketRescale.store_counts, list[str]()
+
+    def racing(self: BucketRescale, context: Any, instant: str) -> None:
+        if not raced:
+            raced.append(instant)
+            hp.Table(uri, options={**BUCKET, **OCC}).upsert(rows_beside)
+        original(self, context, instant)
+
+    monkeypatch.setattr(BucketRescale, "store_counts", racing)
+    options = ",".join(f"{name}={value}" for name, value in OCC.items())
+    rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False, options=options)
+    found = values(table, {**COUNTS, "pp": 3})
+    assert set(zip(rows_beside["part"].to_pylist(), rows_beside["id"].to_pylist(), strict=True)) <= set(found)
+    assert len(kept(table)) == 1 and kept(table)[0][:17] != raced[0]
+
+
+def test_a_writer_of_the_old_counts_conflicts_with_a_rescale(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = create(uri, **OCC)
+    table.upsert(rows(1, 2, parts=("p", "r")))
+    original, raced = tag_location.FileGroupCandidate, list[str]()
+
+    def racing(*args: Any, **kwargs: Any) -> tag_location.FileGroupCandidate:
+        if not raced:
+            raced.append("now")
+            rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.FileGroupCandidate", racing)
+    hp.Table(uri, options={**BUCKET, **OCC}).upsert(rows(*range(9), ts=2))
+    assert set(values(table).values()) == {2}

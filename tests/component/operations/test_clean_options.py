@@ -11,6 +11,9 @@ import pyhudi as hp
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.instants import Action
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import ReplayEnvironment
 
 MANUAL: dict[str, Any] = {"hoodie.clean.automatic": "false"}
@@ -88,3 +91,29 @@ def test_a_clean_without_files_is_recorded_after_the_interval() -> None:
     assert last_clean(table).earliest_commit_to_retain == table.timeline().completed_writes()[-1].request_time
     assert table.scan().count() == 5
     assert table.validate().ok
+
+
+def test_a_write_cleans_before_it_begins() -> None:
+    table = make("memory://clean-prewrite")
+    table.upsert(rows(7), options={**MANUAL, **ONE, "hoodie.prewrite.cleaner.policy": "CLEAN"})
+    timeline = table.timeline()
+    clean, write = timeline.completed(Action.CLEAN)[-1], timeline.completed_writes()[-1]
+    assert clean.request_time < str(clean.completion_time) < write.request_time
+    table.delete_partitions("ny", options={**MANUAL, **ONE, "hoodie.prewrite.cleaner.policy": "CLEAN"})
+    assert len(table.timeline().completed(Action.CLEAN)) == 2
+    with pytest.raises(InvalidRequest, match="none of NONE"):
+        table.upsert(rows(8), options={"hoodie.prewrite.cleaner.policy": "SOMETIMES"})
+    assert table.validate().ok
+
+
+@pytest.mark.parametrize("policy", ["CLEAN", "ROLLBACK_FAILED_WRITES"])
+def test_a_write_rolls_failed_writes_back_before_it_begins(policy: str) -> None:
+    """Under LAZY only a clean does so otherwise."""
+    table = make(f"memory://clean-prewrite-{policy}")
+    lazy = {**MANUAL, "hoodie.clean.failed.writes.policy": "LAZY"}
+    settings = CommitSettings.of(parse_options({}))
+    dead = Transaction.begin(table.context, Action.COMMIT, settings, b"")
+    dead.stop_heartbeat()
+    assert not table.upsert(rows(8), options=lazy).rolled_back
+    assert table.upsert(rows(9), options={**lazy, "hoodie.prewrite.cleaner.policy": policy}).rolled_back == (dead.instant_time,)
+    assert not table.timeline().pending_writes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.services.cluster import ClusteringResult
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -326,3 +328,36 @@ def test_a_clustering_plan_without_a_record_holds_nothing(tmp_path: Path, table_
     assert table.repair(dry_run=False).steps
     assert not path.exists()
     assert table.scan().to_arrow().to_pylist() == [{"id": "c", "v": 3}]
+
+
+def plan_metadata(table: hp.Table, planned: ClusteringResult) -> Mapping[str, str]:
+    """Extra metadata of a plan."""
+    data = table.context.timeline.read_state(str(planned.instant), Action.CLUSTERING, State.REQUESTED)
+    assert data is not None
+    plan = RequestedReplaceMetadata.decode(data).clustering_plan
+    assert plan is not None
+    return plan.extra_metadata or {}
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_commits_after_one_are_clustered_and_the_plan_has_the_checkpoint(table_type: str) -> None:
+    table = table_with_small_files(f"memory://cluster-commits-{table_type}", table_type)
+    strategy = "org.apache.hudi.table.action.cluster.strategy.CommitBasedClusteringPlanStrategy"
+    small = {"hoodie.clustering.plan.strategy.small.file.limit": 1}
+    by_commits = {**OPTIONS, **small, "hoodie.clustering.plan.strategy.class": strategy}
+    earliest = "hoodie.clustering.plan.strategy.earliest.commit.to.cluster"
+    for wrong in (by_commits, {**OPTIONS, earliest: "20260101000000000"}):
+        with pytest.raises(InvalidRequest, match="require each other"):
+            table.cluster(options=wrong)
+    times = [instant.request_time for instant in table.timeline().completed_writes()]
+    before = table.scan(["*"]).to_arrow()
+    planned = table.schedule_clustering(options={**by_commits, earliest: times[1]})
+    assert plan_metadata(table, planned) == {"clustering.commit.checkpoint": times[3]}
+    result = table.cluster(planned.instant, options=OPTIONS)
+    assert (result.file_groups_read, result.file_groups_written) == (4, 2)
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    # Files that a clustering wrote are no files of commits; commits beyond the limit of groups wait for the next plan.
+    assert table.schedule_clustering(options={**by_commits, earliest: times[1]}).instant is None
+    limited = {**by_commits, earliest: "0", "hoodie.clustering.plan.strategy.max.num.groups": 1}
+    planned = table.schedule_clustering(options=limited)
+    assert plan_metadata(table, planned) == {"clustering.commit.checkpoint": "0"}

@@ -53,6 +53,7 @@ WRITES: dict[str, Callable[[hp.Table], object]] = {
 }
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 @pytest.mark.parametrize("name", WRITES)
 def test_every_write_is_checked(name: str, table_type: str) -> None:

@@ -18,11 +18,17 @@ from pyhudi.records.filters.range_pruning import prune_ranges, prune_values
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.base_file_reader import open_base_file
 from tests.support.float_filters import CASES, VALUES, Case, expected
-from tests.support.float_rows import rows
 
 _names = itertools.count()
 SCHEMA = pa.schema([("x", pa.float64())])
 BATCH = pa.record_batch({"x": pa.array(VALUES, pa.float64()), "place": list(range(len(VALUES)))})
+
+
+def rows() -> pa.Table:
+    places = range(len(VALUES))
+    return pa.table(
+        {"id": [f"k{n}" for n in places], "p": [f"p{n // 3}" for n in places], "x": pa.array(VALUES, pa.float64()), "ts": places}
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case[0])[:60])

@@ -66,6 +66,7 @@ def create(path: Path, table_type: str = "cow", **options: str) -> Table:
     return Table.create(path, record_key="id", ordering="ts", table_type=table_type, schema=SCHEMA, options=options)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("table_type", "blocks", "version"),
     [("cow", "avro", "8"), ("cow", "avro", "9"), ("mor", "avro", "9"), ("mor", "parquet", "8"), ("mor", "hfile", "9")],

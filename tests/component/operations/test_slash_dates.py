@@ -41,6 +41,7 @@ def state(table: Table, filter: str | None = None) -> list[tuple[Any, ...]]:
     return sorted((row["id"], row["ts"], row["day"]) for row in table.scan(filter=filter).to_arrow().to_pylist())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 @pytest.mark.parametrize("by", ["property", "class"])
 @pytest.mark.parametrize("extension", ["PARQUET", "ORC"])

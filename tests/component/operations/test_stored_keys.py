@@ -33,6 +33,7 @@ def changed(rows: pa.Table, value: str) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("v"), "v", pa.array([value] * rows.num_rows))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 @pytest.mark.parametrize("index", ["SIMPLE", "BLOOM", "GLOBAL_SIMPLE", "RECORD_INDEX"])
 def test_upsert_of_rows_with_meta_columns_updates_them(tmp_path: Path, table_type: str, index: str) -> None:

@@ -110,6 +110,17 @@ def test_an_index_of_base_files_leaves_no_trace_of_its_refusal_on_buckets_of_log
     assert table.timeline().instants == before
 
 
+@pytest.mark.parametrize("index", ["SIMPLE", "BLOOM", "GLOBAL_SIMPLE", "RECORD_INDEX"])
+def test_inserts_skip_keys_that_exist(uri: str, index: str) -> None:
+    options = {"hoodie.index.type": index, "hoodie.metadata.record.index.enable": index == "RECORD_INDEX"}
+    table = create(uri, "cow", **options)
+    table.insert(rows(0, 1))
+    result = table.insert(rows(1, 2, ts=5), options={"hoodie.datasource.insert.dup.policy": "drop"})
+    assert (result.rows_inserted, result.rows_updated) == (1, 0)
+    found = table.scan(["id", "ts"]).to_arrow()
+    assert dict(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True)) == {"k0": 1, "k1": 1, "k2": 5}
+
+
 def test_buckets_know_no_keys(uri: str) -> None:
     table = create(uri, **BUCKET)
     with pytest.raises(Unsupported, match="looks up no keys"):

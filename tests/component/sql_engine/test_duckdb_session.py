@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from decimal import Decimal
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pyhudi as hp
+from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.operations.read.query import SnapshotQuery
 
 Sql = Callable[[str], list[dict[str, Any]]]
@@ -526,3 +528,50 @@ def test_a_view_in_a_condition(sql: Sql, trips: hp.Table) -> None:
     sql("CREATE VIEW ours AS SELECT id FROM trips WHERE city = 'sf'")
     sql("UPDATE trips SET fare = 100 WHERE id IN (SELECT id FROM ours) OR id = -1")
     assert {row["city"] for row in sql("SELECT city FROM trips WHERE fare = 100")} == {"sf"}
+
+
+def test_create_as_keeps_types_of_hudi(tmp_path: Path) -> None:
+    """Vectors, blobs and variants keep their types under other names too; computed lists do not become vectors."""
+    source, target = (f"hudi.`{tmp_path / name}`" for name in ("a", "b"))
+    hp.sql(
+        f"CREATE TABLE {source} (id STRING, emb VECTOR(2), small VECTOR(3, INT8), b BLOB, v VARIANT) USING hudi "
+        "TBLPROPERTIES (primaryKey = 'id')"
+    )
+    schema = hp.Table(tmp_path / "a").schema()
+    blob = {"type": "INLINE", "data": b"x", "reference": None}
+    rows: list[dict[str, Any]] = [
+        {"id": "1", "emb": [1.5, -0.0], "small": [1, 2, 3], "b": blob, "v": {"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}},
+        {"id": "2", "emb": None, "small": None, "b": None, "v": None},
+    ]
+    hp.Table(tmp_path / "a").upsert(pa.Table.from_pylist(rows, schema))
+    hp.sql(
+        f"CREATE TABLE {target} USING hudi TBLPROPERTIES (primaryKey = 'id') AS "
+        f"SELECT id, emb AS e, small, b, v, list_transform(emb, x -> x + 1) AS list FROM {source}"
+    )
+    table = hp.Table(tmp_path / "b")
+    assert [stated_hudi_type(field) for field in table.schema()] == [
+        None,
+        "VECTOR(2)",
+        "VECTOR(3, INT8)",
+        "BLOB",
+        "VARIANT",
+        None,
+    ]
+    found = sorted(table.scan(["id", "e", "small", "b", "v"]).to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert found == [{"e" if name == "emb" else name: value for name, value in row.items()} for row in rows]
+
+
+def test_options_of_create_index_are_those_of_the_build(tmp_path: Path) -> None:
+    name = f"hudi.`{tmp_path / 't'}`"
+    hp.sql(f"CREATE TABLE {name} USING hudi TBLPROPERTIES (primaryKey = 'id') AS SELECT 'k' AS id, 'a' AS c, 1 AS n")
+    groups = "'hoodie.metadata.global.record.level.index.min.filegroup.count'"
+    hp.sql(f"CREATE INDEX record_index ON {name} (id) OPTIONS ({groups} = '3')")
+    hp.sql(f"CREATE INDEX by_c ON {name} (c) OPTIONS ({groups} = '2')")
+    metadata = tmp_path / "t" / ".hoodie" / "metadata"
+    for partition, count in (("record_index", 3), ("secondary_index_by_c", 2)):
+        groups_found = {found[1] for file in (metadata / partition).iterdir() if (found := re.search(r"-(\d{4})-0_", file.name))}
+        assert len(groups_found) == count, sorted(groups_found)
+    for wrong in ("'hoodie.no.such.option' = '1'", "foo = 'bar'"):
+        with pytest.raises(hp.InvalidRequest, match=r"no\.such|foo"):
+            hp.sql(f"CREATE INDEX by_n ON {name} (n) OPTIONS ({wrong})")
+    assert hp.Table(tmp_path / "t").validate().ok

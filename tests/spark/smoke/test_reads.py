@@ -133,8 +133,14 @@ def test_the_source_in_sql(spark: SparkSession, table: tuple[str, list[Any]]) ->
 
 def test_the_alias(spark: SparkSession, table: tuple[str, list[Any]]) -> None:
     hs.enable(spark, alias=["hudi_by_another_name", "org.apache.hudi"])
-    try:
-        for name in ("hudi_by_another_name", "org.apache.hudi"):
-            assert spark.read.format(name).load(table[0]).count() == 58
-    finally:
-        spark.conf.unset(PUSHDOWN)
+    for name in ("hudi_by_another_name", "org.apache.hudi"):
+        assert spark.read.format(name).load(table[0]).count() == 58
+
+
+def test_a_frame_of_the_source_gives_its_rows_under_any_condition(spark: SparkSession, table: tuple[str, list[Any]]) -> None:
+    """Spark would use the reader of one pushed condition for the others."""
+    hs.enable(spark, alias=None)
+    frame = spark.read.format("pyhudi").load(table[0])
+    assert frame.where("city = 'sf'").count() == 20
+    assert frame.count() == 58
+    assert frame.where("city = 'sf'").unionAll(frame.where("city = 'ny'")).count() == 39

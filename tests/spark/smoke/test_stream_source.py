@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,11 +27,9 @@ Batches = dict[int, list[dict[str, object]]]
 
 
 @pytest.fixture
-def source(spark: SparkSession) -> Iterator[SparkSession]:
-    pushdown = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false")
+def source(spark: SparkSession) -> SparkSession:
     hs.enable(spark, alias=None)
-    yield spark
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown))
+    return spark
 
 
 def rows(keys: str, ts: int) -> pa.Table:

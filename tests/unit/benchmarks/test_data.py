@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
-from benchmarks import data
+from benchmarks import data, fingerprint
 from tests.support.benchmark_rows import lineitem
 
 ROWS = lineitem(200)
@@ -57,3 +59,25 @@ def test_a_delete_removes_by_key() -> None:
     batch = data.random_batch(ROWS, 3, 50, 0)
     after = data.apply_batch(ROWS, batch.select(["l_orderkey", "l_linenumber"]), delete=True)
     assert keys(after) == keys(ROWS) - keys(batch)
+
+
+def test_expected_answers_follow_the_batches_of_a_chain(tmp_path: Path) -> None:
+    rows = lineitem(1200)
+    data.store_lineitem(rows, tmp_path)
+    inputs = data.Inputs(tmp_path, "lineitem", rows.num_rows, ((1, 1),))
+    base, upserted = inputs.expected(["base"]), inputs.expected(["base", "upsert-10", "upsert-10"])
+    assert base["state"] == fingerprint.of_batches(rows.to_batches())
+    assert upserted["row-count"] == 1201 and upserted["incremental"]["rows"] == 121
+    assert upserted == inputs.expected(["base", "upsert-10"])
+    assert "incremental" not in inputs.expected(["base", "delete"])
+
+
+def test_generated_rows_change_neighbours_in_one_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "FOLDER", tmp_path)
+    inputs = data.load_rows(100, 4, 7, 2)
+    assert data.neighbours(4, 100, 7) == [49, 56, 63, 70]
+    assert inputs.expected(["base", "small"]) == {
+        "state": {"rows": 100, "ts": 4},
+        "full-read": {"rows": 100, "ts": 4},
+        "filtered-read": {"rows": 15, "ts": 4},
+    }

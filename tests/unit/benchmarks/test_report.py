@@ -1,154 +1,159 @@
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
-from benchmarks import chart, report
+import pytest
 
+from benchmarks import report
+from benchmarks.report import Cells
+from benchmarks.runner import Measurement, Results
 
-def one(system: str, step: str, seconds: float | None, status: str = "ok", message: str = "", **more: Any) -> dict[str, Any]:
-    found = seconds is not None
-    return {
-        "system": system,
-        "step": step,
-        "round": 0,
-        "status": status,
-        "message": message,
-        "seconds": seconds,
-        "cpu_seconds": seconds,
-        "start_rss_bytes": 2**20 if found else None,
-        "peak_rss_bytes": 50 * 2**20 if found else None,
-        "written_bytes": 3_000_000 if found else None,
-        "removed_bytes": 0 if found else None,
-        "read_from": None,
-        **more,
-    }
-
-
-def result(measurements: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    settings = {
-        "scale": 0.25,
-        "row_count": 1_500_000,
-        "rounds": 3,
-        "cores": 2,
-        "driver_memory": "2g",
-        "load_before": 0.5,
-        "commit": "abc",
-    }
-    return {
-        "made": "2026-11-21 10:00 UTC",
-        "machine": {"cores": 2},
-        "settings": settings,
-        "versions": {"hudi": {"hudi": "1.0.2"}},
-        "missing": {},
-        "measurements": measurements,
-        **more,
-    }
+HEADER: dict[str, Any] = {
+    "scenario": "steps",
+    "profile": "quick",
+    "made": "2026-11-26 10:00 UTC",
+    "commit": "abc1234",
+    "machine": {"cores": 2},
+    "cores": 2,
+    "driver_memory": "2g",
+    "load_before": 0.5,
+    "load_after": 7.25,
+    "minutes": 3.0,
+    "versions": {"pyhudi": {"pyhudi": "0.1.0"}},
+    "missing": {"hudi": "no network"},
+}
 
 
-def line(text: str, beginning: str) -> list[str]:
-    """The cells of the first row of a Markdown table that begins so."""
-    found = next(row for row in text.splitlines() if row.startswith(f"| {beginning}"))
-    return [cell.strip() for cell in found.strip("|").split("|")]
+def one(step: str, system: str, cpu: float | None, number: int = 0, **more: Any) -> Measurement:
+    facts: dict[str, Any] = {"scenario": "steps", "size": 0.25, "kind": "cow", "status": "ok", "seconds": cpu and 2 * cpu}
+    facts |= {"peak_rss_bytes": 300 << 20, "written_bytes": 5_000_000, **more}
+    return Measurement(round=number, step=step, system=system, cpu_seconds=cpu, **facts)
 
 
-def test_the_median_of_the_good_rounds_counts() -> None:
-    rounds = [one("hudi", "cow-small", seconds) for seconds in (9.0, 3.0, 4.0)]
-    assert report.medians(rounds)["cow-small", "hudi"].seconds == 4.0
-    rounds.append(one("hudi", "cow-small", None, "failed", "no answer"))
-    assert report.medians(rounds)["cow-small", "hudi"].seconds == 4.0
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    found = Results(tmp_path / "results.jsonl")
+    found.append({"header": HEADER})
+    return found
 
 
-def test_one_wrong_answer_spoils_the_cell() -> None:
-    rounds = [one("hudi", "cow-small", 4.0), one("hudi", "cow-small", 3.0, "wrong", "rows is 1, not 2")]
-    assert report.medians(rounds)["cow-small", "hudi"] == report.Cell("wrong")
-    text = report.render(result(rounds))
-    assert "**wrong**" in text and "rows is 1, not 2" in text
+def store(results: Results, *measurements: Measurement) -> None:
+    for measurement in measurements:
+        results.append(asdict(measurement))
 
 
-def test_a_status_stands_where_no_time_is() -> None:
-    cells = report.medians([one("hudi-rs", "cow-small", None, "-"), one("pyhudi", "cow-small", None, "not built", "no deletes")])
-    assert cells["cow-small", "hudi-rs"].status == "-"
-    assert cells["cow-small", "pyhudi"].status == "not built"
+def test_a_wrong_round_makes_its_cell_wrong_and_a_failed_one_is_left_out() -> None:
+    wrong = one("small", "hudi", 9.0, 1, status="wrong")
+    failed = one("small", "delta-rs", None, 1, status="failed")
+    cells = Cells([one("small", "hudi", 1.0), wrong, one("small", "delta-rs", 3.0), failed])
+    assert cells.shown("small", "hudi", report.seconds, "cpu_seconds") == "**wrong**"
+    assert cells.shown("small", "delta-rs", report.seconds, "cpu_seconds") == "3.00"
+    assert cells.shown("small", "pyhudi", report.seconds, "cpu_seconds") == "-"
 
 
-def test_ratios_say_how_many_times_as_long_the_peer_takes() -> None:
-    text = report.render(
-        result([one("pyhudi-spark", "cow-small", 2.0), one("hudi", "cow-small", 15.0), one("delta-rs", "cow-small", 1.0)])
+def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+    ours = [one("small", "pyhudi", value, number) for number, value in enumerate((1.0, 10.0, 3.0))]
+    theirs = [one("small", "delta-rs", value, number) for number, value in enumerate((2.0, 10.0, 6.0))]
+    assert Cells([*ours, *theirs]).ratio("small", "delta-rs", "pyhudi", "cpu_seconds") == 2.0
+    assert Cells([*ours, theirs[1]]).ratio("small", "delta-rs", "pyhudi", "cpu_seconds") == 1.0
+    assert Cells(ours).ratio("small", "delta-rs", "pyhudi", "cpu_seconds") is None
+
+
+def test_results_as_markdown(results: Results) -> None:
+    store(results, one("full-read", "pyhudi", 0.5), one("full-read", "delta-rs", 0.25))
+    store(
+        results,
+        one("full-read", "hudi-rs", 1.0, read_from="pyhudi"),
+        one("small", "pyhudi", None, status="failed", message="a | b"),
     )
-    ratios = text[text.index("how many times as long") :]
-    assert line(ratios, "step")[1:] == ["Apache Hudi", "delta-rs"]
-    assert line(ratios, "upsert of 1,000 rows")[1:] == ["7.50x", "0.50x"]
-    seconds = text[text.index("### Seconds") :]
-    assert line(seconds, "upsert of 1,000 rows")[1:] == ["2.00", "15.0", "1.00"]
+    store(results, one("to-arrow", "pyhudi", 0.3, scenario="reads"), one("to-arrow", "delta-rs", 0.2, scenario="reads"))
+    store(results, one("to-arrow", "pyhudi", 0.6, scenario="reads", kind="mor"))
+    store(results, one("small", "pyhudi", 0.05, scenario="commits"), one("small", "delta-rs", 0.02, scenario="commits"))
+    text = report.render(results)
+    assert "| Writes, reads and services | 2026-11-26 10:00 UTC | abc1234 | quick | 3.0 | 0.5 to 7.2 |" in text
+    assert "| full read (`full-read`) | 0.50x | 2.00x |" in text, "ratios of CPU time in one process"
+    assert "| full read (`full-read`) | 1.00 | 0.50 | 2.00 |" in text, "wall seconds"
+    assert "| `scan().to_arrow()` | 0.30 | 0.20 | 1.50x |" in text
+    assert "| `scan().to_arrow()` | 0.60 | 2.00x |" in text, "merge on read divided by copy on write"
+    assert "| PyHudi embedded | upsert of 1,000 rows | 0.050 | 0.10 | 300 | 2.50x |" in text
+    assert "- Hudi 1.0.2, zstd did not run: no network" in text
+    assert "- PyHudi embedded, steps, failed: `cow` `small`: a | b" in text
+    assert "- hudi-rs reads the table of PyHudi embedded." in text
 
 
-def test_memory_and_bytes_have_their_units() -> None:
-    text = report.render(result([one("hudi", "cow-small", 2.0)]))
-    assert line(text[text.index("### Peak") :], "upsert")[1] == "50"
-    assert line(text[text.index("### Megabytes written") :], "upsert")[1] == "3.0"
+def test_chart_bars_are_to_scale_within_a_step(results: Results) -> None:
+    store(results, one("bulk-insert", "pyhudi", 1.0), one("bulk-insert", "delta-rs", 2.0), one("small", "pyhudi", 0.1))
+    root = ElementTree.fromstring(report.draw(results))
+    bars = [float(bar.attrib["width"]) for bar in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert bars == [report.BAR_WIDTH / 2, report.BAR_WIDTH, report.BAR_WIDTH]
 
 
-def test_who_did_not_run_and_who_read_what_is_said() -> None:
-    measurements = [one("hudi-rs", "cow-aggregate", 0.5, read_from="hudi")]
-    text = report.render(result(measurements, missing={"delta-spark": "no Java"}))
-    assert "Delta Lake on Spark did not run: no Java" in text
-    assert "hudi-rs reads the table that Apache Hudi wrote" in text
+@pytest.mark.parametrize(
+    ("points", "slope"),
+    [
+        ({10: 0.5, 100: 0.5, 1000: 0.5}, 0.0),
+        ({10: 0.1, 100: 1.0, 1000: 10.0}, 1.0),
+        ({100: 4.0, 10: 1.0}, 0.602),
+        ({10: 1.0, 100: 1.0, 1000: 10.0}, 0.5),
+        ({10: 1.0}, None),
+    ],
+)
+def test_slope(points: dict[float, float], slope: float | None) -> None:
+    assert report.slope(points) == (slope if slope is None else pytest.approx(slope, abs=0.001))
 
 
-def test_growth_stands_alone_and_beside() -> None:
-    point = {
-        "system": "pyhudi",
-        "kind": "cow",
-        "row_count": 60_000,
-        "commit_count": 1000,
-        "upsert_seconds": 0.5,
-        "upsert_cpu_seconds": 0.7,
-        "aggregate_seconds": 0.02,
-        "peak_rss_bytes": 2**28,
-        "written_bytes": 1_500_000,
-        "metadata_files": 42,
-    }
-    growth = {
-        "made": "today",
-        "machine": {"cores": 2},
-        "commit": "",
-        "versions": {"pyhudi": {"pyhudi": "0.1.0"}},
-        "settings": {"batch_rows": 1000},
-        "rows": [],
-        "commits": [point],
-        "notes": ["Apache Hudi: stopped"],
-        "wrong": False,
-    }
-    text = report.render({"growth": growth})
-    assert report.render(result([one("hudi", "cow-small", 2.0)], growth=growth)).endswith(text[text.index("## Growth") :])
-    assert line(text, "1,000") == ["1,000", "COW", "PyHudi embedded", "0.50", "0.70", "0.020", "256", "1.5", "42"]
-    assert "- Apache Hudi: stopped" in text
-    assert "### Seconds" not in text
+def test_curves_have_a_table_for_each_axis_with_what_is_missing(results: Results) -> None:
+    curve: dict[str, Any] = {"scenario": "curve-columns", "kind": "cow"}
+    store(results, one("small", "pyhudi", 0.5, size=10, **curve), one("small", "pyhudi", 0.4, 1, size=10, **curve))
+    store(results, one("small", "pyhudi", 4.0, size=100, **curve))
+    text = report.render_curves(results)
+    assert "| cow | small | pyhudi | 0.40 | 4.0 | 1.00 | 300 |" in text
+    assert "Not measured: 500, 2,000." in text and "## Keys" in text
 
 
-def test_planning_is_a_section_of_its_own() -> None:
-    point = {"files": 1000, "filter": "n = 1", "file_slices": 2.0, "seconds": 0.2, "cpu_seconds": 0.25, "again_seconds": 0.05}
-    planning = {"made": "today", "machine": {"cores": 2}, "commit": "", "points": [{**point, "added_mib": 12.0}]}
-    text = report.render({"planning": planning})
-    assert line(text, "`n = 1`") == ["`n = 1`", "1,000", "2", "0.20", "0.25", "0.050", "12"]
-
-
-def test_the_chart_is_xml_with_a_bar_per_time() -> None:
-    cells = report.medians(
-        [one("pyhudi", "cow-small", 0.5), one("delta-rs", "cow-small", 1.0), one("hudi-zstd", "cow-small", None, "failed")]
-    )
-    drawn = ElementTree.fromstring(chart.draw(cells, "a < b"))
-    bars = drawn.findall("{http://www.w3.org/2000/svg}rect")
-    assert [float(bar.attrib["width"]) for bar in bars] == [chart.BAR_WIDTH / 2, chart.BAR_WIDTH]
-
-
-def test_seconds_keep_three_figures() -> None:
-    assert [report.format_seconds(value) for value in (0.0123, 0.456, 1.234, 12.34, 123.4, None)] == [
-        "0.012",
-        "0.46",
-        "1.23",
-        "12.3",
-        "123",
-        "",
+@pytest.mark.parametrize(
+    ("pairs", "ratio", "moved"),
+    [
+        ([(1.0, 1.2)], "1.20", ""),
+        ([(1.0, 1.26)], "1.26", "slower"),
+        ([(1.0, 1 / 1.26)], "0.79", "faster"),
+        # The median is that of the ratios, and one disturbed pair decides nothing.
+        ([(1.0, 1.0), (1.0, 9.0), (1.0, 1.1)], "1.10", ""),
+        ([(0.001, 0.009)], "9.00", ""),
+        ([(0.001, 0.02)], "20.00", "slower"),
+    ],
+)
+def test_a_step_moves_by_more_than_a_quarter(pairs: list[tuple[float, float]], ratio: str, moved: str) -> None:
+    warm = [one("small", "before", 9.0), one("small", "pyhudi", 1.0)]
+    rounds = [
+        one("small", system, cpu, number)
+        for number, pair in enumerate(pairs, start=1)
+        for system, cpu in zip(("before", "pyhudi"), pair, strict=True)
     ]
+    (line,) = report.verdicts([*warm, *rounds])
+    assert line.split()[0] == "cow-small" and line.split()[3:] == [ratio, *([moved] if moved else [])]
+
+
+def test_figures_are_replaced_between_their_markers(results: Results, tmp_path: Path) -> None:
+    store(results, one("upsert-1", "pyhudi", 0.5), one("bulk-insert", "delta-rs", 0.75))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("![chart](benchmarks/results.svg)\n\nold\n[Results](benchmarks/RESULTS.md)\n")
+    (tmp_path / "docs/performance.md").write_text("before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n")
+    report.update_documents(results, tmp_path)
+    readme, page = (tmp_path / "README.md").read_text(), (tmp_path / "docs/performance.md").read_text()
+    for text in (readme, page):
+        assert "old" not in text and "abc1234" in text and "1.5 million rows" in text
+    assert readme.startswith("![chart](benchmarks/results.svg)\n\nTPC-H") and readme.endswith(
+        "\n[Results](benchmarks/RESULTS.md)\n"
+    )
+    assert page.startswith("before\n<!-- figures -->\n\n") and page.endswith("\n\n<!-- end of figures -->\nafter\n")
+    assert "Embedded, it takes 1.00 s" in " ".join(readme.split())
+    assert "| copy on write: upsert of 1 %, 0.1 % inserts | - | - | - | - | 1.00 | - |" in page
+    report.update_documents(results, tmp_path)
+    assert (tmp_path / "README.md").read_text() == readme
+    (tmp_path / "README.md").write_text("nothing")
+    with pytest.raises(ValueError, match="no place for figures"):
+        report.update_documents(results, tmp_path)

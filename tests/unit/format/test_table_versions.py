@@ -34,7 +34,14 @@ def test_eight_differs_from_six() -> None:
 
 def test_nine_differs_from_eight() -> None:
     eight, nine = TableVersion.EIGHT, TableVersion.NINE
-    for name in ("has_ordering_fields", "merges_by_modes", "has_index_versions", "has_open_ranges", "names_format"):
+    for name in (
+        "has_ordering_fields",
+        "merges_by_modes",
+        "has_index_versions",
+        "has_bucket_rescale",
+        "has_open_ranges",
+        "names_format",
+    ):
         assert (getattr(eight, name), getattr(nine, name)) == (False, True), name
 
 

@@ -5,7 +5,8 @@ Spark's own Parquet scan.
 
 Reading: one input partition contains some file slices. Spark prunes no columns for such sources; use `.schema(...)` or
 the option `pyhudi.columns`. Filters reach the reader if the session has `spark.sql.python.filterPushdown.enabled`; they
-prune files, with every applicable index, and row groups, and Spark applies them again.
+prune files, with every applicable index, and row groups, and Spark applies them again. PyHudi does not set it: Spark
+keeps the pruned reader with the DataFrame and uses it for other queries of that DataFrame too, which then lack rows.
 
 Streams: see stream_source.py.  Writing: see data_sink.py.
 
@@ -82,18 +83,16 @@ _OPTION_OF_CATALOG = "option."
 
 _STORAGE_PREFIX = "pyhudi.storage."
 _PARTITION_BYTES = 64 << 20
-_PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession, aliases: Iterable[str]) -> None:
-    """Register the source in a session as `pyhudi` and under aliases; enable filter pushdown to its readers."""
+    """Register the source in a session as `pyhudi` and under aliases."""
     set_worker_python(spark)
     spark.dataSource.register(HudiSource)
     for alias in dict.fromkeys(aliases):
         if alias != FORMAT:
             name = {"name": classmethod(lambda cls, alias=alias: alias)}
             spark.dataSource.register(type("AliasedHudiSource", (HudiSource,), name))
-    spark.conf.set(_PUSHDOWN_CONF, "true")
 
 
 class HudiSource(DataSource):

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
+from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.instants import Action
-from pyhudi.format.paths import file_name
-from pyhudi.options.index_options import BUCKET_INDEX_PARTITION_EXPRESSIONS
+from pyhudi.format.partition_bucket_config import counts_path, parse_counts_file
+from pyhudi.format.paths import BUCKET_COUNTS_FOLDER, file_name
+from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.operations.write.index_lookup import BucketRescale
+from pyhudi.operations.write.rescale_buckets import plan_rescale, run_rescale
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.index_options import BUCKET_INDEX_HASH_FIELD
 from pyhudi.options.read_options import AS_OF, QUERY_TYPE, READ_BEGIN_INSTANTTIME, READ_END_INSTANTTIME
+from pyhudi.options.scope import operation_for
 from pyhudi.options.sync_options import (
     HIVE_METASTORE_URIS,
     HIVE_MODE,
@@ -20,7 +29,8 @@ from pyhudi.options.sync_options import (
     HIVE_TABLE_STRATEGY,
     INCREMENTAL,
 )
-from pyhudi.table.partition_buckets import load_counts
+from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.table.table_context import TableContext
 
 OTHER_PATH = "other_path"
 """Argument for the second table of commits_compare; Hudi calls it `path`, which names the table of the call here."""
@@ -133,17 +143,51 @@ def copy_to_temp_view(call: ProcedureCall) -> Rows:
     "result string, operation string, details string",
 )
 def partition_bucket_index_manager(call: ProcedureCall) -> Rows:
-    """Show the bucket counts of partitions."""
-    changes = [name for name in ("overwrite", "add", "rollback", "options") if call.text(name)]
-    if changes or not call.flag("show_config"):
-        raise Unsupported(
-            f"partition_bucket_index_manager supports show_config=true, not {', '.join(changes) or 'changes'}: "
-            f"bucket counts are set at table creation by {BUCKET_INDEX_PARTITION_EXPRESSIONS}"
-        )
-    context = call.table.context
-    counts = load_counts(context, context.timeline.load())
-    details = "" if counts is None else counts.encode().decode()
-    yield "SUCCESS", "SHOW_CONFIG", details
+    """Change, or show, the bucket counts of partitions; partitions whose count changes are rewritten in one commit."""
+    table, rollback, add = call.table, call.text("rollback"), call.text("add")
+    context, rules = table.context, call.text("overwrite") or add
+    if call.flag("show_config"):
+        stored = sorted(info.path for info in context.storage.list(BUCKET_COUNTS_FOLDER).files if parse_counts_file(info.path))
+        yield "SUCCESS", "SHOW_CONFIG", ";".join((context.storage.read(path) or b"").decode() for path in stored)
+    elif rollback:
+        if context.storage.stat(counts_path(rollback)) is None:
+            raise InvalidRequest(f"rollback={rollback}: no bucket counts of {context.storage.uri} have that instant")
+        table.rollback(rollback)
+        yield "SUCCESS", "ROLLBACK", f"true to rollback {rollback}"
+    elif rules:
+        yield from _rescale(call, rules, add=not call.text("overwrite"))
+    else:
+        raise InvalidRequest("partition_bucket_index_manager needs overwrite, add, rollback or show_config=true")
+
+
+def _rescale(call: ProcedureCall, rules: str, *, add: bool) -> Rows:
+    if call.text("rule").lower() != "regex":
+        raise Unsupported(f"rule={call.text('rule')} is not supported: rules are regular expressions (rule=regex)")
+    handle, count = TableHandle(call.path, call.storage_options, None, call.table.context.env), call.number("bucket_number")
+    options = handle.parse(operation_for(WriteOperation.INSERT_OVERWRITE), call.options())
+    fields = options.names(BUCKET_INDEX_HASH_FIELD)
+
+    def plan(context: TableContext, snapshot: Snapshot) -> BucketRescale:
+        return plan_rescale(context, snapshot, rules, None if count == -1 else count, fields, add=add)
+
+    context, operation = handle.writable(options), "OVERWRITE"
+    planned = plan(context, load_snapshot(context))
+    if call.flag("dry_run"):
+        counts = (f"{partition} => {planned.after.bucket_count(partition)}" for partition in planned.partitions)
+        yield "SUCCESS", f"DRY_RUN_{operation}", "; ".join(counts)
+        return
+    settings = WriteSettings.of(options, WriteOperation.INSERT_OVERWRITE)
+    run_rescale(context, handle.engine(call.spark, options), plan, settings, partial(_rows_of, call.spark))
+    details = f"Expression: {planned.after.rules}, Bucket Number: {planned.after.count}, Dry Run: false"
+    yield "SUCCESS", operation, details
+
+
+def _rows_of(spark: Any, query: SnapshotQuery) -> Any:
+    if spark is None:
+        return Scan(query).to_reader()
+    from pyhudi.engines.spark.read_dataframe import query_dataframe
+
+    return query_dataframe(spark, query)
 
 
 @procedure(", ".join(f"{name} string =" for name in (*_SYNC, *_HIVE_SERVER)), "result string")

@@ -22,6 +22,8 @@ COPY_STRATEGIES = ("SparkBinaryCopyClusteringExecutionStrategy", "SparkStreamCop
 RESIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
 SORT_COLUMNS_KEY = service_options.CLUSTERING_SORT_COLUMNS.key
 
+COMMIT_CHECKPOINT_KEY = "clustering.commit.checkpoint"
+"""Extra metadata of a plan that was made from commits: the last commit whose files it contains."""
 GROUP_PARTITION_KEY = "clustering.group.partition"
 GROUP_NODES_KEY = "clustering.group.child.node"
 GROUP_SEQUENCE_KEY = "clustering.group.sequence.no"

@@ -46,7 +46,7 @@ NO_PREVIOUS_COMMIT = "null"
 class Operation(StrEnum):
     """Values of `operation_type`, and their properties.
 
-    Readers reject a commit with any other value. BUCKET_RESCALE exists from version 9 on: it is read, and not written.
+    Readers reject a commit with any other value. BUCKET_RESCALE exists from version 9 on.
     """
 
     INSERT = "INSERT"
@@ -104,11 +104,6 @@ class Operation(StrEnum):
     def sets_schema(self) -> bool:
         """False if the schema in its commit must not become the table's schema."""
         return not self.is_service and self is not Operation.INDEX
-
-    @property
-    def is_written(self) -> bool:
-        """False for an operation that readers of version 8 reject."""
-        return self is not Operation.BUCKET_RESCALE
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +211,7 @@ class CommitMetadata:
     def encode(self, sync: bytes = DEFAULT_SYNC) -> bytes:
         """Return the Avro container. Raises InvalidRequest for an operation that readers would reject."""
         known = Operation.__members__.get(self.operation_type or "")
-        if self.operation_type is not None and (known is None or not known.is_written):
+        if self.operation_type is not None and known is None:
             raise InvalidRequest(f"invalid operation in commit metadata: {self.operation_type!r}")
         schema = COMMIT_SCHEMA if self.partition_to_replace_file_ids is None else REPLACE_COMMIT_SCHEMA
         return encode_container(schema, self, sync)

@@ -15,7 +15,7 @@ Source: docs/formats/writing.md, "Clustering".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -81,6 +81,7 @@ from pyhudi.planning.clustering import (
     plan_groups,
     requires_bucket_preservation,
 )
+from pyhudi.planning.conflicts import FileGroupId
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.mergers import merge_rule
@@ -150,6 +151,7 @@ class ClusterSettings:
             layout=(layout or options.value_or_default(LAYOUT_OPTIMIZE_STRATEGY)).upper(),
             grouping=grouping,
             filter_mode=filter_mode,
+            after_commit=_earliest_commit(options),
         )
         return read_settings(
             cls,
@@ -351,8 +353,9 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         if not groups:
             return NotDue("nothing to cluster")
         self.planned[:] = groups
+        checkpoint = _commit_checkpoint(snapshot, self.options.plan, groups)
         is_copy = self.options.copy.mode == "always"
-        plan = clustering_document(snapshot.context, groups, self.options.plan, is_copy=is_copy)
+        plan = clustering_document(snapshot.context, groups, self.options.plan, is_copy=is_copy, checkpoint=checkpoint)
         document = RequestedReplaceMetadata.of_clustering(plan)
         return document.encode(self.context.env.token_bytes(16))
 
@@ -474,6 +477,9 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings)
     candidates = {
         p: eligible_slices(partition_slices, busy, settings) for p, partition_slices in snapshot.slices(partitions).items()
     }
+    if settings.after_commit is not None:
+        written = {group for _, groups in _commits_after(snapshot, settings.after_commit) for group in groups}
+        candidates = {p: tuple(s for s in slices if (p, s.file_id) in written) for p, slices in candidates.items()}
     ranges: dict[tuple[str, str], SliceRange] = {}
     if settings.needs_ranges:
         slices = [s for partition_slices in candidates.values() for s in partition_slices]
@@ -486,6 +492,28 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings)
     groups = plan_groups(candidates, ranges, settings)
     by_bucket = requires_bucket_preservation(groups, is_bucketed=options.bucketed)
     return tuple(replace(group, output_count=len(group.slices)) for group in groups) if by_bucket else groups
+
+
+def _commits_after(snapshot: Snapshot, earliest: str) -> Iterator[tuple[str, set[FileGroupId]]]:
+    """Yield the commits that were requested after an instant, oldest first, with the file groups that they wrote."""
+    for instant in snapshot.timeline.completed(Action.COMMIT, Action.DELTACOMMIT):
+        if instant.request_time > earliest:
+            metadata = read_commit(snapshot.context.timeline, instant)
+            yield instant.request_time, {(stat.partition_path or "", stat.file_id or "") for stat in metadata.write_stats}
+
+
+def _commit_checkpoint(snapshot: Snapshot, settings: ClusteringRules, groups: Iterable[ClusterGroup]) -> str | None:
+    """Return the last commit up to which the groups of a plan hold all current file groups that commits wrote."""
+    if settings.after_commit is None:
+        return None
+    planned = {(slice_.partition, slice_.file_id) for group in groups for slice_ in group.slices}
+    left = {(s.partition, s.file_id) for slices in snapshot.slices(None).values() for s in slices} - planned
+    checkpoint = settings.after_commit
+    for time, written in _commits_after(snapshot, settings.after_commit):
+        if written & left:
+            break
+        checkpoint = time
+    return checkpoint
 
 
 def _writer_spec(
@@ -561,12 +589,14 @@ def _of_groups(request_time: str, groups: Sequence[ClusterGroup], order: tuple[s
 
 
 _COPY_PLAN_STRATEGY = "SparkStreamCopyClusteringPlanStrategy"
+_COMMIT_PLAN_STRATEGY = "CommitBasedClusteringPlanStrategy"
 _PLAN_STRATEGIES: Mapping[str, tuple[str, str | None]] = {
     "SparkSizeBasedClusteringPlanStrategy": ("size", None),
     "SparkRecentDaysClusteringPlanStrategy": ("size", "RECENT_DAYS"),
     "SparkSelectedPartitionsClusteringPlanStrategy": ("size", "SELECTED_PARTITIONS"),
     "SparkSingleFileSortPlanStrategy": ("single", None),
     _COPY_PLAN_STRATEGY: ("size", None),
+    _COMMIT_PLAN_STRATEGY: ("commit_time", None),
 }
 """Last part of a plan strategy's class name -> grouping, and the partition filter that the name implies."""
 
@@ -594,6 +624,17 @@ def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
             "registered with pyhudi.register_clustering_strategy"
         )
     return strategy[0], strategy[1] or options.value_or_default(CLUSTERING_PLAN_PARTITION_FILTER_MODE)
+
+
+def _earliest_commit(options: Options) -> str | None:
+    """Return the instant after which commits are clustered, for the strategy that chooses file groups by commits."""
+    earliest = options.text(service_options.CLUSTERING_EARLIEST_COMMIT)
+    by_commits = options.value_or_default(CLUSTERING_PLAN_CLASS).rsplit(".", 1)[-1] == _COMMIT_PLAN_STRATEGY
+    if by_commits != (earliest is not None):
+        raise InvalidRequest(
+            f"{service_options.CLUSTERING_EARLIEST_COMMIT} and {CLUSTERING_PLAN_CLASS}={_COMMIT_PLAN_STRATEGY} require each other"
+        )
+    return earliest
 
 
 def _check_resize_strategy(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:

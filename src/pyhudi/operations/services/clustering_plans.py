@@ -15,6 +15,7 @@ from pyhudi.errors import CorruptData, TableState
 from pyhudi.features.consistent_hashing.hashing_metadata import decode_nodes, encode_nodes, is_copy
 from pyhudi.features.consistent_hashing.plan_resizes import NodeChange
 from pyhudi.format.actions.clustering_plan import (
+    COMMIT_CHECKPOINT_KEY,
     COPY_STRATEGIES,
     COPY_STRATEGY,
     GROUP_NODES_KEY,
@@ -74,9 +75,17 @@ class ClusteringWork:
 
 
 def clustering_document(
-    context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringRules, *, is_copy: bool = False
+    context: TableContext,
+    groups: Iterable[ClusterGroup],
+    settings: ClusteringRules,
+    *,
+    is_copy: bool = False,
+    checkpoint: str | None = None,
 ) -> ClusteringPlan:
-    """Build the plan document of chosen groups. is_copy: it requests to copy row groups."""
+    """Build the plan document of chosen groups.
+
+    is_copy: it requests to copy row groups. checkpoint: the last commit whose files are in the plan.
+    """
     chosen = tuple(groups)
     absolute = context.storage.absolute
     documents = tuple(
@@ -105,7 +114,8 @@ def clustering_document(
     resized = tuple(dict.fromkeys(group.partition for group in chosen if group.change is not None))
     class_name = RESIZE_STRATEGY if resized else COPY_STRATEGY if is_copy else SORT_AND_SIZE_STRATEGY
     strategy = ClusteringStrategy(class_name, parameters)
-    return ClusteringPlan(input_groups=documents, strategy=strategy, missing_schedule_partitions=resized)
+    extra = {} if checkpoint is None else {COMMIT_CHECKPOINT_KEY: checkpoint}
+    return ClusteringPlan(documents, strategy, extra, missing_schedule_partitions=resized)
 
 
 def load_clustering(context: TableContext, timeline: Timeline, request_time: str) -> ClusteringWork:

@@ -29,7 +29,7 @@ from pyhudi.operations.services.run_services import with_services
 from pyhudi.operations.write.resolve_blockers import (
     refuse_planned_compactions,
     resolve_pending_services,
-    rollback_failed_if_eager,
+    run_prewrite,
 )
 from pyhudi.operations.write.write_attempt import Attempt, retry_on_conflict, write_start
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
@@ -181,7 +181,7 @@ def _delete_partitions(
     context = context.reloaded()
     check_writable(context)
     check_sync(settings.sync)
-    rolled_back, _ = rollback_failed_if_eager(context, settings.commit)
+    rolled_back, _ = run_prewrite(context, settings, engine)
     forms = [re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL) for pattern in patterns]
     transaction = Transaction.begin(
         context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))

@@ -69,6 +69,7 @@ def reason_against_group(settings: WriteSettings, config: TableConfig, rows: pa.
         "the write has once=, which its own commit has to contain": settings.once is not None,
         "a partial update reads the stored records": settings.partial,
         "a delete marker is set": settings.marker is not None,
+        "the write cleans the table, or rolls back failed writes, before": settings.prewrite != "NONE",
         "the write replaces the table's columns": settings.replaces_schema,
         f"index {settings.index.index_type} assigns records without a lookup": settings.index.index_type in ("BUCKET", "HBASE"),
         "writers do not conflict under non-blocking concurrency control": settings.commit.is_non_blocking,

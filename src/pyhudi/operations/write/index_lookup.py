@@ -22,7 +22,7 @@ Source: docs/formats/writing.md, "Indexes used for writing".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -36,9 +36,10 @@ from pyhudi.features.consistent_hashing.hashing_routing import (
     ConsistentHashingSettings,
     check_hashing_groups,
 )
+from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
-from pyhudi.format.partition_bucket_config import BucketCounts
+from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
 from pyhudi.metadata_table.indexes import first_result
 from pyhudi.metadata_table.indexes.index_events import key_reader
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
@@ -59,7 +60,7 @@ from pyhudi.options.write_options import INDEX_TYPE
 from pyhudi.planning.bucket_routing import BucketLayout, Placement, bucket_groups
 from pyhudi.table.file_slices import BaseFile, FileSlice, logs_with_uncovered_keys
 from pyhudi.table.partition_buckets import load_counts, store_first
-from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, footer_text, open_base_file
@@ -114,6 +115,56 @@ _MOVES = {
 
 
 @dataclass(frozen=True, slots=True)
+class BucketRescale:
+    """New bucket counts of partitions, with which an overwrite rewrites the partitions whose count changes.
+
+    Attributes:
+        before: Layout by the current counts.
+        after: Layout by the new counts.
+        partitions: Partitions whose count changes.
+        operation: Operation type in the commit metadata.
+    """
+
+    before: BucketLayout
+    after: BucketLayout
+    partitions: tuple[str, ...]
+    operation: Operation
+
+    @classmethod
+    def plan(cls, context: TableContext, snapshot: Snapshot, before: BucketLayout, after: BucketLayout) -> BucketRescale:
+        """Compare two layouts. Raises TableState if the records of the table are not stored by the first one."""
+        slices = [s for partition_slices in snapshot.slices(None).values() for s in partition_slices]
+        _check_layout(context, snapshot, tuple(bucket_groups(slices, before).values()), before, _describe_counts(before))
+        partitions = sorted(snapshot.listing.partitions())
+        return cls(
+            before,
+            replace(after, is_new=True),
+            tuple(p for p in partitions if before.bucket_count(p) != after.bucket_count(p)),
+            Operation.BUCKET_RESCALE if context.config.version.has_bucket_rescale else Operation.INSERT_OVERWRITE,
+        )
+
+    def store_counts(self, context: TableContext, instant: str) -> None:
+        """Store the new counts; they are valid once the instant completes."""
+        assert self.after.rules is not None, "a rescale has rules"
+        context.storage.put(counts_path(instant), BucketCounts(self.after.rules, self.after.count, instant).encode())
+
+    def check_unchanged(self, context: TableContext, now: Timeline, replaced: Mapping[str, Collection[str]]) -> None:
+        """Check under the lock that the rescale replaces all file groups that the new counts do not fit.
+
+        Raises:
+            WriteConflict: Other writers changed the counts, or added file groups by the old ones.
+        """
+        stored = load_counts(context, now)
+        counts = (None, self.before.count) if stored is None else (stored.expressions, stored.default)
+        current = load_snapshot(context, timeline=now)
+        changed = [p for p in current.listing.partitions() if self.before.bucket_count(p) != self.after.bucket_count(p)]
+        added = [s for group in current.slices(changed).values() for s in group if s.file_id not in replaced.get(s.partition, ())]
+        if counts != (self.before.rules, self.before.count) or added:
+            what = f"file group {added[0].file_id} was added to {added[0].partition}" if added else "bucket counts were changed"
+            raise WriteConflict(f"{what} during the rescale of buckets of {context.storage.uri}; plan the rescale again")
+
+
+@dataclass(frozen=True, slots=True)
 class LookupSettings:
     """The index of one write.
 
@@ -124,6 +175,7 @@ class LookupSettings:
         use_metadata: BLOOM reads filters and ranges from the metadata table.
         buckets: Bucket layout by engine, None for other indexes.
         hbase: Settings of HBASE, None for other indexes.
+        rescale: The write gives partitions new bucket counts; its layout is that of ``buckets``.
     """
 
     index_type: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
@@ -132,6 +184,7 @@ class LookupSettings:
     use_metadata: Annotated[bool, index_options.BLOOM_INDEX_USE_METADATA] = False
     buckets: Annotated[BucketLayout | ConsistentHashingSettings | None, INDEX_TYPE, BUCKET_ENGINE] = None
     hbase: HbaseSettings | None = None
+    rescale: BucketRescale | None = None
 
     @classmethod
     def of(cls, options: Options) -> LookupSettings:

@@ -12,6 +12,7 @@ from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.plan_ownership import PlanTaken, drop_orphaned_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.touched_file_groups import touched_file_groups
+from pyhudi.operations.services.clean import run_clean
 from pyhudi.operations.services.cluster import drop_clustering, drop_orphaned_clustering
 from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.operations.write.write_settings import WriteSettings
@@ -19,6 +20,7 @@ from pyhudi.options.write_options import CLUSTERING_UPDATES_STRATEGY
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.engine_protocol import Engine
 
 
 def rollback_failed_if_eager(context: TableContext, settings: CommitSettings) -> tuple[tuple[str, ...], Timeline | None]:
@@ -33,6 +35,18 @@ def rollback_failed_if_eager(context: TableContext, settings: CommitSettings) ->
     timeline = context.timeline.load()
     rolled_back = tuple(result.rolled_back for result in rollback_failed_writes(context, settings, timeline))
     return rolled_back, None if rolled_back else timeline
+
+
+def run_prewrite(
+    context: TableContext, settings: WriteSettings, engine: Engine | None
+) -> tuple[tuple[str, ...], Timeline | None]:
+    """Clean the table and roll back failed writes before a write, by its policies. Returns as `rollback_failed_if_eager`."""
+    if settings.prewrite == "NONE":
+        return rollback_failed_if_eager(context, settings.commit)
+    rolled_back = tuple(result.rolled_back for result in rollback_failed_writes(context, settings.commit))
+    if settings.prewrite == "CLEAN":
+        run_clean(context, settings.prewrite_clean, engine=engine)
+    return rolled_back, None
 
 
 def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:

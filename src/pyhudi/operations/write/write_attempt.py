@@ -145,7 +145,7 @@ class Attempt:
 
     def begin_files(self, profile: WorkloadProfile | None) -> None:
         """Write the inflight file with the profile; data files may follow."""
-        operation, env = self.shape.operation.recorded, self.context.env
+        operation, env = self.settings.recorded, self.context.env
         self.transaction.start(b"" if profile is None else encode_profile(profile, operation, env.token_bytes(16)))
 
 

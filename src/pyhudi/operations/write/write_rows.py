@@ -49,7 +49,7 @@ from pyhudi.operations.write.delete_partitions import (
 from pyhudi.operations.write.index_lookup import check_bucket_counts_unchanged
 from pyhudi.operations.write.keyed_write import write_by_key
 from pyhudi.operations.write.operation_traits import OperationTraits
-from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
+from pyhudi.operations.write.resolve_blockers import run_prewrite
 from pyhudi.operations.write.write_attempt import (
     Attempt,
     Written,
@@ -146,7 +146,7 @@ def planned_write(
             "copy-on-write; create it as merge-on-read"
         )
     phases = Phases(context.env)
-    rolled_back, looked_at = rollback_failed_if_eager(context, settings.commit)
+    rolled_back, looked_at = run_prewrite(context, settings, engine)
     snapshot = base_snapshot or _present_state(context, looked_at)
     _check_bootstrapped(snapshot)
     phases.end("load")
@@ -518,7 +518,7 @@ class Write:
         return snapshot.history.written(transaction.instant_time, self.schemas.data_schema)
 
     def _commit(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> Instant:
-        operation, statuses = self.shape.operation.recorded, written.statuses
+        operation, statuses, rescale = self.settings.recorded, written.statuses, self.settings.index.rescale
         metadata = commit_metadata(operation, statuses, self.schemas.schema_text, dict(self.settings.extra_metadata), replaced)
         touched = [*file_group_pairs(replaced), *written.read, *_missing_key_claims(self.shape, written)]
         if written.hashing is not None:
@@ -539,11 +539,15 @@ class Write:
         def verify(now: Timeline) -> Mapping[str, str]:
             if written.hashing is not None:
                 written.hashing.check_hashing_unchanged(self.context, attempt.snapshot.timeline, now)
-            if written.lookup is not None:
+            if rescale is not None:
+                rescale.check_unchanged(self.context, now, replaced or {})
+            elif written.lookup is not None:
                 check_bucket_counts_unchanged(self.context, attempt.snapshot.timeline, now, written.lookup.lookup)
             once = self.settings.once
             return {} if once is None else once.check(self.context, now)
 
+        if rescale is not None:
+            rescale.store_counts(self.context, attempt.spec.instant_time)
         shares = self.shape.shares_groups
         followed = frozenset[str]() if written.hashing is None else written.hashing.double_written_resizes
         with (

@@ -20,6 +20,7 @@ from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.commit.commit_callbacks import CallbackSettings
 from pyhudi.operations.commit.commit_settings import NON_BLOCKING, CommitSettings, delete_marker_setting
 from pyhudi.operations.commit.precommit_checks import ValidatorSettings
+from pyhudi.operations.services.clean import CleanSettings
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
 from pyhudi.operations.write.index_lookup import LookupSettings
@@ -194,6 +195,8 @@ class WriteSettings:
         event_time: The event time column.
         overwrite_where: Predicate of the partitions that an insert_overwrite replaces; None for those of the rows.
         validators: Pre-commit validators, None for none.
+        prewrite: Policy of what the write does before it takes its instant: NONE, CLEAN or ROLLBACK_FAILED_WRITES.
+        prewrite_clean: Settings of the clean before the write.
         callbacks: Commit callbacks, None for none.
     """
 
@@ -224,6 +227,8 @@ class WriteSettings:
     metadata: MetadataSettings
     early: EarlySettings
     clustering_updates: Annotated[str, write_options.CLUSTERING_UPDATES_STRATEGY, BUCKET_ENGINE]
+    prewrite: Annotated[str, write_options.PREWRITE_CLEANER]
+    prewrite_clean: CleanSettings
     drops_clusterings: Annotated[bool, write_options.CLUSTERING_ROLLBACK_PENDING_REPLACECOMMIT_ON_CONFLICT]
     partial: Annotated[bool, PARTIAL_UPDATE]
     event_time: Annotated[str | None, write_options.PAYLOAD_EVENT_TIME_FIELD, write_options.TRACK_EVENT_TIME_WATERMARK] = None
@@ -277,6 +282,11 @@ class WriteSettings:
         )
         settings._check_mode()
         return settings
+
+    @property
+    def recorded(self) -> Operation:
+        """The operation type in commit metadata."""
+        return self.operation.recorded if self.index.rescale is None else self.index.rescale.operation
 
     def _check_mode(self) -> None:
         """Raise InvalidRequest or Unsupported for settings that are incompatible with non-blocking concurrency control."""

@@ -8,7 +8,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.operations.write.write_settings import WriteOperation
 
-ORDINARY = ("changes_rows", "moves_keys", "sets_schema", "is_written")
+ORDINARY = ("changes_rows", "moves_keys", "sets_schema")
 TRAITS = {
     Operation.INSERT: ORDINARY,
     Operation.INSERT_PREPPED: ORDINARY,
@@ -22,15 +22,15 @@ TRAITS = {
     Operation.INSERT_OVERWRITE: (*ORDINARY, "replaces"),
     Operation.INSERT_OVERWRITE_TABLE: (*ORDINARY, "replaces"),
     Operation.DELETE_PARTITION: (*ORDINARY, "replaces"),
-    Operation.CLUSTER: ("is_service", "moves_keys", "replaces", "is_written"),
-    Operation.COMPACT: ("is_service", "is_written"),
-    Operation.LOG_COMPACT: ("is_service", "is_written"),
-    Operation.INDEX: ("is_written",),
-    Operation.ALTER_SCHEMA: ("sets_schema", "is_written"),
+    Operation.CLUSTER: ("is_service", "moves_keys", "replaces"),
+    Operation.COMPACT: ("is_service",),
+    Operation.LOG_COMPACT: ("is_service",),
+    Operation.INDEX: (),
+    Operation.ALTER_SCHEMA: ("sets_schema",),
     Operation.BUCKET_RESCALE: ("moves_keys", "replaces", "sets_schema"),
     Operation.UNKNOWN: ORDINARY,
 }
-NAMES = ("is_service", "changes_rows", "moves_keys", "replaces", "deletes", "sets_schema", "is_written")
+NAMES = ("is_service", "changes_rows", "moves_keys", "replaces", "deletes", "sets_schema")
 
 
 @pytest.mark.parametrize("operation", Operation)
@@ -45,10 +45,10 @@ def test_a_word_of_which_nothing_is_known_changes_rows() -> None:
 
 
 def test_what_readers_refuse_is_not_written() -> None:
-    with pytest.raises(InvalidRequest, match="BUCKET_RESCALE"):
-        CommitMetadata(operation_type=Operation.BUCKET_RESCALE.value).encode()
+    with pytest.raises(InvalidRequest, match="MADE_UP"):
+        CommitMetadata(operation_type="MADE_UP").encode()
 
 
 @pytest.mark.parametrize("operation", WriteOperation)
 def test_each_write_has_its_word(operation: WriteOperation) -> None:
-    assert operation.recorded.name == operation.name and operation.recorded.is_written
+    assert operation.recorded.name == operation.name

@@ -1,17 +1,16 @@
-"""A worker process: one system under test, kept running, driven over pipes.  `python -m benchmarks.peers.worker <system>`
+"""A worker process: one system under test, kept running. `python -m benchmarks.worker MODULE:CLASS`
 
 One JSON object per line on standard input, one back on standard output:
 
     {"command": "start", "settings": {...}}                                    -> {"versions": {...}}
     {"command": "settle"}                                                      -> {}
-    {"command": "run", "step": "upsert", "table": {...}, "arguments": [...]}   -> {"seconds": 1.25}
-    {"command": "answer"}                                                      -> {"answer": the last run's}
-    {"command": "state", "table": {...}}                                       -> {"answer": the fingerprint of the table}
+    {"command": "run", "step": "upsert", "table": {...}, "arguments": [...]}   -> {"seconds": 1.25, "cpu_seconds": 1.5}
+    {"command": "answer"}                                                      -> {"answer": that of the last run}
+    {"command": "state", "table": {...}}                                       -> {"answer": fingerprint of the table}
     {"command": "stop"}                                                        -> {}
 
-Each reply has a `status`: "ok", "-" (the system has no such step), "not built", or "failed" with a `message`. The clock runs
-around the operation alone. The answer is made by a command of its own, so that the caller can end its watch on the memory before.
-Whatever else writes to standard output (a JVM, a library) lands on standard error.
+Each reply has a `status`: "ok", "-" (no such step), or "failed" with a `message`. cpu_seconds are those of all threads of this
+process, without children. `repeat` executes the operation so many times. Other output goes to standard error.
 """
 
 from __future__ import annotations
@@ -26,25 +25,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from benchmarks.peers.base import NotBuilt, NotOffered, Peer, Settings, Table
-
-# System -> the class that is it. Each module imports libraries that only its own environment has.
-SYSTEMS = {
-    "pyhudi-spark": "benchmarks.peers.pyhudi_spark:PyHudiSpark",
-    "pyhudi": "benchmarks.peers.pyhudi_embedded:PyHudiEmbedded",
-    "hudi": "benchmarks.peers.hudi:Hudi",
-    "hudi-zstd": "benchmarks.peers.hudi:HudiZstd",
-    "delta-spark": "benchmarks.peers.delta_spark:DeltaSpark",
-    "delta-rs": "benchmarks.peers.delta_rs:DeltaRs",
-    "hudi-rs": "benchmarks.peers.hudi_rs:HudiRs",
-    "spark-parquet": "benchmarks.peers.spark_parquet:SparkParquet",
-    "pyarrow": "benchmarks.peers.pyarrow_parquet:PyArrowParquet",
-}
+from benchmarks.peers.base import NotOffered, Peer, Settings, Table
 
 
-def main(system: str) -> None:
+def main(name: str) -> None:
     replies = _claim_standard_output()
-    module, name = SYSTEMS[system].split(":")
+    module, class_name = name.split(":")
     peer: Peer | None = None
     answer: Callable[[], Any] = lambda: None  # noqa: E731
     for line in sys.stdin:
@@ -55,13 +41,14 @@ def main(system: str) -> None:
                 case "start":
                     settings = Settings(**{**request["settings"], "jars": tuple(request["settings"]["jars"])})
                     _keep_to_cores(settings.core_count)
-                    peer = getattr(importlib.import_module(module), name)()
+                    peer = getattr(importlib.import_module(f"benchmarks.peers.{module}"), class_name)()
                     reply["versions"] = peer.start(settings)
                 case "settle" if peer is not None:
                     gc.collect()
                     peer.settle()
                 case "run" if peer is not None:
-                    reply["seconds"], answer = _run(peer, request)
+                    figures, answer = _run(peer, request)
+                    reply |= figures
                 case "answer":
                     reply["answer"] = answer()
                     answer = lambda: None  # noqa: E731
@@ -74,8 +61,6 @@ def main(system: str) -> None:
                     raise ValueError(f"no command {other!r}, or not before start")
         except NotOffered as error:
             reply = {"status": "-", "message": str(error)}
-        except NotBuilt as error:
-            reply = {"status": "not built", "message": str(error)}
         except Exception as error:
             traceback.print_exc()
             reply = {"status": "failed", "message": f"{type(error).__name__}: {error}"}
@@ -85,29 +70,29 @@ def main(system: str) -> None:
             return
 
 
-def _run(peer: Peer, request: dict[str, Any]) -> tuple[float, Callable[[], Any]]:
+def _run(peer: Peer, request: dict[str, Any]) -> tuple[dict[str, float], Callable[[], Any]]:
     table = Table(**request["table"])
     if table.kind not in peer.kinds:
         raise NotOffered(f"no {table.kind} table")
     measured = getattr(peer, request["step"])(table, *request["arguments"])
+    share = measured.share * request.get("repeat", 1)
     gc.collect()
-    started = time.perf_counter()
-    result = measured.operation()
-    seconds = (time.perf_counter() - started) / measured.share
-    return seconds, lambda: measured.answer(result)
+    cpu, started = time.process_time(), time.perf_counter()
+    for _ in range(request.get("repeat", 1)):
+        result = measured.operation()
+    figures = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - cpu}
+    return {name: value / share for name, value in figures.items()}, lambda: measured.answer(result)
 
 
 def _claim_standard_output() -> TextIO:
-    """The real standard output, for replies alone; descriptor 1 becomes standard error, also for child processes."""
+    """The real standard output, for replies only; descriptor 1 becomes standard error, also for child processes."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return replies
 
 
 def _keep_to_cores(count: int) -> None:
-    """All threads and children, the JVM too, run on the first `count` cores that this process may use. Libraries size their pools
-    by that.
-    """
+    """Bind all threads and children to the first cores; libraries size their pools by that."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
