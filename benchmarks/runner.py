@@ -170,7 +170,7 @@ class Chain:
         if known is not None and not changes:
             return
         taken = self._measured(inputs, places, number, step, name, Measurement(*key, ""))
-        if step.batch and taken.status != "ok":
+        if step.batch and (taken.seconds is None or taken.status == "wrong"):
             place = places[name]
             if not place.broken and not self.workers[name].system.reads_of:
                 place.broken = "-" if taken.status == "-" else "skipped"
@@ -224,10 +224,12 @@ class Chain:
             place.batches.append(step.batch)
         wrong = self._wrong(inputs, worker, place, request, step) or idle(step, before, after)
         new = [path for path, facts in after.items() if before.get(path) != facts]
+        # pyiceberg writes nothing for a batch that changes no value.
+        nothing = "" if wrong or new or not step.batch else "it had the batch already and wrote nothing"
         return replace(
             blank,
-            status="wrong" if wrong else "ok",
-            message=wrong,
+            status="wrong" if wrong else "skipped" if nothing else "ok",
+            message=wrong or nothing,
             seconds=reply["seconds"],
             cpu_seconds=usage.cpu_seconds if worker.system.on_spark else reply["cpu_seconds"],
             peak_rss_bytes=usage.peak_rss_bytes,

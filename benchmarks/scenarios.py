@@ -143,7 +143,7 @@ _CHANGES = (
     _read("incremental", "rows of the newest commit, of 1 %", systems=("pyhudi", "delta-rs", "hudi-rs")),
     _read("changes", "`changes` with change data", "incremental", systems=("pyhudi-cdc", "delta-rs")),
 )
-_COMMITS = (BASE, SMALL)
+_COMMITS = (BASE, replace(SMALL, title="upsert of 10 rows"))
 _LARGE = (BULK_INSERT, SMALL, FULL_READ)
 _MEMORY = (
     replace(BULK_INSERT, fresh=True),

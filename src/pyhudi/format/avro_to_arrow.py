@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -52,8 +53,9 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
 }
 
 
+@lru_cache(maxsize=64)
 def avro_to_arrow(text: str) -> pa.Schema:
-    """Return the Arrow schema of a table's Avro JSON text, in column order, with meta columns if present.
+    """Return the Arrow schema of a table's Avro JSON text, in column order, with meta columns if present; cached by text.
 
     A union with null, in either order, is a nullable field; T alone is a non-nullable one. An enum becomes string, a
     uuid string, a vector a fixed size list, a millisecond timestamp microseconds, a local timestamp one without a zone,

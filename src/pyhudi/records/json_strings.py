@@ -82,7 +82,8 @@ def _struct(values: pa.StructArray) -> pa.StringArray:
 
 def _texts(values: pa.Array) -> pa.StringArray:
     """Serialize nested values; a null becomes the string `null`."""
-    return pc.fill_null(json_text(values), "null")
+    texts = json_text(values)
+    return pc.fill_null(texts, "null") if texts.null_count else texts
 
 
 def _enclose(values: pa.Array, first: str, texts: pa.Array, last: str) -> pa.StringArray:

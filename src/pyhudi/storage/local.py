@@ -10,8 +10,9 @@ sidecar
 3. `put` and `open_output` rename the temporary file over the name.  `put_if_absent` creates a hard link, which fails if
 the
    name exists, then deletes the temporary name.  An empty document needs none of this: exclusive creation is atomic.
-4. Documents are synced to disk, file and folder, but leases and heartbeats without their folder; see `Sync` for data
-files.
+4. Documents are synced to disk, file and folder; see `Sync` for data files. Not synced: leases, heartbeats, and empty
+`.requested`
+   files, which the inflight file in the same folder syncs before any data file is written.
 
 `put_if_matches` is a compare-and-swap that no suspended process can block:
 1. Stage: the synced temporary file is renamed into `.pyhudi-<hash of the name>.cas/`, under its unique name.
@@ -76,6 +77,8 @@ _REPLACE_ATTEMPTS = 30
 _LONGEST_REPLACE_PAUSE_MS = 100
 
 _PROCESS_FOLDERS = (LOCK_FOLDER, HEARTBEAT_FOLDER)
+
+_REQUESTED_SUFFIX = ".requested"
 
 _STAGING_PREFIX = ".pyhudi-"
 _STAGING_SUFFIX = ".cas"
@@ -364,9 +367,10 @@ class LocalStorage(UriMixin):
         finally:
             _unlink(temporary)
             _unlink(staged)
-            # Other calls may have staged files there.
-            with contextlib.suppress(OSError):
-                os.rmdir(staging)
+            # Other calls may have staged files there. That of the lease, which is replaced often, stays.
+            if not _is_of_process(folder):
+                with contextlib.suppress(OSError):
+                    os.rmdir(staging)
         self._sync_name(full)
         return True
 
@@ -375,7 +379,8 @@ class LocalStorage(UriMixin):
             self._write_new(full, data)
         except FileExistsError:
             return False
-        self._sync_folder(os.path.dirname(full))
+        if data or not full.endswith(_REQUESTED_SUFFIX):
+            self._sync_folder(os.path.dirname(full))
         return True
 
     def _write_temporary(self, folder: str, data: bytes) -> str:
@@ -395,7 +400,7 @@ class LocalStorage(UriMixin):
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 # The folder, which is synced next, is all that an empty file consists of.
-                if data and self._sync is not Sync.NONE:
+                if data and self._sync is not Sync.NONE and not _is_of_process(os.path.dirname(full)):
                     file.flush()
                     os.fsync(file.fileno())
         except BaseException:
@@ -419,11 +424,9 @@ class LocalStorage(UriMixin):
             self._sync_folder(os.path.dirname(folder))
 
     def _sync_name(self, full: str) -> None:
-        """Sync the folder of a replaced document. A lease or a heartbeat does without: after a power failure its
-        process is dead, and any earlier content of the file, which is whole, has the same effect.
-        """
+        """Sync the folder of a replaced document."""
         folder = os.path.dirname(full)
-        if not folder.endswith(_PROCESS_FOLDERS):
+        if not _is_of_process(folder):
             self._sync_folder(folder)
 
     def _sync_folder(self, full: str) -> None:
@@ -494,6 +497,15 @@ def open_local(location: Location, options: dict[str, str]) -> Storage:
     if sync not in tuple(Sync):
         raise InvalidRequest(f"storage option sync={sync!r}: choose one of {', '.join(Sync)}")
     return LocalStorage(location, Sync(sync))
+
+
+def _is_of_process(folder: str) -> bool:
+    """Return True for the folders of leases and heartbeats, which are not synced.
+
+    After a power failure the processes that wrote them are dead, and any earlier content has the same effect. A lease
+    without content expires (`storage.locks.storage_lease`); a heartbeat without content counts until it is too old.
+    """
+    return folder.endswith(_PROCESS_FOLDERS)
 
 
 def _temporary_path(folder: str) -> str:

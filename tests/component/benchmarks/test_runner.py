@@ -47,6 +47,8 @@ class ScriptedWorker(Worker):
         if request["step"] == "bulk_insert":
             path.mkdir()
             (path / "old").touch()
+        elif request["step"] in ("upsert", "delete") and path.exists() and "idle" not in self.replies:
+            (path / f"batch-{len(self.seen)}").touch()
         elif request["step"] == "cluster":
             (path / "clustered.parquet").touch()
         elif request["step"] == "clean" and "keeps" not in self.replies:
@@ -114,6 +116,11 @@ def test_a_lost_worker_and_a_service_that_does_nothing(tmp_path: Path) -> None:
     found = run(tmp_path, ScriptedWorker("hudi", {"aggregate": WorkerLost("gone"), "keeps": True}))
     assert (found["hudi", "aggregate", 0].status, found["hudi", "aggregate", 0].message) == ("failed", "gone")
     assert (found["hudi", "cleaning", 0].status, found["hudi", "cleaning", 0].message) == ("wrong", "it removed nothing")
+
+
+def test_a_write_that_writes_nothing_does_not_count(tmp_path: Path) -> None:
+    found = run(tmp_path, ScriptedWorker("hudi", {"idle": True}))
+    assert (found["hudi", "small", 0].status, found["hudi", "full-read", 0].status) == ("skipped", "ok")
 
 
 def test_new_processes_belong_to_the_first_round(tmp_path: Path) -> None:

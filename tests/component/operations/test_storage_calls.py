@@ -6,6 +6,7 @@ Calls under the lock delay other writers.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -125,14 +126,14 @@ def made(uri: str, table_type: str, partitions: int = 2, more: Mapping[str, str]
     return Made(table, environment, options)
 
 
-def upserted(made: Made, stamp: int) -> Asked:
+def upserted(made: Made, stamp: int, partition: int = 0) -> Asked:
     """One upsert of five rows of one partition, through a storage that counts; the lock's object is stored there too."""
     made.environment.advance_ms(1000)
     context, options = made.table.context, parse_options(made.options)
     storage = FaultyStorage(context.storage)
     lock = open_lock(LockSettings.of(options, context.config.name), storage, context.env)
     context = replace(context.reloaded(), storage=storage, lock=lock)
-    run_write(context, LocalEngine(), rows([0], stamp), WriteSettings.of(options, WriteOperation.UPSERT))
+    run_write(context, LocalEngine(), rows([partition], stamp), WriteSettings.of(options, WriteOperation.UPSERT))
     return Asked(Counter(call.operation for call in storage.calls), _under_lock(storage.calls, f"{storage.uri}/"))
 
 
@@ -212,3 +213,36 @@ def test_calls_under_the_lock(uri: str, table_type: str, action: str) -> None:
     for stamp in (1, 2):
         calls = upserted(table, stamp).locked
     assert calls == [call.format(action=action) for call in (*_BEGIN, *_sorted_logs(_COMMIT))]
+
+
+def test_clean_without_files_inspects_each_commit_once(uri: str) -> None:
+    # No write replaces a file, so no clean is recorded, and each one could inspect all commits again.
+    table = made(uri, "cow", more={"hoodie.metadata.enable": "false", "hoodie.clean.commits.retained": "2"})
+    calls = [upserted(table, 0, partition).calls for partition in range(2, 14)]
+    assert calls[4] == calls[-1]
+    cleaned = upserted(table, 1, 13)
+    last = [upserted(table, 2 + n, 13) for n in range(3)][-1]
+    assert cleaned.calls["delete"] < last.calls["delete"]
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_what_a_commit_syncs_to_disk(tmp_path: Path, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(str(tmp_path / "t"), table_type)
+    upserted(table, 1)
+    synced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        path = os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path / "t")
+        synced.append(_TIMES.sub("T", re.sub(r"\.pyhudi-.*tmp", "file", path)))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    upserted(table, 2)
+    assert synced == [
+        # The inflight file has the workload profile; its folder holds the requested file too.
+        *(".hoodie/timeline/file", ".hoodie/timeline"),
+        # New folders of the marker, and the marker.
+        *(".hoodie/.temp", ".hoodie/.temp/T", ".hoodie/.temp/T/p000"),
+        # The inflight and completed file of the metadata table, then the completed file.
+        *(".hoodie/metadata/.hoodie/timeline", ".hoodie/metadata/.hoodie/timeline/file", ".hoodie/metadata/.hoodie/timeline"),
+        *(".hoodie/timeline/file", ".hoodie/timeline"),
+    ]

@@ -78,7 +78,7 @@ def test_results_as_markdown(results: Results) -> None:
     assert "| full read (`full-read`) | 1.00 | 0.50 | 2.00 |" in text, "wall seconds"
     assert "| `scan().to_arrow()` | 0.30 | 0.20 | 1.50x |" in text
     assert "| `scan().to_arrow()` | 0.60 | 2.00x |" in text, "merge on read divided by copy on write"
-    assert "| PyHudi embedded | upsert of 1,000 rows | 0.050 | 0.10 | 300 | 2.50x |" in text
+    assert "| PyHudi embedded | upsert of 10 rows | 0.050 | 0.10 | 300 | 2.50x |" in text
     assert "- Hudi 1.0.2, zstd did not run: no network" in text
     assert "- PyHudi embedded, steps, failed: `cow` `small`: a | b" in text
     assert "- hudi-rs reads the table of PyHudi embedded." in text

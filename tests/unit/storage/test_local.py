@@ -366,7 +366,7 @@ class TestSync:
         assert synced == expected
 
     def test_a_lease_or_a_heartbeat_does_not_outlive_the_machine(self, tmp_path: Path, synced: list[str]) -> None:
-        """After a power failure its process is dead: the content before is as good, if it is whole."""
+        """After a power failure its process is dead: any content before is as good."""
         storage = open_storage(tmp_path)
         for path in (".hoodie/.locks/table_lock.json", ".hoodie/.heartbeat/1"):
             storage.put(path, b"1")
@@ -375,7 +375,8 @@ class TestSync:
             found = storage.read_versioned(path)
             assert found is not None
             assert storage.put_if_matches(path, b"3", found[1])
-            assert synced == ["file", "file"]
+            assert storage.put_if_absent(f"{path}2", b"1")
+            assert synced == ["folder"]
 
 
 def _increment(path: str, rounds: int) -> None:

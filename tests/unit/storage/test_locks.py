@@ -234,6 +234,15 @@ class TestStorageLock:
             StorageLock(storage, env).acquire(10)
         assert storage.read(LEASE_PATH) == data
 
+    @pytest.mark.parametrize("data", [b"", b"\0" * 80])
+    def test_an_object_that_a_power_failure_emptied_expires(self, storage: Storage, env: ReplayEnvironment, data: bytes) -> None:
+        storage.put(LEASE_PATH, data)
+        begun_ms = env.monotonic_ms()
+        lock = StorageLock(storage, env, validity_ms=30_000)
+        lock.acquire(60_000)
+        assert env.monotonic_ms() - begun_ms > 30_000
+        lock.release()
+
     def test_an_object_that_was_deleted_means_lost(self, storage: Storage, env: ReplayEnvironment) -> None:
         lock = StorageLock(storage, env)
         lock.acquire()

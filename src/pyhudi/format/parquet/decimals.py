@@ -31,34 +31,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.byte_cursor import encode_varint, encode_zigzag
-from pyhudi.format.parquet.thrift_compact import (
-    BINARY,
-    I32,
-    I64,
-    STRUCT,
-    Numbers,
-    ThriftField,
-    encode_struct,
-    list_field,
-    number_field,
-    read_numbers,
-    text_field,
+from pyhudi.format.byte_cursor import encode_varint
+from pyhudi.format.parquet.memory_file import (
+    DATA,
+    DATA_V2,
+    DICTIONARY,
+    INDEX,
+    PAGE_HEADERS,
+    PLAIN,
+    RLE,
+    RLE_DICTIONARY,
+    MemoryColumn,
+    memory_file,
 )
+from pyhudi.format.parquet.thrift_compact import STRUCT, Numbers, ThriftField, encode_struct, number_field, read_numbers
 
 LEAST_ROWS: Final = 8192
 """Arrow reads smaller row groups: opening a file in memory costs more than it saves."""
 
-_MAGIC: Final = b"PAR1"
 _WIDEST: Final = 8
 _CODECS: Final = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd"}
 _ENCODINGS: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-_DATA, _INDEX, _DICTIONARY, _DATA_V2 = range(4)
-_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
-_INT64, _DECIMAL, _OPTIONAL = 2, 5, 1
+_PLAIN_DICTIONARY: Final = 2
+_INT64, _DECIMAL = 2, 5
 _LENGTH: Final = struct.Struct("<I")
-_HEADERS: Final = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
-"""Header field with the details of each page type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,50 +156,22 @@ def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk], *, veri
     Raises:
         CorruptData: A checksum or a size differs.
     """
-    parts: list[bytes | memoryview] = [_MAGIC]
-    columns: list[_Column] = []
+    columns: list[MemoryColumn] = []
     columns_by_name: dict[str, pa.Array | pa.ChunkedArray] = {}
-    at = len(_MAGIC)
     for chunk in chunks:
-        if not chunk.has_dictionary:
-            values = _plain_values(source, chunk, verified=verified)
-            if values is not None:
-                columns_by_name[chunk.name] = values
+        if chunk.has_dictionary:
+            column = _widened_column(source, chunk, verified=verified)
+            columns += [] if column is None else [column]
             continue
-        pages = _widened_pages(source, chunk, verified=verified)
-        if pages is None:
-            continue
-        size = sum(map(len, pages.parts))
-        dictionary = at if pages.dictionary_bytes else None
-        columns.append(_Column(chunk, at + pages.dictionary_bytes, dictionary, size))
-        parts += pages.parts
-        at += size
+        values = _plain_values(source, chunk, verified=verified)
+        if values is not None:
+            columns_by_name[chunk.name] = values
     if columns:
-        footer = _footer(columns)
-        file = pa.BufferReader(b"".join([*parts, footer, _LENGTH.pack(len(footer)), _MAGIC]))
-        read = pq.ParquetFile(file).read(use_threads=False)
+        read = pq.ParquetFile(memory_file(columns, chunks[0].value_count)).read(use_threads=False)
         columns_by_name.update(zip(read.column_names, read.columns, strict=True))
     had = [chunk for chunk in chunks if chunk.name in columns_by_name]
     fields = [pa.field(chunk.name, chunk.type, nullable=chunk.is_optional) for chunk in had]
     return pa.table([columns_by_name[chunk.name] for chunk in had], schema=pa.schema(fields))
-
-
-@dataclass(frozen=True, slots=True)
-class _Pages:
-    """Pages of a column; dictionary_bytes is the size of the leading parts that are the dictionary page, 0 without one."""
-
-    parts: list[bytes | memoryview]
-    dictionary_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of the file in memory: where its pages begin, and their size."""
-
-    chunk: DecimalChunk
-    first_page: int
-    dictionary: int | None
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,17 +195,17 @@ class _UnsupportedPage(Exception):
     """A page that this decoder does not support."""
 
 
-def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> _Pages | None:
-    """Return the pages of a chunk with values widened to eight bytes; None if a page must be read by Arrow."""
-    parts: list[bytes | memoryview] = []
-    dictionary_bytes = count = 0
+def _widened_column(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> MemoryColumn | None:
+    """Return a chunk with values widened to eight bytes; None if a page must be read by Arrow."""
+    dictionary: list[bytes | memoryview] = []
+    pages: list[bytes | memoryview] = []
+    count = 0
     try:
         for page in _pages(source, chunk, verified=verified):
-            if page.kind == _DICTIONARY:
-                parts += _dictionary_page(chunk, page)
-                dictionary_bytes = sum(map(len, parts))
+            if page.kind == DICTIONARY:
+                dictionary += _dictionary_page(chunk, page)
             else:
-                parts += _data_page(chunk, page)
+                pages += _data_page(chunk, page)
                 count += page.fields.get(1, 0)
     except _UnsupportedPage:
         return None
@@ -245,7 +213,18 @@ def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool
         raise CorruptData(
             f"invalid number of values in the pages of {chunk.name}", offset=chunk.start, expected=chunk.value_count, found=count
         )
-    return _Pages(parts, dictionary_bytes)
+    size = sum(map(len, (*dictionary, *pages)))
+    return MemoryColumn(
+        chunk.name,
+        _INT64,
+        chunk.is_optional,
+        pages,
+        dictionary,
+        size,
+        converted=_DECIMAL,
+        precision=chunk.precision,
+        scale=chunk.scale,
+    )
 
 
 def _plain_values(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> pa.Array | None:
@@ -254,7 +233,7 @@ def _plain_values(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool)
     try:
         for page in _pages(source, chunk, verified=verified):
             count = page.fields.get(1, 0)
-            if page.kind == _DICTIONARY or page.fields.get(2, 0) != _PLAIN:
+            if page.kind == DICTIONARY or page.fields.get(2, 0) != PLAIN:
                 return None
             if chunk.is_optional and not _are_all_present(page.levels, count):
                 return None
@@ -294,22 +273,20 @@ def _dictionary_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryvie
         raise CorruptData(
             f"invalid dictionary of {chunk.name}", offset=chunk.start, expected=value_count, found=len(values) // _WIDEST
         )
-    header = encode_struct([number_field(1, value_count), number_field(2, _PLAIN)])
-    return [_page_header(_DICTIONARY, len(values), header), values]
+    header = encode_struct([number_field(1, value_count), number_field(2, PLAIN)])
+    return [_page_header(DICTIONARY, len(values), header), values]
 
 
 def _data_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
     encoding, value_count = page.fields.get(2, 0), page.fields.get(1, 0)
     values: bytes | memoryview = page.values
-    if encoding == _PLAIN:
+    if encoding == PLAIN:
         values = _widened(chunk, page.values)
         count = len(values) // _WIDEST
         if count > value_count or (count < value_count and not chunk.is_optional):
             raise CorruptData(f"invalid values of a page of {chunk.name}", offset=chunk.start, expected=value_count, found=count)
-    header = encode_struct(
-        [number_field(1, value_count), number_field(2, encoding), number_field(3, _RLE), number_field(4, _RLE)]
-    )
-    return [_page_header(_DATA, len(page.levels) + len(values), header), page.levels, values]
+    header = encode_struct([number_field(1, value_count), number_field(2, encoding), number_field(3, RLE), number_field(4, RLE)])
+    return [_page_header(DATA, len(page.levels) + len(values), header), page.levels, values]
 
 
 def _widened(chunk: DecimalChunk, values: memoryview) -> memoryview:
@@ -349,9 +326,9 @@ def _pages(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> Ite
                 f"invalid uncompressed size of a page of {chunk.name}", offset=offset, expected=remaining_bytes, found=unpacked
             )
         at, remaining_bytes = start + packed, remaining_bytes - unpacked
-        if kind == _INDEX:
+        if kind == INDEX:
             continue
-        header = page_header.get(_HEADERS.get(kind, 0))
+        header = page_header.get(PAGE_HEADERS.get(kind, 0))
         if not isinstance(header, dict) or 4 not in page_header:
             raise _UnsupportedPage
         content = data[start:at]
@@ -362,7 +339,7 @@ def _pages(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> Ite
             page = _unpacked(chunk, kind, {n: _number_of(header, n, 0) for n in header}, content, unpacked, codec)
         except (pa.ArrowInvalid, OSError) as error:
             raise CorruptData(f"a page of {chunk.name} cannot be decompressed: {error}", offset=offset) from error
-        if kind != _DICTIONARY:
+        if kind != DICTIONARY:
             if page.fields.get(1, 0) <= 0:
                 raise CorruptData(f"a page of {chunk.name} without values", offset=offset)
             seen += page.fields[1]
@@ -372,19 +349,19 @@ def _pages(source: pa.NativeFile, chunk: DecimalChunk, *, verified: bool) -> Ite
 def _unpacked(
     chunk: DecimalChunk, kind: int, header: dict[int, int], content: memoryview, size: int, codec: pa.Codec | None
 ) -> _Page:
-    encoding = header.get(2 if kind != _DATA_V2 else 4)
-    if kind == _DICTIONARY:
-        if encoding not in (_PLAIN, _PLAIN_DICTIONARY):
+    encoding = header.get(2 if kind != DATA_V2 else 4)
+    if kind == DICTIONARY:
+        if encoding not in (PLAIN, _PLAIN_DICTIONARY):
             raise _UnsupportedPage
         return _Page(kind, header, b"", _inflated(content, size, codec))
-    if encoding not in (_PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY):
+    if encoding not in (PLAIN, _PLAIN_DICTIONARY, RLE_DICTIONARY):
         raise _UnsupportedPage
-    if kind == _DATA_V2:
+    if kind == DATA_V2:
         return _second_version(chunk, header, content, size, codec)
     data = _inflated(content, size, codec)
     if not chunk.is_optional:
         return _Page(kind, header, b"", data)
-    if header.get(3) != _RLE:
+    if header.get(3) != RLE:
         raise _UnsupportedPage
     return _split(chunk, kind, header, data)
 
@@ -398,8 +375,8 @@ def _second_version(chunk: DecimalChunk, header: dict[int, int], content: memory
     values = _inflated(content[levels:], size - levels, codec if is_packed else None)
     fields = {1: header.get(1, 0), 2: header[4]}
     if not chunk.is_optional:
-        return _Page(_DATA, fields, b"", values)
-    return _Page(_DATA, fields, _LENGTH.pack(levels) + bytes(content[:levels]), values)
+        return _Page(DATA, fields, b"", values)
+    return _Page(DATA, fields, _LENGTH.pack(levels) + bytes(content[:levels]), values)
 
 
 def _split(chunk: DecimalChunk, kind: int, header: dict[int, int], data: memoryview) -> _Page:
@@ -422,50 +399,7 @@ def _number_of(fields: Numbers, number: int, absent: int = -1) -> int:
     return value if isinstance(value, int) else absent
 
 
-# File in memory -------------------------------------------------------------------------------------------------------
-
-
 def _page_header(kind: int, size: int, header: bytes) -> bytes:
     return encode_struct(
-        [number_field(1, kind), number_field(2, size), number_field(3, size), ThriftField(_HEADERS[kind], STRUCT, header)]
-    )
-
-
-def _footer(columns: Sequence[_Column]) -> bytes:
-    """Encode the footer of one row group: the schema, then the position of each column."""
-    count = columns[0].chunk.value_count
-    root = encode_struct([text_field(4, "schema"), number_field(5, len(columns))])
-    leaves, chunks = [], []
-    for column in columns:
-        chunk = column.chunk
-        leaves.append(
-            encode_struct(
-                [
-                    number_field(1, _INT64),
-                    number_field(3, int(chunk.is_optional) * _OPTIONAL),
-                    text_field(4, chunk.name),
-                    number_field(6, _DECIMAL),
-                    number_field(7, chunk.scale),
-                    number_field(8, chunk.precision),
-                ]
-            )
-        )
-        name = chunk.name.encode()
-        fields = [
-            number_field(1, _INT64),
-            list_field(2, I32, [encode_zigzag(_PLAIN), encode_zigzag(_RLE), encode_zigzag(_RLE_DICTIONARY)]),
-            list_field(3, BINARY, [encode_varint(len(name)) + name]),
-            number_field(4, 0),
-            number_field(5, count, I64),
-            number_field(6, column.size_bytes, I64),
-            number_field(7, column.size_bytes, I64),
-            number_field(9, column.first_page, I64),
-        ]
-        if column.dictionary is not None:
-            fields.append(number_field(11, column.dictionary, I64))
-        chunks.append(encode_struct([number_field(2, 0, I64), ThriftField(3, STRUCT, encode_struct(fields))]))
-    total = sum(column.size_bytes for column in columns)
-    group = encode_struct([list_field(1, STRUCT, chunks), number_field(2, total, I64), number_field(3, count, I64)])
-    return encode_struct(
-        [number_field(1, 1), list_field(2, STRUCT, [root, *leaves]), number_field(3, count, I64), list_field(4, STRUCT, [group])]
+        [number_field(1, kind), number_field(2, size), number_field(3, size), ThriftField(PAGE_HEADERS[kind], STRUCT, header)]
     )

@@ -26,32 +26,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.byte_cursor import encode_varint, encode_zigzag
-from pyhudi.format.parquet.thrift_compact import (
-    BINARY,
-    I32,
-    I64,
-    STRUCT,
-    Numbers,
-    ThriftField,
-    encode_struct,
-    list_field,
-    number_field,
-    read_numbers,
-    text_field,
-)
+from pyhudi.format.parquet.memory_file import DATA, DATA_V2, DICTIONARY, INDEX, PAGE_HEADERS, MemoryColumn, memory_file
+from pyhudi.format.parquet.thrift_compact import Numbers, read_numbers
 
 PAGE_ROWS: Final = 20_000
 """Maximum rows of a page by the defaults of Arrow and Hudi."""
 
 _LEAST_PAGES: Final = 2
-_MAGIC: Final = b"PAR1"
-_DATA, _INDEX, _DICTIONARY, _DATA_V2 = range(4)
-_HEADERS: Final = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
-_STATISTICS: Final = {_DATA: 5, _DATA_V2: 8}
+_STATISTICS: Final = {DATA: 5, DATA_V2: 8}
 """Header field with the bounds, for each page type."""
-_PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
-_LENGTH: Final = struct.Struct("<I")
 _CODECS: Final = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6}
 _PHYSICAL: Final = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6, "FIXED_LEN_BYTE_ARRAY": 7}
 _CONVERTED: Final = {"NONE": None, "UTF8": 0, "DECIMAL": 5, "DATE": 6, "TIMESTAMP_MILLIS": 9, "TIMESTAMP_MICROS": 10}
@@ -143,12 +126,23 @@ def read_pages(pages: ColumnPages, chosen: npt.NDArray[np.int64], open_: Callabl
         open_: Opens the file in memory.
     """
     chosen_pages = [pages.pages[number] for number in chosen.tolist()]
-    all_pages = chosen_pages if pages.dictionary is None else [pages.dictionary, *chosen_pages]
-    first = len(_MAGIC) + (0 if pages.dictionary is None else len(pages.dictionary[0]))
+    dictionary = [] if pages.dictionary is None else [pages.dictionary]
+    leaf = pages.leaf
+    column = MemoryColumn(
+        leaf.name,
+        _PHYSICAL[leaf.physical_type],
+        leaf.max_definition_level == 1,
+        [data for data, _ in chosen_pages],
+        [data for data, _ in dictionary],
+        sum(size for _, size in (*dictionary, *chosen_pages)),
+        codec=pages.codec,
+        converted=_CONVERTED[leaf.converted_type],
+        length=leaf.length if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else None,
+        precision=leaf.precision,
+        scale=leaf.scale,
+    )
     rows = int(np.diff(pages.first_rows)[chosen].sum())
-    footer = _footer(pages, rows, first, sum(len(data) for data, _ in all_pages), sum(size for _, size in all_pages))
-    parts: list[bytes | memoryview] = [_MAGIC, *(data for data, _ in all_pages), footer, _LENGTH.pack(len(footer)), _MAGIC]
-    return open_(pa.BufferReader(b"".join(parts))).read(use_threads=False)
+    return open_(memory_file([column], rows)).read(use_threads=False)
 
 
 def _walked(data: memoryview, start: int, leaf: Any, chunk: Any) -> ColumnPages | None:
@@ -166,12 +160,12 @@ def _walked(data: memoryview, start: int, leaf: Any, chunk: Any) -> ColumnPages 
         end = content + packed
         page = data[at:end], content - at + unpacked
         at = end
-        header = page_header.get(_HEADERS.get(kind, 0))
-        if kind == _INDEX:
+        header = page_header.get(PAGE_HEADERS.get(kind, 0))
+        if kind == INDEX:
             continue
         if not isinstance(header, dict):
             return None
-        if kind == _DICTIONARY:
+        if kind == DICTIONARY:
             dictionary = page
             continue
         values = _int(header, 1)
@@ -233,34 +227,3 @@ def _value(data: Any, leaf: Any) -> int | bytes | None:
 def _int(fields: Numbers, number: int) -> int:
     value = fields.get(number, -1)
     return value if isinstance(value, int) else -1
-
-
-def _footer(pages: ColumnPages, rows: int, first: int, size: int, unpacked: int) -> bytes:
-    """Encode the footer of one row group of one column, as in the file; its pages begin after the magic."""
-    leaf, name = pages.leaf, pages.leaf.name.encode()
-    kind, converted = _PHYSICAL[leaf.physical_type], _CONVERTED[leaf.converted_type]
-    fields = [number_field(1, kind)]
-    if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
-        fields.append(number_field(2, leaf.length))
-    fields += [number_field(3, leaf.max_definition_level), text_field(4, leaf.name)]
-    if converted is not None:
-        fields.append(number_field(6, converted))
-    if leaf.converted_type == "DECIMAL":
-        fields += [number_field(7, leaf.scale), number_field(8, leaf.precision)]
-    chunk = [
-        number_field(1, kind),
-        list_field(2, I32, [encode_zigzag(_PLAIN), encode_zigzag(_RLE), encode_zigzag(_RLE_DICTIONARY)]),
-        list_field(3, BINARY, [encode_varint(len(name)) + name]),
-        number_field(4, pages.codec),
-        number_field(5, rows, I64),
-        number_field(6, unpacked, I64),
-        number_field(7, size, I64),
-        number_field(9, first, I64),
-    ]
-    if pages.dictionary is not None:
-        chunk.append(number_field(11, len(_MAGIC), I64))
-    column = encode_struct([number_field(2, 0, I64), ThriftField(3, STRUCT, encode_struct(chunk))])
-    group = encode_struct([list_field(1, STRUCT, [column]), number_field(2, unpacked, I64), number_field(3, rows, I64)])
-    root = encode_struct([text_field(4, "schema"), number_field(5, 1)])
-    schema = list_field(2, STRUCT, [root, encode_struct(fields)])
-    return encode_struct([number_field(1, 1), schema, number_field(3, rows, I64), list_field(4, STRUCT, [group])])

@@ -38,6 +38,7 @@ from pyhudi.planning.native_scan import (
 )
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.storage import open_storage
+from pyhudi.storage.base import FileInfo
 from pyhudi.storage.local import LocalStorage
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import FileSlice
@@ -152,42 +153,47 @@ class _Layouts:
         assert slice_.base is not None, "the slice has a base file"
         spec, path = self._spec, slice_.base.path
         try:
-            with open_base_rows(self._storage, path, footers=spec.footers) as file:
-                assert isinstance(file, pq.ParquetFile), "the file is a Parquet file, and no key excludes it"
-                stored = self._stored(file)
-                constants = path_values(spec, slice_.partition, self._needed, frozenset(stored.schema.names))
-                origins = None if spec.ids is None else spec.ids.origins(slice_.base.name.instant_time)
-                columns = native_columns(self._needed, stored, constants, origins)
-                if columns is None:
-                    return None
-                if spec.checksums is ChecksumMode.ONCE:
-                    self._verify(
-                        path, file.metadata, {column.stored_name for column in columns if column.stored_name is not None}
-                    )
-                return NativeFile(self._storage.full_path(path), stored.schema, file.metadata.num_rows), columns
+            info = self._storage.stat(path)
+            if info is None:
+                raise missing_file_error(self._storage, path)
+            metadata = self._metadata(info)
+            stored = self._stored(metadata)
+            constants = path_values(spec, slice_.partition, self._needed, frozenset(stored.schema.names))
+            origins = None if spec.ids is None else spec.ids.origins(slice_.base.name.instant_time)
+            columns = native_columns(self._needed, stored, constants, origins)
+            if columns is None:
+                return None
+            if spec.checksums is ChecksumMode.ONCE:
+                self._verify(info, metadata, {column.stored_name for column in columns if column.stored_name is not None})
+            return NativeFile(self._storage.full_path(path), stored.schema, metadata.num_rows), columns
         except (HudiError, pa.ArrowException, UnicodeDecodeError, OSError):
             return None
 
-    def _verify(self, path: str, metadata: pq.FileMetaData, names: Collection[str]) -> None:
+    def _metadata(self, info: FileInfo) -> pq.FileMetaData:
+        """The footer of a file. A cached one costs no access to the file."""
+        cached = None if self._spec.footers is None else self._spec.footers.get(info)
+        if cached is not None:
+            return cached.metadata
+        with open_base_rows(self._storage, info.path, footers=self._spec.footers) as file:
+            assert isinstance(file, pq.ParquetFile), "the file is a Parquet file, and no key excludes it"
+            return file.metadata
+
+    def _verify(self, info: FileInfo, metadata: pq.FileMetaData, names: Collection[str]) -> None:
         """Verify page checksums of columns, once in this process for a file of one size and modification time."""
-        info = self._storage.stat(path)
-        if info is None:
-            raise missing_file_error(self._storage, path)
-        key = (self._storage.full_path(path), info.size_bytes, info.modified_ms)
+        key = (self._storage.full_path(info.path), info.size_bytes, info.modified_ms)
         verified = _VERIFIED.get(key) or frozenset()
         unverified = frozenset(names) - verified
         if unverified:
-            with open_base_input(self._storage, path) as source:
+            with open_base_input(self._storage, info.path) as source:
                 for group in range(metadata.num_row_groups):
                     verify_pages(source, metadata, group, unverified)
             _VERIFIED.put(key, verified | unverified)
 
-    def _stored(self, file: pq.ParquetFile) -> StoredColumns:
-        metadata = file.metadata
+    def _stored(self, metadata: pq.FileMetaData) -> StoredColumns:
         for known, stored in reversed(self._known):
             if metadata.schema.equals(known):
                 return stored
-        schema = file.schema_arrow.remove_metadata()
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
         stored = StoredColumns(schema, plain_columns(metadata, schema))
         self._known.append((metadata.schema, stored))
         return stored

@@ -17,7 +17,7 @@ Source: docs/formats/timeline.md, "History" and "Which instants are archived".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -114,9 +114,13 @@ def run_archive(
             return ArchiveResult(reason=plan.reason)
         _check_version_file(locked, now)
         leftovers = _remove_leftovers(locked, plan.start) if data_table is None else sweep_side_files(locked, data_table)
-        rows = [_to_row(locked, instant, files) for instant in plan.instants]
+        leaving: dict[tuple[str, Action], list[Instant]] = {instant.step: [] for instant in plan.instants}
+        for file in files:
+            if file.step in leaving:
+                leaving[file.step].append(file)
+        rows = [_to_row(locked, instant, leaving[instant.step]) for instant in plan.instants]
         store.history.append(rows, settings.compression)
-        _remove_instants(locked, plan.instants, files)
+        _remove_instants(locked, list(leaving.values()))
         merges = _merge_history(locked, settings)
         if data_table is None:
             sweep_unfinished_documents(locked, settings.commit)
@@ -156,8 +160,8 @@ def _load_bounds(context: TableContext, timeline: Timeline, data_table: Timeline
     return ArchivalBounds(last_clean, has_metadata_table=True, metadata_compaction=compacted, without_ids=without_ids)
 
 
-def _to_row(context: TableContext, instant: Instant, files: Sequence[Instant]) -> HistoryRow:
-    """Return the history row of an instant: its completed file, unchanged, and its plan."""
+def _to_row(context: TableContext, instant: Instant, files: Iterable[Instant]) -> HistoryRow:
+    """Return the history row of an instant: its completed file, unchanged, and its plan. ``files`` are those of its states."""
     store = context.timeline
     completed: bytes | None = store.read(instant) or None
     action = completed_action(instant.action)
@@ -165,7 +169,7 @@ def _to_row(context: TableContext, instant: Instant, files: Sequence[Instant]) -
         # Commit metadata of timeline layout 1 under a layout 2 name; a history row is always Avro.
         completed = CommitMetadata.decode(completed).encode()
     plan: bytes | None = None
-    for pending in _pending_files(instant, files):
+    for pending in _pending_files(files):
         if pending.action not in _PLANNED_ACTIONS:
             continue
         data = context.storage.read(store.path(pending))
@@ -174,17 +178,18 @@ def _to_row(context: TableContext, instant: Instant, files: Sequence[Instant]) -
     return HistoryRow(instant.request_time, instant.completion_time, action.value, completed, plan)
 
 
-def _pending_files(instant: Instant, files: Sequence[Instant]) -> list[Instant]:
+def _pending_files(files: Iterable[Instant]) -> list[Instant]:
     """Return the requested and inflight files of a completed instant, in that order."""
-    return sorted((i for i in files if i.step == instant.step and i.is_pending), key=lambda i: (i.state, i.action.value))
+    return sorted((i for i in files if i.is_pending), key=lambda i: (i.state, i.action.value))
 
 
-def _remove_instants(context: TableContext, instants: Sequence[Instant], files: Sequence[Instant]) -> None:
+def _remove_instants(context: TableContext, leaving: Sequence[Sequence[Instant]]) -> None:
+    """Delete the files of instants, given for each one."""
     store = context.timeline
-    context.storage.delete([store.path(pending) for instant in instants for pending in _pending_files(instant, files)])
-    for instant in instants:
+    context.storage.delete([store.path(pending) for files in leaving for pending in _pending_files(files)])
+    for files in leaving:
         # One call per instant, so that a crash leaves no gap.
-        context.storage.delete([store.path(i) for i in files if i.step == instant.step and i.is_completed])
+        context.storage.delete([store.path(i) for i in files if i.is_completed])
 
 
 def _remove_leftovers(context: TableContext, start: str) -> int:

@@ -45,6 +45,7 @@ from pyhudi.operations.services.clean_state import load_last_clean, load_pending
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.planning.cleaning import (
     CleaningRules,
+    LastClean,
     PartitionClean,
     commits_to_inspect,
     earliest_instant_to_retain,
@@ -71,6 +72,8 @@ _DELETE_BYTES = 256 << 10
 """Cost of deleting one file, as an equivalent number of bytes read and written."""
 
 _RELOADS = 4
+
+_INSPECTED = "commits that a clean without files inspected"
 
 MetadataListener = Callable[[Timeline | None], None]
 """Receives the timeline of the metadata table after a commit to it; None if there is no metadata table."""
@@ -108,6 +111,18 @@ class PlannedClean:
     files: Mapping[str, tuple[str, ...]]
     sizes: Mapping[str, int]
     partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Inspected:
+    """A plan without files: every commit before its earliest instant to retain left nothing to delete.
+
+    It holds for the same last clean and settings, if neither a savepoint nor a pending instant retained files.
+    """
+
+    last: LastClean | None
+    settings: CleaningRules
+    earliest: str
 
 
 def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult:
@@ -208,15 +223,19 @@ def plan_clean(
     if reason is not None:
         return PlannedClean(None, reason, None, {}, {}, ())
     files_of = listing if listing is not None else DirectoryListing(context.storage)
+    savepoints = savepointed_times(timeline)
+    carried: _Inspected | None = context.carried.get(_INSPECTED)
+    since = last
+    if carried is not None and (carried.last, carried.settings) == (last, settings) and not savepoints:
+        since = LastClean("", carried.earliest, "", ())
     inspected = commits_to_inspect(
-        timeline, settings, last, earliest, history_is_empty=last is None and _history_is_empty(context)
+        timeline, settings, since, earliest, history_is_empty=since is None and _history_is_empty(context)
     )
     partitions: Iterable[str]
     if inspected is None:
         partitions = settings.partitions_to_clean(files_of.partitions())
     else:
         partitions = sorted(set().union(*(partitions_with_garbage(read_commit(store, i)) for i in inspected)))
-    savepoints = savepointed_times(timeline)
     sizes: dict[str, int] = {}
     partition_cleans: dict[str, PartitionClean] = {}
     if partitions:
@@ -244,6 +263,8 @@ def plan_clean(
     if not files:
         earliest_if_empty = empty_clean_instant(timeline, settings, last, earliest, context.env.now_ms(), context.config.zone)
         if earliest_if_empty is None:
+            if inspected is not None and earliest is not None and not savepoints and not timeline.pending():
+                context.carried.put(_INSPECTED, _Inspected(last, settings, earliest.request_time))
             return PlannedClean(None, "nothing to delete", earliest, {}, {}, ())
         earliest = earliest_if_empty
     emptied = tuple(partition for partition, choice in partition_cleans.items() if choice.delete_partition)

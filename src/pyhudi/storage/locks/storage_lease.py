@@ -11,7 +11,7 @@ it again.
    margin in the
    past, unless that process is alive; it has not changed for the duration of its owner's leases, as observed by this
    process,
-   regardless of clocks.
+   regardless of clocks.  So is an object without content, which a power failure may leave.
 2. A renewal advances `validUntil`, again with `put_if_matches`, and only if the owner is still us.
 3. The release sets `expired`, if the lease is still ours.  The tag of the last write is known, so the object need not
 be read.
@@ -113,7 +113,7 @@ class StorageLock(LeaseLock):
         self._tag: str | None = None
         # Content of the lock object when it was not free, and when it was first observed. No two leases have equal content,
         # so a process that tries once in a while observes how long one is unchanged.
-        self._watched: tuple[bytes, int] = (b"", 0)
+        self._watched: tuple[bytes | None, int] = (None, 0)
         # The wall clock and the monotonic clock at the start of the wait.
         self._began_ms = (0, 0)
 
@@ -131,6 +131,9 @@ class StorageLock(LeaseLock):
         self._owner = f"{name}{self._env.uuid4()}"
         self._queue = FifoQueue(self._storage, self._env, QUEUE_FOLDER)
         self._tag = None
+        if not (self._watched[0] or b"").strip(b"\0"):
+            # Unlike a lease, which has a unique id, an empty object may be another one.
+            self._watched = (None, 0)
         self._began_ms = (self._env.now_ms(), self._env.monotonic_ms())
 
     def _steady_wall_ms(self) -> int:
@@ -178,10 +181,12 @@ class StorageLock(LeaseLock):
             acquired = self._storage.put_if_absent(self._path, new_lease.encode())
         else:
             current = _Lease.decode(stored[0])
-            if current is None:
-                return "the lock object is unreadable; delete it when no writer is running"
             unchanged_ms = steady_ms - self._watched[1]
-            if current.owner != self._owner and not current.is_free(now_ms, unchanged_ms, self._margin_ms):
+            if current is None:
+                # A power failure may leave an object without content, whose owner no longer runs.
+                if stored[0].strip(b"\0") or unchanged_ms <= self._validity_ms + self._margin_ms:
+                    return "the lock object is unreadable; delete it when no writer is running"
+            elif current.owner != self._owner and not current.is_free(now_ms, unchanged_ms, self._margin_ms):
                 return f"{current.owner} holds it, until {current.valid_until} (epoch ms) if it is not renewed"
             tag = self._storage.put_if_matches(self._path, new_lease.encode(), stored[1])
             acquired = tag is not None
