@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.engines.arrow import incoming
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata
@@ -38,6 +39,7 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.tag_location import TagHits, TagTask, run_tag
 from pyhudi.tasks.write_tasks import WriteStatus
 from tests.simulation.interleavings import OPTIONS, Interrupted, meeting, rows, values
 from tests.simulation.tables import World
@@ -90,6 +92,36 @@ def test_a_new_key_that_both_bring_is_there_once(index: str) -> None:
     result = upsert(world, context, rows(world, k0=60))
     assert result.conflict_retries == 1
     assert values(world) == {"k0": 60}
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "BLOOM"])
+def test_a_retry_looks_keys_up_in_changed_files_only(kind: str, index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(kind, {**OPTIONS, "hoodie.index.type": index})
+    world.upsert({f"k{number}": number for number in range(4)})
+    files = {path[0]: path for path in world.files() if path.endswith(".parquet")}
+    looked_up: list[list[str]] = []
+
+    def record(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
+        looked_up[-1] += [place.base.path for place in task.candidates]
+        return run_tag(task, key_sets)
+
+    def overwrite() -> None:
+        with monkeypatch.context() as ended:
+            ended.setattr(incoming, "run_tag", run_tag)
+            world.table.insert_overwrite(rows(world, "a", k0=50, k8=58))
+        looked_up.append([])
+
+    monkeypatch.setattr(incoming, "run_tag", record)
+    looked_up.append([])
+    both = pa.concat_tables([rows(world, "a", k0=60, k2=62), rows(world, "b", k1=61)])
+    result = upsert(world, meeting(world, overwrite), both)
+    assert result.conflict_retries == 1
+    assert sorted(looked_up[0]) == sorted(files.values())
+    assert len(looked_up[1]) == 1
+    assert looked_up[1][0].startswith("a/")
+    assert (result.rows_inserted, result.rows_updated) == (1, 2)
+    assert values(world) == {"k0": 60, "k2": 62, "k8": 58, "k1": 61, "k3": 3}
 
 
 FITS = {"hoodie.parquet.small.file.limit": 1 << 20}

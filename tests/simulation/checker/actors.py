@@ -67,6 +67,7 @@ class Actor:
         self.error: BaseException | None = None
         self.places: Counter[str] = Counter()
         self.requested: list[str] = []
+        self.staged: list[str] = []
         self.stage: Stage | None = None
         self.baton = threading.Semaphore(0)
         self.thread: threading.Thread | None = None
@@ -77,10 +78,10 @@ class Actor:
         return not (self.dead or self.lost or self.frozen)
 
     def begin(self) -> None:
-        """The next operation begins; `requested` lists from here on the instants of its writes."""
+        """The next operation begins; `requested` lists from here on the instants of its writes, `staged` its tickets."""
         self.operation += 1
         self.places.clear()
-        self.requested = []
+        self.requested, self.staged = [], []
 
     def watch(self, number: int, call: StorageCall) -> Fault | None:
         """To be called before each storage call of this actor."""
@@ -95,6 +96,9 @@ class Actor:
         found = _REQUESTED.fullmatch(call.path.removeprefix(stage.prefix))
         if found is not None and call.operation == "put_if_absent":
             self.requested.append(found[1])
+        ticket = _STAGED.fullmatch(call.path.removeprefix(stage.prefix))
+        if ticket is not None and call.operation == "put":
+            self.staged.append(ticket[1])
         return stage.stand(self, place_of(call, stage.prefix))
 
     def crash_if_dead(self) -> None:
@@ -298,6 +302,7 @@ class Stage:
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-\d+)?")
 _REQUESTED = re.compile(r"/?\.hoodie/timeline/(\d{17})\.(?:delta|replace)?commit\.requested")
+_STAGED = re.compile(r"/?\.hoodie/\.group/([^/]+)\.arrow")
 _TIME = re.compile(r"\d{17}")
 _TOKEN = re.compile(r"_\d+-\d+-\d+")
 

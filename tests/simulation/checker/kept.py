@@ -216,6 +216,31 @@ KEPT: dict[str, Kept] = {
         ),
         "keys stand twice",
     ),
+    "time travel over a batch that a leader committed after its writer had died": Kept(
+        Schedule(
+            "cow grouped",
+            {"A": "widen b7 int; scan", "B": "upsert b7", "C": "upsert a3"},
+            [
+                "A 1: list .hoodie/.group 1: freeze 130000",
+                "C 1: stat .hoodie/.group/1767225604015-F.arrow 4: kill before",
+            ],
+            seed=1424,
+        ),
+        "as of .* no order of the operations explains",
+    ),
+    "a clustering waits for its executor beside one whose executor was lost": Kept(
+        Schedule(
+            "cow grouped kept",
+            {"A": "schedule_clustering", "B": "upsert a7", "C": "cluster"},
+            ["C 1: put_if_absent a/.hoodie_partition_metadata 1: lost"],
+            seed=546,
+        ),
+        "the next writer: TableState: upsert would change .* pending clustering",
+    ),
+    "two processes build the same index": Kept(
+        Schedule("cow metadata", {"A": "index bloom_filters", "B": "index bloom_filters"}, seed=500086),
+        "InvalidRequest: .* has the index bloom_filters already",
+    ),
 }
 
 

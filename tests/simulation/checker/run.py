@@ -32,6 +32,7 @@ from pyhudi.errors import (
     HudiError,
     InstantNotFound,
     Internal,
+    InvalidRequest,
     ServiceFailed,
     SnapshotOutdated,
     StorageUnavailable,
@@ -39,6 +40,8 @@ from pyhudi.errors import (
     WriteConflict,
 )
 from pyhudi.format.instants import Action, State
+from pyhudi.operations.write.group_tickets import Ticket, find_outcomes
+from pyhudi.operations.write.write_once import CommitSearch
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import FileInfo, open_storage
 from pyhudi.storage.fault_injection import FaultyStorage
@@ -82,12 +85,14 @@ class _Done:
     rows: list[tuple[str, int]] | None = None
     undone: _Done | None = None
     requested: list[str] = field(default_factory=list)
+    staged: list[str] = field(default_factory=list)
+    grouped_in: str | None = None
     until: str | None = None
 
     @property
     def request_time(self) -> str | None:
         """Of its instant, also where it died or failed."""
-        return self.instant or (self.requested[-1] if self.requested else None)
+        return self.instant or self.grouped_in or (self.requested[-1] if self.requested else None)
 
 
 class ActorTable(Table):
@@ -194,7 +199,7 @@ class _Run:
         for number, text in enumerate(self.schedule.operations[actor.name], 1):
             actor.begin()
             self.clock.now_ms += 5
-            done = _Done(actor.name, number, text, next(self.stage.steps), requested=actor.requested)
+            done = _Done(actor.name, number, text, next(self.stage.steps), requested=actor.requested, staged=actor.staged)
             self.done.append(done)
             try:
                 table = ActorTable(storage, actor, self.clock, options)
@@ -283,6 +288,7 @@ class _Run:
         self.stage.advance(_RECOVERY_MS)
         actor = Actor("Z", lambda actor: None, self.schedule.seed)
         table = ActorTable(self.storage, actor, self.clock, self.world.settings)
+        self._find_tickets(table)
         if not self._finish_restore(table):
             return
         self._look(table, "at the end")
@@ -314,6 +320,16 @@ class _Run:
             return
         if not report.ok:
             self.faults.append(f"validate: {report}")
+
+    def _find_tickets(self, table: ActorTable) -> None:
+        """Find the commits of batches whose writers did not learn the outcome."""
+        open_batches = {ticket: done for done in self.done if done.instant is None for ticket in done.staged}
+        if not open_batches:
+            return
+        tickets = [Ticket(name, "", "", "", 0) for name in open_batches]
+        context = table.context
+        for name, outcome in find_outcomes(context, context.timeline.load(), CommitSearch(), tickets).items():
+            open_batches[name].grouped_in = outcome.instant.request_time
 
     def _finish_restore(self, table: ActorTable) -> bool:
         """Whether no restore is under way any more; who runs one that died again carries it to its end."""
@@ -394,10 +410,11 @@ class _Run:
 
     def _write_again(self, table: ActorTable, last: _Done) -> None:
         # A plan that waits for its executor may refuse writers; one whose executor died is settled by the next writer.
-        begun = any(i.state is State.INFLIGHT for i in table.timeline().pending(Action.CLUSTERING))
+        pending = table.timeline().pending(Action.CLUSTERING)
         try:
             self._carry_out(table, last)
         except TableState as error:
+            begun = any(i.state is State.INFLIGHT and i.request_time in str(error) for i in pending)
             if begun or "pending clustering" not in str(error):
                 raise
             table.run_services(["cluster"])
@@ -616,6 +633,9 @@ def _is_documented(done: _Done, all_done: list[_Done]) -> bool:
     error = done.error
     if isinstance(error, WriteConflict):
         return True
+    if isinstance(error, InvalidRequest):
+        same = any(other.text == done.text for other in all_done if other is not done)
+        return done.text.startswith("index") and same and "already, or it is being built" in str(error)
     if isinstance(error, InstantNotFound):
         return done.text in ("rollback", "restore", "savepoint")
     if isinstance(error, TableState) and done.text.startswith("scan") and "is missing: if a clean removed it" in str(error):

@@ -20,6 +20,7 @@ from pyhudi.metadata_table.reader.file_group_reader import PartitionReader
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.record_merge import combine_duplicates, row_codes
 from pyhudi.records.row_grouping import group_rows, run_starts, runs
+from pyhudi.table.file_slices import BaseFile
 from pyhudi.tasks.bucket_assignment import BucketCandidates
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, TagRequest
 from pyhudi.tasks.hbase_lookup import LookupInHbaseIndex
@@ -31,7 +32,6 @@ from pyhudi.tasks.tag_location import (
     FileGroupCandidate,
     LookupByBuckets,
     LookupByKeyColumns,
-    LookupByKeyFilters,
     LookupByRecordIndex,
     TagHits,
     TagTask,
@@ -68,6 +68,7 @@ class LocalIncoming:
         self._workers = workers
         self._request = request
         self._given = input_schema
+        self._last_lookup = _FileLookup((), ())
         self.on_lookup: Callable[[list[tuple[pa.Table, Ints]]], None] | None = None
         self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
         try:
@@ -145,6 +146,7 @@ class LocalIncoming:
         """Convert the buffered rows to the columns of another request, because many streams can be read only once."""
         check_refits(self._given, self._request, request)
         self._request = request
+        self._last_lookup = _FileLookup((), ())
         self.buckets = [self._buffer.store(refitted_rows(request, rows)) for rows in self.buckets]
 
     def release(self) -> None:
@@ -203,7 +205,7 @@ class LocalIncoming:
             return self._by_record_index(request, lookup), request.candidates
         if isinstance(lookup, LookupInHbaseIndex):
             return partial(self._by_hbase, request, lookup), request.candidates
-        return partial(self._in_files, request, lookup), request.candidates
+        return partial(self._in_files, request, keeps_pairs=not self.spilled), request.candidates
 
     def _by_buckets(self, request: TagRequest, candidates: BucketCandidates) -> _LookUp:
         def look_up(buckets: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
@@ -251,18 +253,46 @@ class LocalIncoming:
             if len(unsure):
                 unsure_rows, _ = key_set.expand(unsure, np.zeros(len(unsure), dtype=np.int64))
                 by_columns = replace(request, lookup=LookupByKeyColumns())
-                ((matched, places),) = self._in_files(by_columns, LookupByKeyColumns(), [rows.take(pa.array(unsure_rows))])
+                ((matched, places),) = self._in_files(by_columns, [rows.take(pa.array(unsure_rows))])
                 row, place = np.concatenate([row, unsure_rows[matched]]), np.concatenate([place, places])
             answers.append((row, place))
         return answers
 
-    def _in_files(
-        self, request: TagRequest, lookup: LookupByKeyColumns | LookupByKeyFilters, tables: Sequence[pa.Table]
+    def _in_files(self, request: TagRequest, tables: Sequence[pa.Table], *, keeps_pairs: bool = False) -> list[tuple[Ints, Ints]]:
+        """For each table the pairs (row, candidate number).
+
+        keeps_pairs: a retry passes the same tables, and reads only base files that the last lookup has not read.
+        """
+        found = self._pairs_in_changed_files(request, tables) if keeps_pairs else self._pairs_in_files(request, tables)
+        return filter_live(request, [rows.column(RECORD_KEY).combine_chunks() for rows in tables], found, self._read_live)
+
+    def _pairs_in_changed_files(self, request: TagRequest, tables: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
+        """As `_pairs_in_files`, with those pairs of the last lookup whose base files are candidates again."""
+        bases = tuple(place.base if place.has_base and not place.logs else None for place in request.candidates)
+        numbers = {base: number for number, base in enumerate(bases) if base is not None}
+        last = self._last_lookup
+        kept = np.array([-1 if base is None else numbers.get(base, -1) for base in last.bases], dtype=np.int64)
+        found = self._pairs_in_files(request, tables, frozenset(kept.tolist()))
+        if (kept >= 0).any():
+            found = [
+                (np.concatenate([row, last_row[still]]), np.concatenate([place, kept[last_place[still]]]))
+                for (row, place), (last_row, last_place) in zip(found, last.pairs, strict=True)
+                for still in [kept[last_place] >= 0]
+            ]
+        self._last_lookup = _FileLookup(bases, found)
+        return found
+
+    def _pairs_in_files(
+        self, request: TagRequest, tables: Sequence[pa.Table], skipped: frozenset[int] = frozenset()
     ) -> list[tuple[Ints, Ints]]:
-        """For each table the pairs (row, candidate number)."""
+        """For each table the pairs (row, candidate number) of the files, except those of skipped candidates."""
         buckets = [self._tag_bucket_setup(rows, global_keys=request.global_keys) for rows in tables]
         by_partition = request.candidates_by_partition().items()
-        lookup_partitions = [(path, numbers) for path, numbers in by_partition if any(path in bucket.rows for bucket in buckets)]
+        lookup_partitions = [
+            (path, [number for number in numbers if number not in skipped])
+            for path, numbers in by_partition
+            if any(path in bucket.rows for bucket in buckets)
+        ]
         lanes = self._workers.lanes(
             sum(_lookup_bytes(request.candidates[number]) for _, numbers in lookup_partitions for number in numbers)
         )
@@ -291,7 +321,7 @@ class LocalIncoming:
                     np.concatenate(groups) if groups else np.zeros(0, np.int64),
                 )
             )
-        return filter_live(request, [bucket.keys for bucket in buckets], combined, self._read_live)
+        return combined
 
     def _read_live(self, tasks: Sequence[LiveKeysTask]) -> list[pa.Array]:
         return self._workers.run_tasks(run_live_keys, tasks, [task.slice.size_bytes for task in tasks])
@@ -317,6 +347,14 @@ class LocalIncoming:
 
     def _read_stored(self, tasks: Sequence[StoredRows]) -> list[pa.Table]:
         return self._workers.run_tasks(run_stored, tasks, [task.slice.size_bytes for task in tasks])
+
+
+@dataclass(frozen=True, slots=True)
+class _FileLookup:
+    """The last lookup in files: the base files of its candidates, except those with logs to read, and the pairs of each table."""
+
+    bases: tuple[BaseFile | None, ...]
+    pairs: Sequence[tuple[Ints, Ints]]
 
 
 @dataclass(frozen=True, slots=True)

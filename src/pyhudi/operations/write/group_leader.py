@@ -27,9 +27,10 @@ from pyhudi.operations.write.write_once import AlreadyCommitted
 from pyhudi.operations.write.write_rows import Write, planned_write, run_followups
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.planning.group_batches import GroupTraits, RowCounts, choose_batches, count_rows, row_identities
-from pyhudi.storage.base import Storage
+from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.storage.fenced import FencedStorage
 from pyhudi.storage.locks import HOLD_NOTICE_PATH
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -86,13 +87,7 @@ class Leader:
                 self.storage.delete(orphaned)
         batches = []
         modified = {}
-        for info in files:
-            try:
-                found = read_batch(self.storage, info.path)
-            except CorruptData:
-                # Its writer keeps the rows in memory.
-                self._decide(Ticket(ticket_name(info.path), "", "", "", 0), Claim.REFUSED)
-                continue
+        for info, found in zip(files, in_threads(self._read_staged, files), strict=True):
             if found is not None:
                 batches.append(Batch(found[1], ticket=found[0]))
                 modified[found[0].name] = info.modified_ms
@@ -118,6 +113,14 @@ class Leader:
         settled = self._settled([t for t in alive if t.name in claims], timeline)
         usable = {t.name for t in alive if t.name not in claims or t.name in settled}
         return [batch for batch in batches if batch.ticket is not None and batch.ticket.name in usable]
+
+    def _read_staged(self, info: FileInfo) -> tuple[Ticket, pa.Table] | None:
+        """Return a staged batch; None if it was removed, or is unreadable and refused: its writer has the rows."""
+        try:
+            return read_batch(self.storage, info.path)
+        except CorruptData:
+            self._decide(Ticket(ticket_name(info.path), "", "", "", 0), Claim.REFUSED)
+            return None
 
     def _settled(self, claimed: Sequence[Ticket], timeline: Timeline) -> set[str]:
         """Return those of the tickets that another leader claimed and can no longer commit.
@@ -234,10 +237,9 @@ class Leader:
 
     def _claimed(self, batches: Sequence[tuple[Batch, pa.Table]]) -> tuple[list[Batch], list[pa.Table]]:
         """Claim staged batches. Returns those that are still there, and not withdrawn."""
-        names: set[str] = set()
-        for batch, _ in batches:
-            if batch.ticket is not None and claim(self.storage, batch.ticket.claim_path, Claim.TAKEN) is Claim.TAKEN:
-                names.add(batch.ticket.name)
+        tickets = [batch.ticket for batch, _ in batches if batch.ticket is not None]
+        decisions = in_threads(lambda ticket: claim(self.storage, ticket.claim_path, Claim.TAKEN), tickets)
+        names = {ticket.name for ticket, decision in zip(tickets, decisions, strict=True) if decision is Claim.TAKEN}
         if names:
             files, _ = list_tickets(self.storage)
             names &= {ticket_name(info.path) for info in files}
