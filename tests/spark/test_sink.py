@@ -102,6 +102,22 @@ def test_many_rows_of_a_task_and_tasks_that_fail(spark: SparkSession, tmp_path: 
     assert len(Table(path).timeline().completed_writes()) == 1 and staged(path) == []
 
 
+def test_more_rows_than_one_process_should_write(spark: SparkSession, tmp_path: Path) -> None:
+    """They are refused by a task, or by the commit for all tasks; a new table is not created, and `hs.write` has no limit."""
+    path, limit = tmp_path / "t", {"pyhudi.spark.staged.bytes": "800000"}
+    for table, rows in (("too many of a task", 30_000), ("t", 16_000)):
+        with pytest.raises(Exception, match=r"Unsupported.*pyhudi\.spark\.write"):
+            save(trips(spark, 0, rows, 1), tmp_path / table, **limit)
+        assert not Table.exists(tmp_path / table)
+    assert staged(path) == []
+    save(trips(spark, 0, 100, 1), path, **limit)
+    with pytest.raises(Exception, match=r"pyhudi\.spark\.write"):
+        save(trips(spark, 0, 16_000, 2), path, **limit, **{OPERATION: "delete"})
+    assert staged(path) == [] and len(Table(path).timeline().completed_writes()) == 1
+    hs.write(trips(spark, 0, 16_000, 2), str(path), options={**OPTIONS, **limit})
+    assert len(found(path)) == 16_000
+
+
 def files(path: Path) -> list[Path]:
     return [one for one in path.rglob("*.parquet") if ".hoodie" not in one.parts]
 

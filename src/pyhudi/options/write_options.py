@@ -261,7 +261,7 @@ TRACK_EVENT_TIME_WATERMARK = Option(
 DRIVER_BATCH = Option(
     "pyhudi.spark.driver.batch.bytes",
     int,
-    str(16 << 20),
+    str(64 << 20),
     "bytes of Arrow data up to which the rows of a write on Spark are collected on the driver; 0: never",
     at_least=0,
     verbs=(*WITH_ROWS, "delete"),
@@ -271,6 +271,15 @@ DRIVER_WORK = Option(
     int,
     str(256 << 20),
     "bytes of the table up to which a write whose rows are on the driver reads and rewrites them there; more: on the cluster",
+    at_least=0,
+    verbs=(*WITH_ROWS, "delete"),
+)
+STAGED_BYTES = Option(
+    "pyhudi.spark.staged.bytes",
+    int,
+    str(4 << 30),
+    'bytes of Arrow data that a write through `format("pyhudi")` may pass to the process that commits it; more is refused, and '
+    "`pyhudi.spark.write` writes it; 0: no limit",
     at_least=0,
     verbs=(*WITH_ROWS, "delete"),
 )

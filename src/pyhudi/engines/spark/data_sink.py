@@ -11,9 +11,9 @@ A bulk insert that writes its rows as they arrive:
 Every other operation, a bulk insert that is sorted or combined, and each batch of a stream:
 
     tasks     stage their rows (`pyhudi.tasks.staged_writes`): Spark lets a source neither shuffle nor sort
-    commit    a helper process of the driver writes them with the embedded engine: the ordinary write, with its
-              instants,
-              conflicts and services.  A batch of a stream is committed once, identified by its number in the commit
+    commit    a helper process of the driver, which has no session, writes them with the embedded engine: the ordinary
+              write, with its instants, conflicts and services.  A batch of a stream is committed once, identified by its
+              number in the commit.  More than `pyhudi.spark.staged.bytes` are refused
     abort     drops the staged rows; the table was not changed
 
 With `pyhudi.spark.write` the tasks write the table's files for every operation; use it for many rows.
@@ -48,13 +48,19 @@ from pyhudi.operations.write.save_modes import Save, stream_operation
 from pyhudi.operations.write.write_settings import WriteOperation
 from pyhudi.options.declaration import Options
 from pyhudi.options.service_options import COMPACT_INLINE
-from pyhudi.options.write_options import OPERATION, PARTITIONS_TO_DELETE, STREAMING_CHECKPOINT_IDENTIFIER, THREADS
+from pyhudi.options.write_options import (
+    OPERATION,
+    PARTITIONS_TO_DELETE,
+    STAGED_BYTES,
+    STREAMING_CHECKPOINT_IDENTIFIER,
+    THREADS,
+)
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.tasks.incoming_rows import incoming_schema
-from pyhudi.tasks.staged_writes import StagedRows, drop_staged, stage_rows, staged_rows, sweep_staged
+from pyhudi.tasks.staged_writes import StagedRows, check_staged_size, drop_staged, stage_rows, staged_rows, sweep_staged
 
 M = TypeVar("M", bound=WriterCommitMessage)
 
@@ -103,12 +109,14 @@ class SinkTarget:
         context = TaskContext.get()
         assert context is not None, "rows come within a Spark task"
         attempt = f"{context.partitionId()}-{context.taskAttemptId()}"
-        return stage_rows(open_storage(self.path, self.storage_options), write, attempt, self.columns, self.cast_rows(rows))
+        storage = open_storage(self.path, self.storage_options)
+        return stage_rows(storage, write, attempt, self.columns, self.cast_rows(rows), self.options.integer(STAGED_BYTES))
 
     def write_staged(self, parts: Sequence[StagedRows], batch: StreamBatch | None = None) -> WriteResult:
-        """Write the rows that the tasks have staged."""
-        storage = open_storage(self.path, self.storage_options)
+        """Write the rows that the tasks have staged.  Raises Unsupported if they are too large for one process."""
         save = self.planned()
+        check_staged_size(parts, save.settings.staged_bytes)
+        storage = open_storage(self.path, self.storage_options)
         rows = pa.RecordBatchReader.from_batches(self.columns, staged_rows(storage, parts))
         return save.run(self.engine, rows, _no_paths, batch)
 

@@ -25,7 +25,14 @@ import pyarrow as pa
 from pyspark.sql import Column
 
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
-from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, DataFrame, SparkSession, column, to_spark_schema
+from pyhudi.engines.spark.type_conversion import (
+    PAGES_COMPARED,
+    DataFrame,
+    SparkSession,
+    column,
+    quote_spark_name,
+    to_spark_schema,
+)
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit_metadata import SCHEMA_KEY
 from pyhudi.format.avro_to_arrow import column_default
@@ -241,7 +248,7 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
         frame = frame.withColumns(casts)
     if spec.condition is not None:
         frame = frame.where(to_spark_sql(spec.condition, spec.table_schema))
-    return frame.select(*[column(name) for name in spec.output.names])
+    return frame if schema.names == spec.output.names else frame.select(*map(quote_spark_name, spec.output.names))
 
 
 def _unreachable(error: Exception, uri: str) -> InvalidRequest | None:

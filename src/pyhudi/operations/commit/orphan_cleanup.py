@@ -1,4 +1,4 @@
-"""Remove orphans of dead processes: markers, heartbeats, side files and temporary files.
+"""Remove orphans of dead processes: markers, heartbeats, side files, temporary files and staged rows.
 
 Other writers begin at any time. So each function first lists the files and then loads the timeline: an instant is
 requested before its writer creates any file, so every listed file with a live writer has its instant on that timeline.
@@ -34,6 +34,7 @@ from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.table.timeline.timeline_store import TimelineStore
+from pyhudi.tasks.staged_writes import sweep_staged
 
 
 def delete_unreported_files(storage: Storage, instant_time: str, metadata: CommitMetadata) -> None:
@@ -175,7 +176,9 @@ def sweep_side_files(metadata: TableContext, table: TimelineStore) -> int:
 
 
 def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) -> None:
-    """Remove temporary files that killed writers left in the folders of the timeline, locks and metadata table."""
+    """Remove temporary files that killed writers left in the folders of the timeline, locks and metadata table, and staged
+    rows of crashed writes.
+    """
     config = context.config
     folders = (
         *(META_FOLDER, config.timeline_path, config.history_path, AUX_FOLDER, INDEX_DEFINITIONS_FOLDER),
@@ -191,3 +194,4 @@ def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) 
     before_ms = context.env.now_ms() - settings.heartbeats.expiry_ms
     for folder in folders:
         context.storage.sweep_unfinished(folder, before_ms)
+    sweep_staged(context.storage, context.env.now_ms())

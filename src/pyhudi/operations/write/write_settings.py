@@ -44,6 +44,7 @@ from pyhudi.options.write_options import (
     ONCE,
     PARTIAL_UPDATE,
     SCHEMA_MODE,
+    STAGED_BYTES,
 )
 from pyhudi.planning.record_placement import SizingSettings
 from pyhudi.records.filters.filter_parser import Filter
@@ -215,6 +216,7 @@ class WriteSettings:
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     driver_batch_bytes: Annotated[int, DRIVER_BATCH]
     driver_work_bytes: Annotated[int, DRIVER_WORK]
+    staged_bytes: Annotated[int, STAGED_BYTES]
     partitions_to_overwrite: Annotated[tuple[str, ...] | None, write_options.STATIC_PARTITIONS]
     files: FileSettings
     sizing: SizingSettings
