@@ -1,8 +1,8 @@
-"""NaN and both zeros in filters mean what Spark's `where` means, also where Spark pushes its conditions down."""
+"""NaN and both zeros in filters mean what Spark's `where` means."""
 
 from __future__ import annotations
 
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from tests.support.float_filters import CASES, VALUES, expected
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 FILTERS = (
     "x = 'NaN'",
     "x between -0.0 and 'NaN'",
@@ -51,7 +50,7 @@ def test_the_cases_say_what_spark_says(spark: SparkSession) -> None:
         assert [row["place"] for row in answers if row[f"c{number}"]] == expected(case), case[1]
 
 
-def test_filters_where_and_pushed_conditions_find_the_rows_in_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_filters_and_where_find_the_rows_in_files(spark: SparkSession, tmp_path: Path) -> None:
     # A file for each two values: there are files that one zero alone is in, and such as hold NaN and nothing else.
     places = range(len(VALUES))
     rows = pa.table(
@@ -72,14 +71,8 @@ def test_filters_where_and_pushed_conditions_find_the_rows_in_files(spark: Spark
     conditions = [case[1] for case in CHOSEN]
     on_floats = [text.replace("x ", "f ") for text in conditions[::2]]
     assert ids([hs.read(spark, table.uri, filter=case[0]) for case in CHOSEN]) == named
-    spark.conf.set(PUSHDOWN, "true")
-    try:
-        # Spark keeps a pushed condition with the frame of a Python source.
-        for load in (partial(hs.read, spark), spark.read.format("pyhudi").load):
-            found = ids([load(table.uri).where(text) for text in (*conditions, *on_floats, "x is null")])
-            assert found == [*named, *named[::2], [f"k{VALUES.index(None)}"]]
-    finally:
-        spark.conf.unset(PUSHDOWN)
+    found = ids([spark.read.format("pyhudi").load(table.uri).where(text) for text in (*conditions, *on_floats, "x is null")])
+    assert found == [*named, *named[::2], [f"k{VALUES.index(None)}"]]
     table.delete(where="x > 7.5", spark=spark)
     left = [f"k{n}" for n, value in enumerate(VALUES) if value is None or value <= 7.5]
     assert ids([hs.read(spark, table.uri)]) == [left]

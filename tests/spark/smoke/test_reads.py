@@ -114,15 +114,6 @@ def test_the_source_reads_the_columns_of_a_given_schema(spark: SparkSession, tab
     assert spark.read.format("pyhudi").option("pyhudi.columns", "id").load(table[0]).columns == ["id"]
 
 
-def test_the_source_takes_filters_when_the_session_pushes_them(
-    spark: SparkSession, table: tuple[str, list[Any]], pushdown: None
-) -> None:
-    found = spark.read.format("pyhudi").load(table[0]).where("city = 'sf' AND fare > 20 AND id IS NOT NULL")
-    expected = hs.read(spark, table[0]).where("city = 'sf' AND fare > 20")
-    assert_same_rows(found.toArrow(), expected.toArrow())
-    assert found.rdd.getNumPartitions() == 1
-
-
 def test_the_source_in_sql(spark: SparkSession, table: tuple[str, list[Any]]) -> None:
     spark.read.format("pyhudi").load(table[0]).createOrReplaceTempView("trips_view")
     try:
@@ -137,9 +128,10 @@ def test_the_alias(spark: SparkSession, table: tuple[str, list[Any]]) -> None:
         assert spark.read.format(name).load(table[0]).count() == 58
 
 
-def test_a_frame_of_the_source_gives_its_rows_under_any_condition(spark: SparkSession, table: tuple[str, list[Any]]) -> None:
-    """Spark would use the reader of one pushed condition for the others."""
-    hs.enable(spark, alias=None)
+def test_a_frame_of_the_source_gives_its_rows_under_any_condition(
+    spark: SparkSession, table: tuple[str, list[Any]], pushdown: None
+) -> None:
+    """Spark would use a reader that accepted one pushed condition for the others."""
     frame = spark.read.format("pyhudi").load(table[0])
     assert frame.where("city = 'sf'").count() == 20
     assert frame.count() == 58

@@ -4,9 +4,9 @@ For SQL, temporary views and jobs that specify a format. `pyhudi.spark.read` is 
 Spark's own Parquet scan.
 
 Reading: one input partition contains some file slices. Spark prunes no columns for such sources; use `.schema(...)` or
-the option `pyhudi.columns`. Filters reach the reader if the session has `spark.sql.python.filterPushdown.enabled`; they
-prune files, with every applicable index, and row groups, and Spark applies them again. PyHudi does not set it: Spark
-keeps the pruned reader with the DataFrame and uses it for other queries of that DataFrame too, which then lack rows.
+the option `pyhudi.columns`. The option `pyhudi.filter` prunes files, with every applicable index, and row groups.
+Filters that Spark would push down are not accepted: Spark keeps the pruned reader with the DataFrame and uses it for
+other queries of that DataFrame too, which then lack rows.
 
 Streams: see stream_source.py.  Writing: see data_sink.py.
 
@@ -20,7 +20,6 @@ Options are Hudi's and PyHudi's; those with the prefix `pyhudi.storage.` are pas
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,19 +33,8 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringStartsWith,
 )
-from pyspark.sql.datasource import Filter as PushedFilter
 from pyspark.sql.types import StructField, StructType
 
 from pyhudi.engines.spark.data_sink import HudiStreamWriter, HudiWriter, SinkTarget
@@ -64,10 +52,6 @@ from pyhudi.options.read_options import QUERY_TYPE, READ_BEGIN_INSTANTTIME
 from pyhudi.options.scope import VERBS, check_table_options
 from pyhudi.options.supported import canonical_name, parse_options
 from pyhudi.planning.change_data import ChangeSource
-from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.build import escaped_pattern
-from pyhudi.records.filters.filter_ast import And, Expr
-from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.vectors import list_layout
 from pyhudi.table.file_slices import FileSlice
@@ -127,11 +111,6 @@ class HudiSource(DataSource):
         for field, stored in zip(expected, list_layout(query.schema), strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(f"column {field.name!r} is requested as {field.type}, but the table has {stored.type}")
-        # Spark refuses a reader with pushFilters in sessions without filter pushdown, and only the command line shows
-        # it.
-        pushing = any("data_source_pushdown_filters" in argument for argument in sys.argv)
-        if pushing and isinstance(query, SnapshotQuery):
-            return PushedHudiReader(query, expected)
         return HudiReader(query, expected)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -198,67 +177,6 @@ def arrow_rows(
     """The rows of a partition in exactly the types that Spark expects."""
     for task in partition.tasks:
         yield from arrow_batches(read(task), expected_schema)
-
-
-class PushedHudiReader(HudiReader):
-    """A reader that prunes files and row groups by the filters that Spark pushes down, with every applicable index."""
-
-    def __init__(self, query: SnapshotQuery, expected_schema: pa.Schema) -> None:
-        super().__init__(query, expected_schema)
-        self._query: SnapshotQuery | None = query
-
-    def pushFilters(self, filters: list[PushedFilter]) -> Iterable[PushedFilter]:
-        """Apply the filters that PyHudi supports; Spark applies all filters again."""
-        query = self._query
-        if query is not None:
-            known = [bound_filter for pushed in filters if (bound_filter := _bound(pushed, query)) is not None]
-            if known:
-                narrowed = query.narrowed(None, known[0] if len(known) == 1 else And(tuple(known)))
-                self._tasks, self._read = narrowed.tasks, narrowed.reader
-        # The reader is pickled to the workers; the table's state must not be.
-        self._query = None
-        yield from filters
-
-
-def _bound(pushed: PushedFilter, query: SnapshotQuery) -> Expr | None:
-    """The filter as a condition of the table's columns; None if it is not supported, and only Spark applies it."""
-    pushed_expression = _as_expression(pushed)
-    try:
-        return None if pushed_expression is None else bind(pushed_expression, query.spec.table_schema)
-    except InvalidRequest:
-        return None
-
-
-def _as_expression(pushed: PushedFilter) -> Expr | None:
-    """The filter as an expression; None if it is not supported."""
-    if isinstance(pushed, Not):
-        opposite = _as_expression(pushed.child)
-        return None if opposite is None else ~opposite
-    path = getattr(pushed, "attribute", None)
-    if path is None or any("." in part for part in path):
-        return None
-    name = ".".join(path)
-    signs: Mapping[type[PushedFilter], str] = {
-        EqualTo: "=",
-        GreaterThan: ">",
-        GreaterThanOrEqual: ">=",
-        LessThan: "<",
-        LessThanOrEqual: "<=",
-    }
-    try:
-        if type(pushed) in signs:
-            value: Any = getattr(pushed, "value")  # noqa: B009 - the base class does not have it
-            return None if value is None else parse_filter([(name, signs[type(pushed)], value)])
-        if isinstance(pushed, In):
-            return parse_filter([(name, "in", list(pushed.value))])
-        if isinstance(pushed, (IsNull, IsNotNull)):
-            return parse_filter([(name, "is" if isinstance(pushed, IsNull) else "is not", None)])
-        if isinstance(pushed, StringStartsWith):
-            return parse_filter([(name, "like", escaped_pattern(pushed.value) + "%")])
-    except InvalidRequest:
-        # A value of an unsupported type (such as an interval): only Spark applies the filter.
-        return None
-    return None
 
 
 def _packed_tasks(tasks: Sequence[FileSlice | ChangeSource]) -> Sequence[tuple[Any, ...]]:
