@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
 from pyhudi.errors import Internal
-from pyhudi.metadata_table.indexes.stored_ranges import stored_ranges
-from pyhudi.metadata_table.reader.index_lookups import find_stats
+from pyhudi.metadata_table.codecs.column_stats_codec import decode_column_stats
+from pyhudi.metadata_table.indexes.stored_ranges import retained_ranges
+from pyhudi.metadata_table.reader.index_lookups import find_partition_stats, find_stats
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer import metadata_store
 from pyhudi.records.column_statistics import NO_VALUES, ColumnRange, exchanged_range, merge_ranges
+from pyhudi.table.table_context import TableContext
 from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {"hoodie.parquet.small.file.limit": "0", "hoodie.compact.inline": "false"}
@@ -32,12 +37,12 @@ class Asked:
             self.rows += found.num_rows if index == "column_stats" else 0
             return found
 
-        def reading(reader: Any, partitions: list[str], types: Mapping[str, pa.DataType]) -> Any:
-            self.partitions += partitions
-            return stored_ranges(reader, partitions, types)
+        def evaluating(context: TableContext, files: Mapping[str, Any], types: Mapping[str, pa.DataType]) -> Any:
+            self.partitions += [partition for partition, infos in files.items() if infos]
+            return retained_ranges(context, files, types)
 
         patch.setattr("pyhudi.metadata_table.indexes.partition_stats_delta.find_stats", finding)
-        patch.setattr("pyhudi.metadata_table.indexes.column_stats_index.stored_ranges", reading)
+        patch.setattr("pyhudi.metadata_table.indexes.column_stats_index.retained_ranges", evaluating)
 
 
 @pytest.fixture
@@ -184,3 +189,131 @@ def test_zeros_and_nan_are_in_the_order_of_java() -> None:
     assert exchanged_range(whole, [nan], [ColumnRange(1.0, 9.0, 0, 1)]) is None
     with pytest.raises(Internal):
         ColumnRange(1.0, None)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows of each decoding of column statistics."""
+    counts: list[int] = []
+
+    def decode(values: pa.BinaryArray, schema: str) -> Any:
+        counts.append(len(values))
+        return decode_column_stats(values, schema)
+
+    monkeypatch.setattr("pyhudi.metadata_table.reader.cell_merge.decode_column_stats", decode)
+    return counts
+
+
+def odd_rows(stamp: int) -> pa.Table:
+    """Values whose stored bounds differ from the values: NaN, signed zeros, decimals, times, only nulls."""
+    return pa.table(
+        {
+            "id": [f"k{n}" for n in range(stamp, stamp + 4)],
+            "part": ["p"] * 4,
+            "ts": pa.array([stamp] * 4, pa.int64()),
+            "x": pa.array([float("nan") if stamp == 3 else -0.0, 0.0, stamp, None], pa.float64()),
+            "d": pa.array([Decimal(f"{stamp}.25"), None, Decimal("-3.50"), None], pa.decimal128(9, 2)),
+            "t": pa.array([stamp, 7, None, 9], pa.timestamp("us", "UTC")),
+            "s": pa.array(["", "\u00e4", "z" * 300, None]),
+            "none": pa.nulls(4, pa.int32()),
+        }
+    )
+
+
+def stored_partition_ranges(table: Table) -> list[Any]:
+    context = table.context.reloaded()
+    metadata = MetadataTable(context, context.timeline.load())
+    found = find_partition_stats(metadata, metadata.definitions["column_stats"].source_fields)
+    # The record keys, commit times and sizes of files are those of one table.
+    compared = found.filter(pc.invert(pc.starts_with(found.column("column_name"), "_hoodie")))
+    return (
+        compared.sort_by("column_name").select(["column_name", "min", "max", "null_count", "value_count", "is_tight"]).to_pylist()
+    )
+
+
+def test_a_commit_decodes_no_statistics_that_the_open_table_retains(tmp_path: Path, decoded: list[int]) -> None:
+    table = made(tmp_path, "mor", 1)
+    table.upsert(rows(range(4), 1))
+    decoded.clear()
+    for stamp in (2, 3, 4):
+        table.upsert(rows(range(stamp, stamp + 3), stamp))
+    assert decoded == []
+    assert_metadata_is_true(table)
+    Table(table.uri, options=OPTIONS).upsert(rows(range(3), 5))
+    decoded.clear()
+    table.upsert(rows(range(3), 6))
+    assert decoded
+    assert_metadata_is_true(table)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_retained_ranges_give_the_statistics_that_loaded_ones_give(tmp_path: Path, kind: str) -> None:
+    found = []
+    for is_kept in (True, False):
+        path = tmp_path / str(is_kept)
+        table = Table.create(path, record_key="id", partition_by="part", ordering="ts", table_type=kind, options=OPTIONS)
+        for stamp in range(1, 6):
+            table.upsert(odd_rows(stamp))
+            table = table if is_kept else Table(table.uri, options=OPTIONS)
+        found.append(stored_partition_ranges(table))
+    assert found[0] == found[1] != []
+
+
+def _another_writer(table: Table) -> None:
+    Table(table.uri, options=OPTIONS).upsert(rows(range(2, 12), 20))
+
+
+def _rollback(table: Table) -> None:
+    instant = Table(table.uri, options=OPTIONS).upsert(rows(range(2, 12), 20)).instant
+    assert instant is not None
+    table.rollback(instant)
+
+
+def _restore(table: Table) -> None:
+    other = Table(table.uri, options=OPTIONS)
+    instant = other.upsert(rows(range(2, 12), 20)).instant
+    assert instant is not None
+    other.savepoint(instant)
+    other.upsert(rows(range(100), 21))
+    other.restore(instant)
+
+
+def _services(table: Table) -> None:
+    other = Table(table.uri, options={**OPTIONS, "hoodie.metadata.compact.max.delta.commits": "1"})
+    other.delete(keys=rows(range(1), 20))
+    other.compact()
+    other.upsert(rows(range(3), 21))
+    other.clean(options={"hoodie.clean.commits.retained": 1})
+
+
+def _rebuilt(table: Table) -> None:
+    other = Table(table.uri, options=OPTIONS)
+    other.drop_metadata_table()
+    other.upsert(rows(range(3), 20))
+
+
+def _delete_by_key(table: Table) -> None:
+    table.delete(keys=rows(range(1), 20))
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    "event", [_another_writer, _rollback, _restore, _services, _rebuilt, _delete_by_key], ids=lambda event: event.__name__
+)
+def test_retained_ranges_stay_true_beside_other_operations(tmp_path: Path, event: Callable[[Table], None]) -> None:
+    table = made(tmp_path, "mor", 1)
+    for stamp in (1, 2):
+        table.upsert(rows(range(stamp, stamp + 4), stamp))
+    event(table)
+    for stamp in (30, 31):
+        table.upsert(rows(range(stamp - 28, stamp - 20), stamp))
+        assert_metadata_is_true(Table(table.uri))
+
+
+def test_ranges_are_retained_within_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoded: list[int]) -> None:
+    monkeypatch.setattr("pyhudi.metadata_table.indexes.stored_ranges._MAX_CARRIED_BYTES", 1 << 10)
+    table = made(tmp_path, "mor", 1)
+    table.upsert(rows(range(4), 1))
+    decoded.clear()
+    table.upsert(rows(range(4), 2))
+    assert decoded

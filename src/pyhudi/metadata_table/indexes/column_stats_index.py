@@ -31,7 +31,13 @@ from pyhudi.metadata_table.indexes.index_pruning import Filter, PrunedFiles
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, FooterTask, IndexFindings, run_footer
 from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.indexes.partition_stats_delta import incremental_ranges
-from pyhudi.metadata_table.indexes.stored_ranges import have_all, statistics_units, stored_ranges
+from pyhudi.metadata_table.indexes.stored_ranges import (
+    have_all,
+    retain_ranges,
+    retained_ranges,
+    statistics_units,
+    stored_ranges,
+)
 from pyhudi.metadata_table.metadata_records import FileRanges, MetadataRecords, column_stats_deletes, column_stats_records
 from pyhudi.metadata_table.reader.index_lookups import find_column_stats, find_partitions, hashes_by_partition, partition_hashes
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
@@ -350,7 +356,9 @@ class CommitStatistics:
         result: dict[str, Mapping[str, ColumnRange] | None] = {**incremental_ranges(commit, remaining, types, own_ranges)}
         files = commit.latest_files([p for p in dict.fromkeys((*readded, *touched)) if p not in result])
         older_files = {p: [info for info in infos if (p, info.name) not in own_ranges] for p, infos in files.items()}
-        stored = stored_ranges(commit.reader, [p for p, infos in older_files.items() if infos], types)
+        retained = retained_ranges(commit.context, older_files, types)
+        to_load = [p for p, infos in older_files.items() if any((p, info.name) not in retained for info in infos)]
+        stored = {**retained, **stored_ranges(commit.reader, to_load, types)}
         ranges_by_file: dict[tuple[str, str], Mapping[str, ColumnRange]] = {**stored, **own_ranges}
         unread = tuple(
             (p, info.path, info.size_bytes)
@@ -359,6 +367,9 @@ class CommitStatistics:
             if not have_all(stored.get((p, info.name)), self.columns)
         )
         missing_ranges = self._read(unread, stored, ranges_by_file) if unread else []
+        if not missing_ranges:
+            newest = {p: {info.name: ranges_by_file[p, info.name] for info in infos} for p, infos in files.items()}
+            retain_ranges(commit.context, types, newest)
         for partition, infos in files.items():
             # A log file that holds only deletes has no ranges, and adds nothing.
             file_ranges = [ranges for info in infos if (ranges := ranges_by_file[partition, info.name])]

@@ -1,4 +1,9 @@
-"""Value ranges loaded from the statistics indexes, and file pruning with them."""
+"""Value ranges loaded from the statistics indexes, and file pruning with them.
+
+An open table retains the ranges of the newest files of partitions that its commits evaluated. Files never change, so
+the ranges stay true next to other writers, services, rollbacks and restores. They hold for the same table properties,
+which each drop and rebuild of an index replaces, and for the same columns and types.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,20 @@ from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap
 from pyhudi.metadata_table.indexes.index_pruning import Filter, PrunedFiles
 from pyhudi.metadata_table.reader.index_lookups import find_column_stats, partition_hashes
+from pyhudi.metadata_table.reader.metadata_file_cache import LruCache
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.planning.data_skipping import unit_ranges
 from pyhudi.records.column_statistics import ColumnRange, nan_safe_upper
 from pyhudi.records.hashing import name_hash
+from pyhudi.table.table_context import TableContext
 
+FileKey = tuple[str, str]
+"""Partition path and file name."""
+
+_CARRIED = "column ranges of files"
+_MAX_CARRIED_BYTES = 8 << 20
+# Size of a range in memory, without its bounds.
+_RANGE_BYTES = 512
 _FIGURES = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
 
 
@@ -41,6 +55,53 @@ def stored_ranges(
     return ranges_in(
         find_column_stats(reader, list(types), partitions, index=index), partitions, types, counts_nulls=counts_nulls
     )
+
+
+def retained_ranges(
+    context: TableContext, partitions: Iterable[str], types: Mapping[str, pa.DataType]
+) -> dict[FileKey, Mapping[str, ColumnRange]]:
+    """Return the retained ranges of files of some partitions, as `stored_ranges`."""
+    cache = _retained(context, types)
+    if cache is None:
+        return {}
+    return {(p, name): ranges for p in partitions for name, ranges in (cache.get(p) or {}).items()}
+
+
+def retain_ranges(
+    context: TableContext, types: Mapping[str, pa.DataType], files: Mapping[str, Mapping[str, Mapping[str, ColumnRange]]]
+) -> None:
+    """Retain the ranges of the newest files of some partitions; an LRU cache of 8 MiB holds recent partitions.
+
+    Args:
+        context: The table.
+        types: Types of the columns.
+        files: Partition -> name -> ranges. The index contains those of files that existed before the commit.
+    """
+    cache = _retained(context, types)
+    if cache is None:
+        cache = LruCache(_MAX_CARRIED_BYTES)
+        context.carried.put(_CARRIED, (context.config, dict(types), cache))
+    for partition, of_files in files.items():
+        size_bytes = _RANGE_BYTES * (1 + len(of_files)) * len(types)
+        if size_bytes <= _MAX_CARRIED_BYTES:
+            bounds = [bound for ranges in of_files.values() for range_ in ranges.values() for bound in (range_.min, range_.max)]
+            size_bytes += sum(len(bound) for bound in bounds if isinstance(bound, str | bytes))
+        # A cache holds its newest entry, however large.
+        cache.put(partition, *((of_files, size_bytes) if size_bytes <= _MAX_CARRIED_BYTES else ({}, 1)))
+
+
+def retains_partitions(context: TableContext, partitions: Iterable[str]) -> bool:
+    """Return True if ranges of files of each partition are retained."""
+    cache = _retained(context)
+    return cache is not None and all(cache.get(partition) for partition in partitions)
+
+
+def _retained(
+    context: TableContext, types: Mapping[str, pa.DataType] | None = None
+) -> LruCache[str, Mapping[str, Mapping[str, ColumnRange]]] | None:
+    """The retained ranges: partition -> name -> ranges; None if there are none for these properties and types (None: any)."""
+    config, retained_types, cache = context.carried.get(_CARRIED) or (None, None, None)
+    return cache if config is context.config and types in (None, retained_types) else None
 
 
 def ranges_in(

@@ -41,6 +41,7 @@ from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES
 from pyhudi.metadata_table.indexes import index_for_partition, maintained_partitions, open_indexes, prepare_all
 from pyhudi.metadata_table.indexes.index_events import CommitPrepared, CommitPublishing, FilesCleaned, WriteStarted
 from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
+from pyhudi.metadata_table.indexes.stored_ranges import retains_partitions
 from pyhudi.metadata_table.metadata_records import MetadataRecords, join_tables
 from pyhudi.metadata_table.reader.index_lookups import find_files
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, retained_metadata_table
@@ -140,10 +141,13 @@ def _prefetch_planned(snapshot: Snapshot, statuses: Sequence[WriteStatus]) -> Me
         return None
     if {COLUMN_STATS, PARTITION_STATS} <= set(earlier.partitions):
         # Partition statistics are updated incrementally, or computed from those of the remaining files.
-        cached = listing.cached_groups({status.stat.partition_path or "" for status in statuses})
-        if cached and not cached <= {status.stat.file_id for status in statuses if not status.stat.log_files}:
+        paths = {status.stat.partition_path or "" for status in statuses}
+        cached = listing.cached_groups(paths)
+        has_others = cached is not None and not cached <= {status.stat.file_id for status in statuses}
+        needs_older = cached and not cached <= {status.stat.file_id for status in statuses if not status.stat.log_files}
+        if needs_older and (has_others or not retains_partitions(earlier.data_context, paths)):
             earlier.warm(COLUMN_STATS)
-        if cached and not cached <= {status.stat.file_id for status in statuses}:
+        if has_others:
             earlier.warm(PARTITION_STATS)
     return earlier
 
