@@ -18,6 +18,7 @@ from pyhudi.features.ingestion.error_rows import ErrorRows
 from pyhudi.features.ingestion.job_config import TableJob
 from pyhudi.features.ingestion.row_checks import RowRules
 from pyhudi.features.ingestion.source_protocol import Batch, ReadContext, Source, as_batch
+from pyhudi.features.ingestion.sql_source import SqlSource
 from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.commit.events import OperationEvent, notify_listeners
 from pyhudi.operations.commit.results import IngestedBatch, WriteResult
@@ -145,9 +146,10 @@ class TableIngestion:
         )
 
     def _lag_seconds(self, source: Source, checkpoint: str | None) -> float | None:
-        """Age of a checkpoint, if the source can tell."""
-        measure = getattr(source, "lag_seconds", None)
-        return None if checkpoint is None or measure is None else measure(checkpoint, self._environment.now_ms())
+        """Age of the checkpoint of a database."""
+        if checkpoint is None or not isinstance(source, SqlSource):
+            return None
+        return source.lag_seconds(checkpoint, self._environment.now_ms())
 
     def close(self) -> None:
         """Finish the background services, if they run."""
