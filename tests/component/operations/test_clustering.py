@@ -274,7 +274,7 @@ def test_a_pending_plan_is_dropped_on_request() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"hoodie.clustering.plan.strategy.class": "SparkOtherPlanStrategy"},
+        {"hoodie.clustering.plan.strategy.class": "FlinkSizeBasedClusteringPlanStrategy"},
         {"hoodie.clustering.execution.strategy.class": "JavaSortAndSizeExecutionStrategy"},
     ],
 )
