@@ -322,8 +322,40 @@ def check_steps(run: Run, root: str) -> None:
     indexes = run("SHOW INDEXES FROM s").to_pylist()
     assert {"index_name": "secondary_index_idx_name", "index_type": "secondary_index", "col_name": "name"} in indexes
     assert {"index_name": "expr_index_day", "index_type": "column_stats", "col_name": "ts"} in indexes
+    check_like(run, root)
     run("DROP TABLE s PURGE")
     assert not hp.Table.exists(f"{root}/s")
+
+
+def check_like(run: Run, root: str) -> None:
+    """Create tables like others, and compare them with their sources."""
+    run(f"CREATE TABLE copy LIKE s LOCATION '{root}/copy'")
+    run(f"CREATE TABLE IF NOT EXISTS copy LIKE typed_source LOCATION '{root}/other'")
+    assert run("SELECT * FROM copy").num_rows == 0
+    described = [run(f"SHOW CREATE TABLE {name}").column(0)[0].as_py().partition("(")[2] for name in ("s", "copy")]
+    assert described[1] == described[0].replace(f"{root}/s'", f"{root}/copy'")
+    run("INSERT INTO copy (id, ts, city) SELECT id, ts, city FROM s WHERE id = 6")
+    assert run("SELECT id, name, city FROM copy").to_pylist() == [{"id": 6, "name": None, "city": "y"}]
+    with pytest.raises(hp.TableExists, match="exists already"):
+        run("CREATE TABLE copy LIKE s")
+    with pytest.raises(hp.HudiError, match="nowhere"):
+        run(f"CREATE TABLE lost LIKE nowhere LOCATION '{root}/lost'")
+    for refused in ("PARTITIONED BY (city)", "COMMENT 'x'", "AS SELECT 1 AS id"):
+        with pytest.raises(hp.InvalidRequest, match="expected"):
+            run(f"CREATE TABLE refused LIKE s {refused}")
+    run(
+        f"CREATE TABLE types (id INT, emb VECTOR(2), b BLOB, v VARIANT, n INT) USING hudi LOCATION '{root}/types' "
+        "TBLPROPERTIES (primaryKey = 'id', type = 'mor', owner = 'me', recordMergeMode = 'COMMIT_TIME_ORDERING')"
+    )
+    run(
+        f"CREATE TABLE types2 LIKE types USING hudi TBLPROPERTIES (type = 'cow', owner = 'you', more = '1') "
+        f"LOCATION '{root}/types2'"
+    )
+    source, copy = (hp.Table(f"{root}/{name}") for name in ("types", "types2"))
+    assert copy.schema().equals(source.schema(), check_metadata=True) and copy.config.merge == source.config.merge
+    assert copy.config.is_cow and (copy.config.property("owner"), copy.config.property("more")) == ("you", "1")
+    run("INSERT INTO types2 VALUES (1, ARRAY(CAST(1 AS FLOAT), CAST(2 AS FLOAT)), NULL, parse_json('[1]'), 0)")
+    assert run("SELECT id, emb, to_json(v) AS j FROM types2").to_pylist() == [{"id": 1, "emb": [1.0, 2.0], "j": "[1]"}]
 
 
 def check_metadata_rows(run: Run, root: str) -> None:

@@ -23,6 +23,16 @@ CLUSTER: dict[str, Any] = {"hoodie.clustering.inline": True, "hoodie.clustering.
 RETAINED: dict[str, Any] = {"hoodie.clean.commits.retained": 1}
 KEPT: dict[str, Any] = {**RETAINED, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
 TIDY: dict[str, Any] = {"hoodie.clean.automatic": True, "hoodie.archive.automatic": True, **KEPT}
+LAZY_CLEAN: dict[str, Any] = {
+    "hoodie.clean.automatic": True,
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    **RETAINED,
+}
+EXPIRING: dict[str, Any] = {
+    "hoodie.clustering.enable.expirations": True,
+    "hoodie.clustering.expiration.threshold.mins": 0,
+}
+CLUSTER_EACH: dict[str, Any] = {"hoodie.clustering.async.max.commits": 1, "hoodie.clustering.inline.max.commits": 1}
 SLASH_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 WITHOUT_STATISTICS: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": False}
 
@@ -65,6 +75,30 @@ def test_writes_and_services_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, ki
     pair.checked()
     actions = {entry.action for entry in newest_hudi.timeline(pair.path)}
     assert "clean" in actions
+
+
+def test_both_drop_clusterings_that_expired(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+    """Plans that no process has started, at the next clean under the LAZY policy; without the option they wait."""
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow", version=9)
+
+    def pending() -> list[str]:
+        return [instant.request_time for instant in pair.table.timeline().pending(Action.CLUSTERING)]
+
+    pair.theirs("insert", make(range(12), 1))
+    planned = pair.table.schedule_clustering(order_by="id").instant
+    pair.theirs("bulk_insert", make(range(20, 24), 2), **LAZY_CLEAN)
+    assert pending() == [planned]
+    pair.theirs("bulk_insert", make(range(24, 28), 3), **LAZY_CLEAN, **EXPIRING)
+    assert pending() == []
+    pair.theirs("bulk_insert", make(range(28, 32), 4), **{"hoodie.clustering.schedule.inline": True, **CLUSTER_EACH})
+    (planned,) = pending()
+    lazy = {"hoodie.clean.failed.writes.policy": "LAZY"}
+    pair.table.clean(options=lazy)
+    assert pending() == [planned]
+    assert pair.table.clean(options={**lazy, **EXPIRING}).rolled_back == (planned,)
+    assert pending() == []
+    pair.theirs("upsert", make(range(28, 30), 5))
+    pair.checked()
 
 
 @pytest.mark.parametrize("version", [9, pytest.param(8, marks=pytest.mark.wide)])

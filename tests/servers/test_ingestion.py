@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import struct
@@ -80,6 +81,22 @@ def test_messages_are_read_once_with_offsets_as_the_checkpoint(topic: Topic) -> 
     assert topic.run().rows == 1
     assert checkpoints(Table(topic.target)) == [f"{topic.name},0:2,1:1", f"{topic.name},0:2,1:2"]
     assert topic.rows("id", "v") == Counter({(1, "a"): 1, (2, "b"): 1, (3, "cc"): 1})
+
+
+def test_progress_and_lag_are_metrics_of_hudi_streamer(topic: Topic, tmp_path: Path) -> None:
+    topic.send_rows(0, *({"id": number} for number in range(25)))
+    file = tmp_path / "metrics.csv"
+    reports = {"hoodie.metrics.on": True, "pyhudi.metrics.reporters": "CSV", "pyhudi.metrics.csv.path": str(file)}
+    topic.run(max_rows=10, options=reports, name="t")
+    with file.open() as lines:
+        found = [(line["name"].removeprefix("t.deltastreamer."), float(line["value"])) for line in csv.DictReader(lines)]
+    series = {wanted: [value for name, value in found if name == wanted] for wanted in dict(found)}
+    # Hudi's lag is that before the batch; the last read finds nothing.
+    assert series["kafkaDelayCount"] == [25, 15, 5, 0]
+    assert series["kafkaMessageInCount"] == [10, 10, 5, 0]
+    assert series["pyhudi.remaining.rows"] == [15, 5, 0, 0]
+    assert series["pyhudi.source_bytes.counter"][-1] == sum(len(json.dumps({"id": number})) for number in range(25))
+    assert len(series["duration"]) == 3
 
 
 def test_limits_and_a_start(topic: Topic) -> None:

@@ -199,7 +199,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "hoodie.datasource.adb.sync.*",
     ),
     "used only with a user-defined partitioner, which is refused": ("hoodie.bulkinsert.sort.suffix.record_key",),
-    "used only with hoodie.clustering.enable.expirations, which is refused": ("hoodie.clustering.expiration.threshold.mins",),
     "used only with hoodie.metadata.log.compaction.enable, which is refused": (
         "hoodie.metadata.log.compaction.blocks.threshold",
     ),

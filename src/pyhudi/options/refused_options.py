@@ -201,7 +201,6 @@ REFUSALS = (
         (
             "_.hoodie.allow.multi.write.on.same.instant",
             "hoodie.archive.block.on.latest.clean.ectr",
-            "hoodie.clustering.enable.expirations",
             "hoodie.clustering.fail.on.pending.ingestion.during.conflict.resolution",
             "hoodie.datasource.hive_sync.use_spark_catalog",
             "hoodie.errortable.enable",

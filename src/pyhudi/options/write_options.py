@@ -325,6 +325,19 @@ CLUSTERING_ROLLBACK_PENDING_REPLACECOMMIT_ON_CONFLICT = Option(
     "false",
     "a write to files of a pending clustering, if it is allowed, drops the plan",
 )
+CLUSTERING_EXPIRATIONS = Option(
+    "hoodie.clustering.enable.expirations",
+    bool,
+    "false",
+    "under the LAZY policy, cleans, clusterings and writes that they block drop pending clusterings that no live process runs",
+)
+CLUSTERING_EXPIRATION_THRESHOLD = Option(
+    "hoodie.clustering.expiration.threshold.mins",
+    int,
+    "60",
+    "minutes since its request after which a clustering can expire",
+    at_least=0,
+)
 
 STREAMING_CHECKPOINT_IDENTIFIER = Option(
     "hoodie.datasource.write.streaming.checkpoint.identifier",

@@ -178,6 +178,10 @@ def _create_table(
         if Table.exists(path, storage_options):
             raise existing_table_error(path, storage_options, parse_options(session.options), "INSERT INTO adds to it")
         return session.create_as(statement, statement.query, path, storage_options)
+    if statement.like is not None:
+        source = session.table(statement.like)
+        table_statements.create_like(statement, source, path, storage_options, exist_ok=statement.table.path is None)
+        return None
     try:
         table_statements.create(statement, path, storage_options, exist_ok=statement.table.path is None)
     except TableNotFound as error:

@@ -33,25 +33,26 @@ from pyhudi.sql_engine.sql_types import column_type, data_type
 from pyhudi.sql_engine.table_references import parse_query_text
 from pyhudi.sql_engine.tokens import TokenCursor
 
+_NOT_WITH_LIKE = ("PARTITIONED", "COMMENT", "OPTIONS")
+
 
 def create_table(cursor: TokenCursor) -> Statement:
-    """Parse CREATE TABLE, with or without a query."""
+    """Parse CREATE TABLE, with columns, with a query, or with LIKE and the name of another table."""
     external = cursor.accept_keywords("EXTERNAL")
     cursor.expect("TABLE")
     if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
     table = cursor.table()
-    if cursor.at_keywords("LIKE"):
-        raise Unsupported("the statement CREATE TABLE ... LIKE")
-    columns = _columns(cursor) if cursor.at_keywords("(") else ()
+    like = cursor.table() if cursor.accept_keywords("LIKE") else None
+    columns = _columns(cursor) if like is None and cursor.at_keywords("(") else ()
     clauses = _Clauses()
-    while _table_clause(cursor, clauses):
+    while not (like is not None and any(map(cursor.at_keywords, _NOT_WITH_LIKE))) and _table_clause(cursor, clauses):
         pass
-    if clauses.provider is None:
+    if clauses.provider is None and like is None:
         cursor.fail("USING hudi")
     if external and clauses.location is None and table.path is None:
         cursor.fail("LOCATION of an external table")
     query = None
-    if cursor.accept_keywords("AS") or (cursor.peek is not None and not cursor.at_keywords(";")):
+    if like is None and (cursor.accept_keywords("AS") or (cursor.peek is not None and not cursor.at_keywords(";"))):
         query = parse_query_text(cursor.statement, cursor.remaining("a query"))
     cursor.end()
     return CreateTable(
@@ -63,6 +64,7 @@ def create_table(cursor: TokenCursor) -> Statement:
         clauses.comment,
         if_not_exists,
         query,
+        like,
     )
 
 

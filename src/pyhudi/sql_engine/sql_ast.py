@@ -167,7 +167,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE, and CREATE TABLE ... AS if there is a query."""
+    """CREATE TABLE, CREATE TABLE ... AS if there is a query, and CREATE TABLE ... LIKE if there is a table to copy."""
 
     table: TableName
     columns: tuple[ColumnDefinition, ...]
@@ -176,7 +176,8 @@ class CreateTable:
     location: str | None
     comment: str | None
     if_not_exists: bool
-    query: SelectQuery | None
+    query: SelectQuery | None = None
+    like: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)

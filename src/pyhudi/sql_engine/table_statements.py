@@ -15,7 +15,14 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
-from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY, column_defaults, default_sql, stored_options
+from pyhudi.operations.admin.stored_settings import (
+    COMMENT_PROPERTY,
+    column_defaults,
+    default_sql,
+    stored_options,
+    table_constraints,
+)
+from pyhudi.operations.admin.table_definition import MERGE_RULE, creation_options
 from pyhudi.operations.admin.table_settings import parse_table_type
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import TABLE_OPTIONS
@@ -108,7 +115,9 @@ def _field(column: ColumnDefinition) -> pa.Field:
     return field(column.name, column.type, nullable=column.nullable, comment=column.comment, hudi_type=column.hudi_type)
 
 
-def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, object]:
+def new_options(
+    statement: CreateTable, columns: Iterable[str], defaults: Mapping[str, str] = {_HIVE_STYLE: "true"}
+) -> dict[str, object]:
     """Options of a new table, from its properties and its partitioning.
 
     Raises:
@@ -116,7 +125,7 @@ def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, obj
             An option is unknown, or a table must not store it.
     """
     spelling = {spelled: option for option in SUPPORTED.values() for spelled in option.all_names}
-    found: dict[str, object] = {_HIVE_STYLE: "true"}
+    found: dict[str, object] = {**defaults}
     if statement.comment is not None:
         found[USER_PREFIX + COMMENT_PROPERTY] = statement.comment
     for column in statement.columns:
@@ -167,6 +176,33 @@ def create(statement: CreateTable, path: str, storage_options: Mapping[str, str]
         options=new_options(statement, schema.names),
         exist_ok=exist_ok,
     )
+
+
+def create_like(
+    statement: CreateTable, source: Table, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool
+) -> Table:
+    """Create an empty table with the columns, properties and constraints of another one. Properties of the statement win.
+
+    exist_ok: as in `create`.
+    """
+    schema, copied = source.schema(), creation_options(source.config)
+    named = new_options(statement, schema.names, {})
+    merge_rule = {option.key for option in MERGE_RULE}
+    if not merge_rule.isdisjoint(named):
+        copied = {key: value for key, value in copied.items() if key not in merge_rule}
+    table = Table.create(
+        path,
+        name=None if statement.table.path else statement.table.parts[-1],
+        schema=schema,
+        storage_options=storage_options,
+        options={**copied, **named},
+        exist_ok=exist_ok,
+    )
+    present = dict(table_constraints(table.config))
+    for name, condition in table_constraints(source.config):
+        if present.get(name) != condition:
+            table.alter.add_constraint(name, condition)
+    return table
 
 
 def new_table_columns(statement: CreateTable, names: Iterable[str]) -> list[str]:

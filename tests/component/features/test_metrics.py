@@ -9,9 +9,11 @@ import logging
 import pickle
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -22,9 +24,13 @@ import pytest
 import pyhudi as hp
 from pyhudi.features.metrics import observer, reporters
 from pyhudi.features.metrics.operation_metrics import metric_prefix
+from pyhudi.operations.commit.results import IngestedBatch
+from pyhudi.storage.environment import ReplayEnvironment
 from tests.support.http_receiver import HttpReceiver, http_receiver
+from tests.support.ingestion import write_lines
 
 _numbers = itertools.count()
+NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 # Names below `<prefix>.commit.` and `<prefix>.compaction.` that Hudi 1.1.1 prints with its CONSOLE reporter.
 HUDI_COMMIT_NAMES = {
@@ -144,6 +150,74 @@ def test_failures_are_counted(tmp_path: Path) -> None:
     with pytest.raises(hp.ValidationFailed):
         table.upsert(rows(1), options={**options, "hoodie.precommit.validators": "no"})
     assert reported(options)["t.pyhudi.write.failure.counter"] == 1
+
+
+def ingested(table: str, source: Any, options: dict[str, Any], **settings: Any) -> dict[str, float]:
+    """Metrics of an ingestion, without the prefix."""
+    config = {"path": table, "name": "t", "record_key": "id", "retries": 0, "source": source, "options": options, **settings}
+    hp.Ingest(config, environment=ReplayEnvironment(3, NOW_MS)).run()
+    start = "t.deltastreamer."
+    return {name.removeprefix(start): value for name, value in reported(options).items() if name.startswith(start)}
+
+
+def test_an_ingestion_reports_progress_and_lag(tmp_path: Path) -> None:
+    table, options = f"memory://metrics-{next(_numbers)}/t", to_csv(tmp_path)
+    events: list[hp.OperationEvent] = []
+    for number in range(3):
+        write_lines(tmp_path / f"in/{number}.json", [{"id": number, "v": 1}, {"id": None, "v": 1}], NOW_MS - 9000 + number)
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "in").iterdir())]
+    source = {"kind": "files", "path": str(tmp_path / "in")}
+    remove = hp.add_listener(lambda event: events.append(event) if event.operation == "ingest" else None)
+    try:
+        values = ingested(table, source, options, max_bytes=1, error_table=str(tmp_path / "errors"))
+    finally:
+        remove()
+    assert "duration" in values and values["lastSync"] >= NOW_MS
+    assert values["sourceBytesToBeIngestedInSyncRound"] == sizes[-1]
+    counters = {"batches": 3, "rows": 3, "error_rows": 3, "source_files": 3, "source_bytes": sum(sizes)}
+    assert {name: values[f"pyhudi.{name}.counter"] for name in counters} == counters
+    waiting = [event.result.remaining for event in events if isinstance(event.result, IngestedBatch)]
+    assert waiting == [{"files": left, "bytes": sum(sizes[3 - left :])} for left in (2, 1, 0)] + [{"files": 0, "bytes": 0}]
+    assert values["pyhudi.remaining.files"] == values["pyhudi.remaining.bytes"] == 0
+    assert [event.figures()["rows"] for event in events] == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "lag_s"),
+    [
+        ("2025-12-31 23:00:00", 3600),
+        ("2025-12-31T23:00:00+00:00", 3600),
+        ("2026-01-01 01:00:00+02", 3600),
+        ("2025-12-31", 86_400),
+        ("2027-01-01", 0),
+        ("20251231", None),
+        ("2025-13-31", None),
+        ("1234", None),
+    ],
+)
+def test_the_lag_of_a_database_is_the_age_of_the_newest_value(tmp_path: Path, value: str, lag_s: float | None) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+        connection.execute("CREATE TABLE orders (id INTEGER, changed TEXT)")
+        connection.execute("INSERT INTO orders VALUES (1, ?)", (value,))
+    table, source = f"memory://metrics-{next(_numbers)}/t", {"kind": "sql", "table": "orders", "column": "changed"}
+    for rows_written in (1, 0):
+        # The lag of a source without new rows grows.
+        options = to_csv(tmp_path)
+        values = ingested(table, {**source, "uri": f"sqlite:///{tmp_path}/shop.db"}, options)
+        assert values["pyhudi.rows.counter"] == rows_written
+        lag = values.get("pyhudi.lag.seconds")
+        assert lag is None if lag_s is None else lag is not None and lag_s <= lag < lag_s + 60
+
+
+def test_a_failing_source_is_counted(tmp_path: Path) -> None:
+    class Broken:
+        def read(self, checkpoint: str | None, limit: object) -> None:
+            raise ValueError("no answer")
+
+    options = to_csv(tmp_path)
+    with pytest.raises(hp.InvalidRequest, match="no answer"):
+        ingested(f"memory://metrics-{next(_numbers)}/t", Broken(), options)
+    assert reported(options) == {"t.pyhudi.ingest.failure.counter": 1}
 
 
 def test_a_failing_reporter_is_logged_and_affects_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

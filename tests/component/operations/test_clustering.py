@@ -14,10 +14,13 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.plan_ownership import claim
 from pyhudi.operations.services.cluster import ClusteringResult
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import Environment, ReplayEnvironment
 from tests.support.rows import assert_same_rows
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
@@ -36,8 +39,10 @@ def rows(batch: int, count: int = 40) -> pa.Table:
     )
 
 
-def table_with_small_files(uri: str, table_type: str) -> hp.Table:
-    table = hp.Table.create(uri, record_key="id", partition_by="city", ordering="ts", table_type=table_type, options=OPTIONS)
+def table_with_small_files(uri: str, table_type: str, environment: Environment | None = None) -> hp.Table:
+    table = hp.Table.create(
+        uri, record_key="id", partition_by="city", ordering="ts", table_type=table_type, options=OPTIONS, environment=environment
+    )
     for batch in range(4):
         table.bulk_insert(rows(batch), options=OPTIONS)
     return table
@@ -269,7 +274,7 @@ def test_a_pending_plan_is_dropped_on_request() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"hoodie.clustering.plan.strategy.class": "CommitBasedClusteringPlanStrategy"},
+        {"hoodie.clustering.plan.strategy.class": "FlinkSizeBasedClusteringPlanStrategy"},
         {"hoodie.clustering.execution.strategy.class": "JavaSortAndSizeExecutionStrategy"},
     ],
 )
@@ -361,3 +366,65 @@ def test_commits_after_one_are_clustered_and_the_plan_has_the_checkpoint(table_t
     limited = {**by_commits, earliest: "0", "hoodie.clustering.plan.strategy.max.num.groups": 1}
     planned = table.schedule_clustering(options=limited)
     assert plan_metadata(table, planned) == {"clustering.commit.checkpoint": "0"}
+
+
+EXPIRING = {
+    "hoodie.clustering.enable.expirations": "true",
+    "hoodie.clustering.expiration.threshold.mins": "60",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+}
+HOUR_MS = 3_601_000
+
+
+def table_with_a_plan(name: str) -> tuple[hp.Table, ReplayEnvironment, str]:
+    environment = ReplayEnvironment(3)
+    table = table_with_small_files(f"memory://cluster-{name}", "cow", environment)
+    planned = table.schedule_clustering(order_by="x", options=OPTIONS).instant
+    assert planned is not None
+    return table, environment, planned
+
+
+def pending_clusterings(table: hp.Table) -> list[str]:
+    return [i.request_time for i in table.timeline().pending(Action.CLUSTERING)]
+
+
+def test_a_clean_drops_a_clustering_that_no_process_started_within_its_expiry() -> None:
+    table, environment, planned = table_with_a_plan("expired")
+    assert table.clean(options=EXPIRING).rolled_back == ()
+    environment.step_ms(HOUR_MS)
+    table.clean(options={"hoodie.clean.failed.writes.policy": "LAZY"})
+    assert pending_clusterings(table) == [planned]
+    assert table.clean(options=EXPIRING).rolled_back == (planned,)
+    assert pending_clusterings(table) == []
+    assert table.cluster(order_by="x", options=OPTIONS | EXPIRING).rows == 160
+
+
+def test_a_clustering_with_a_live_process_does_not_expire() -> None:
+    table, environment, planned = table_with_a_plan("expired-alive")
+    environment.step_ms(HOUR_MS)
+    settings = CommitSettings.of(parse_options(EXPIRING))
+    transaction = claim(table.context, planned, Action.CLUSTERING, settings)
+    table.clean(options=EXPIRING)
+    assert pending_clusterings(table) == [planned]
+    transaction.heartbeat.stop(delete=False)
+    environment.step_ms(HOUR_MS)
+    assert table.clean(options=EXPIRING).rolled_back == (planned,)
+    assert pending_clusterings(table) == []
+
+
+def test_a_write_drops_the_expired_clustering_of_its_files() -> None:
+    table, environment, planned = table_with_a_plan("expired-write")
+    changed = rows(0).slice(0, 1).set_column(2, "ts", pa.array([500]))
+    environment.step_ms(HOUR_MS - 60_000)
+    with pytest.raises(TableState, match=f"pending clustering {planned}"):
+        table.upsert(changed, options=OPTIONS | EXPIRING)
+    environment.step_ms(60_000)
+    table.upsert(changed, options=OPTIONS | EXPIRING)
+    assert pending_clusterings(table) == []
+    assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
+
+
+def test_expirations_require_the_lazy_policy() -> None:
+    table, _, _ = table_with_a_plan("expired-eager")
+    with pytest.raises(InvalidRequest, match=r"enable\.expirations requires .*LAZY, not EAGER"):
+        table.clean(options={**EXPIRING, "hoodie.clean.failed.writes.policy": "EAGER"})

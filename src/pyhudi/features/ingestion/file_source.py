@@ -77,7 +77,7 @@ class FileSource:
         return Batch(
             Files(self, tuple(file.path for file in chosen)),
             str(self._position(chosen[-1])),
-            {"files": len(rest), "bytes": sum(file.size_bytes for file in rest)},
+            *({"files": len(files), "bytes": sum(file.size_bytes for file in files)} for files in (rest, chosen)),
         )
 
     def _parse(self, checkpoint: str | None) -> Any:

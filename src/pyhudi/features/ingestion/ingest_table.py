@@ -18,8 +18,10 @@ from pyhudi.features.ingestion.error_rows import ErrorRows
 from pyhudi.features.ingestion.job_config import TableJob
 from pyhudi.features.ingestion.row_checks import RowRules
 from pyhudi.features.ingestion.source_protocol import Batch, ReadContext, Source, as_batch
+from pyhudi.features.ingestion.sql_source import SqlSource
 from pyhudi.operations.admin.stored_settings import table_constraints
-from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.commit.events import OperationEvent, notify_listeners
+from pyhudi.operations.commit.results import IngestedBatch, WriteResult
 from pyhudi.operations.write.write_once import CommitSearch
 from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
 from pyhudi.options.service_options import SERVICES_SWITCH
@@ -69,6 +71,7 @@ class TableIngestion:
         self._source: Source | None = None
         self._table: Table | None = None
         self._stop_services: Callable[[], object] | None = None
+        self._remaining: Mapping[str, int] = {}
         self.result = IngestResult(job.path)
 
     def step(self) -> bool:
@@ -79,14 +82,32 @@ class TableIngestion:
                 committed.
         """
         table, source = self._open()
+        started_ms = self._environment.monotonic_ms()
+        try:
+            batch = self._ingest(table, source, started_ms)
+        except Exception as error:
+            self._notify(table, started_ms, error=type(error).__name__)
+            raise
+        if batch is None:
+            return True
+        self._notify(table, started_ms, batch)
+        return batch.batches > 0
+
+    def _notify(self, table: Table, started_ms: int, batch: IngestedBatch | None = None, *, error: str | None = None) -> None:
+        seconds = (self._environment.monotonic_ms() - started_ms) / 1000
+        notify_listeners(table.context, OperationEvent("ingest", table.uri, table.config.name, seconds, error, batch))
+
+    def _ingest(self, table: Table, source: Source, started_ms: int) -> IngestedBatch | None:
+        """Ingest the next batch. Returns None if another instance of the job has committed it."""
         search = CommitSearch()
         stored = self._stored(table, search)
         checkpoint = self._start(stored, source)
-        started_ms = self._environment.monotonic_ms()
         batch = as_batch(self._read(source, checkpoint), self._job.source_kind)
         if batch is None or (stored is not None and checkpoint == batch.checkpoint == stored.value):
             self.result = replace(self.result, checkpoint=checkpoint, remaining={})
-            return False
+            self._remaining = dict.fromkeys(self._remaining, 0)
+            lag = self._lag_seconds(source, checkpoint)
+            return IngestedBatch(self._job.source_kind, remaining=self._remaining, lag_seconds=lag)
         mark = CheckpointMark(
             None if stored is None else stored.instant,
             batch.checkpoint,
@@ -99,7 +120,7 @@ class TableIngestion:
         written = self._write(table, batch, mark, errors)
         if written.skipped:
             _LOG.info("%s: another instance of the job has committed the batch; continuing at its checkpoint", table.uri)
-            return True
+            return None
         self.result = replace(
             self.result,
             batches=self.result.batches + 1,
@@ -118,7 +139,17 @@ class TableIngestion:
             batch.checkpoint,
             ", ".join(f"{count:,} {unit}" for unit, count in batch.remaining.items()) or "nothing known",
         )
-        return True
+        self._remaining = batch.remaining
+        lag = self._lag_seconds(source, batch.checkpoint)
+        return IngestedBatch(
+            self._job.source_kind, 1, written.rows_in, errors.count, batch.size, batch.remaining, lag_seconds=lag
+        )
+
+    def _lag_seconds(self, source: Source, checkpoint: str | None) -> float | None:
+        """Age of the checkpoint of a database."""
+        if checkpoint is None or not isinstance(source, SqlSource):
+            return None
+        return source.lag_seconds(checkpoint, self._environment.now_ms())
 
     def close(self) -> None:
         """Finish the background services, if they run."""

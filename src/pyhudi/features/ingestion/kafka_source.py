@@ -109,11 +109,11 @@ class KafkaSource:
             starts = {partition: begin for partition, (begin, _) in ranges.items()}
             if checkpoint is None and self.start == "latest":
                 return Batch(_Messages(self, {}), format_offsets(self.topic, {p: end for p, (_, end) in ranges.items()}))
-            messages, ends = self._consume(consumer, starts, ranges, limit)
+            messages, ends, size = self._consume(consumer, starts, ranges, limit)
             remaining = sum(max(end - ends[partition], 0) for partition, (_, end) in ranges.items())
         if ends == starts and checkpoint is not None and set(starts) == set(parse_offsets(checkpoint, self.topic)):
             return None
-        return Batch(_Messages(self, messages), format_offsets(self.topic, ends), {"rows": remaining})
+        return Batch(_Messages(self, messages), format_offsets(self.topic, ends), {"rows": remaining}, size)
 
     def ranges(self, checkpoint: str | None) -> Mapping[int, tuple[int, int]]:
         """Return the first new offset of each partition and the offset after the last message."""
@@ -148,8 +148,8 @@ class KafkaSource:
 
     def _consume(
         self, consumer: Any, starts: Offsets, ranges: Mapping[int, tuple[int, int]], limit: Limit
-    ) -> tuple[dict[int, list[Any]], dict[int, int]]:
-        """Messages by partition up to the limit, and the next offsets."""
+    ) -> tuple[dict[int, list[Any]], dict[int, int], dict[str, int]]:
+        """Messages by partition up to the limit, the next offsets, and the number of messages and of their bytes."""
         import confluent_kafka as kafka
 
         most_bytes = _DEFAULT_BYTES if limit.size_bytes is None else limit.size_bytes
@@ -186,7 +186,7 @@ class KafkaSource:
                 rows, size_bytes = rows + 1, size_bytes + len(message.value() or b"")
                 if ends[partition] >= ranges[partition][1]:
                     reading.discard(partition)
-        return messages, ends
+        return messages, ends, {"rows": rows, "bytes": size_bytes}
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:

@@ -57,11 +57,13 @@ class Batch:
         rows: Anything that `Table.upsert` accepts, or a function that opens a stream of Arrow batches.
         checkpoint: Text from which the next read continues.
         remaining: What the source still has after this batch (the lag), by unit: files, bytes, rows, commits.
+        size: What the batch contains of the source, by unit, as far as it is known before it is read.
     """
 
     rows: Any | Callable[[ReadContext], pa.RecordBatchReader]
     checkpoint: str
     remaining: Mapping[str, int] = field(default_factory=dict)
+    size: Mapping[str, int] = field(default_factory=dict)
 
 
 @runtime_checkable

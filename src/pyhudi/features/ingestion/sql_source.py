@@ -6,9 +6,11 @@ one batch, so that a limit separates no rows with equal values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +26,7 @@ _DRIVERS = {
     "postgres": "adbc_driver_postgresql",
 }
 _NULLS = ("refuse", "skip")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d($|[ T]\d\d:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,17 @@ class SqlSource:
         return Batch(
             _Query(self, f"SELECT * FROM {self._from} WHERE {condition}"), last, {"rows": int(rest.column(0)[0].as_py())}
         )
+
+    def lag_seconds(self, checkpoint: str, now_ms: int) -> float | None:
+        """Return the age of the newest value that was read; None if it is not a time. Times without zone are UTC."""
+        if _TIME.match(checkpoint) is None:
+            return None
+        try:
+            time = datetime.fromisoformat(checkpoint)
+        except ValueError:
+            return None
+        zoned = time.replace(tzinfo=UTC) if time.tzinfo is None else time
+        return max(now_ms / 1000 - zoned.timestamp(), 0.0)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:

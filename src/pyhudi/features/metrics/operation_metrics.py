@@ -2,6 +2,7 @@
 
 <prefix>.commit.totalBytesWritten          of writes: commit, deltacommit or replacecommit
 <prefix>.compaction.totalLogFilesSize      of services: compaction, logcompaction, clustering
+<prefix>.deltastreamer.kafkaDelayCount     of ingestions, as those of Hudi Streamer
 <prefix>.commit.pyhudi.<phase>.duration    PyHudi's own, with `pyhudi` in the name
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action, Instant, parse_instant_time
 from pyhudi.operations.commit.events import OperationEvent
-from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
+from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, IngestedBatch, WriteResult
 from pyhudi.operations.commit.rollback import RollbackResult
 from pyhudi.operations.services.cluster import ClusteringResult
 from pyhudi.table.snapshot import read_commit
@@ -80,6 +81,9 @@ def _metrics(event: OperationEvent, context: TableContext) -> Iterator[Metric]:
         yield Metric("archive.duration", duration_ms)
         yield Metric("archive.numInstantsArchived", len(result.instants))
         return
+    if isinstance(result, IngestedBatch):
+        yield from _ingestion_metrics(result, duration_ms, context)
+        return
     if not operation_instants(result):
         return
     timeline = context.timeline.load()
@@ -101,6 +105,27 @@ def _metrics(event: OperationEvent, context: TableContext) -> Iterator[Metric]:
     elif isinstance(result, RollbackResult):
         yield Metric("rollback.duration", duration_ms)
         yield Metric("rollback.numFilesDeleted", len(result.deleted))
+
+
+def _ingestion_metrics(batch: IngestedBatch, duration_ms: int, context: TableContext) -> Iterator[Metric]:
+    yield Metric("deltastreamer.lastSync", context.env.now_ms())
+    if batch.batches:
+        yield Metric("deltastreamer.duration", duration_ms)
+    if batch.source == "kafka":
+        rows = batch.size.get("rows", 0)
+        # As in Hudi: the lag before the batch.
+        yield Metric("deltastreamer.kafkaDelayCount", rows + batch.remaining.get("rows", 0))
+        yield Metric("deltastreamer.kafkaMessageInCount", rows)
+    if "bytes" in batch.size:
+        yield Metric("deltastreamer.sourceBytesToBeIngestedInSyncRound", batch.size["bytes"])
+    counts = {"batches": batch.batches, "rows": batch.rows, "error_rows": batch.error_rows}
+    counts |= {f"source_{unit}": count for unit, count in batch.size.items()}
+    for name, count in counts.items():
+        yield Metric(f"deltastreamer.pyhudi.{name}.counter", count, is_counter=True)
+    for unit, count in batch.remaining.items():
+        yield Metric(f"deltastreamer.pyhudi.remaining.{unit}", count)
+    if batch.lag_seconds is not None:
+        yield Metric("deltastreamer.pyhudi.lag.seconds", round(batch.lag_seconds, 3))
 
 
 def _state(context: TableContext, timeline: Timeline) -> Iterator[Metric]:

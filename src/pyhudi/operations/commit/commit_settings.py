@@ -52,6 +52,8 @@ class CommitSettings:
         prefers_writers: A clustering backs off from writes of its file groups, even if they are pending.
         rolling_keys: Keys of extra metadata that are copied from earlier commits.
         rolling_lookback: Number of earlier commits that are searched for them.
+        clustering_expiry_ms: Age from which a pending clustering that no live process runs is dropped, although none
+            has started it; None if it waits without limit.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
@@ -68,13 +70,16 @@ class CommitSettings:
     prefers_writers: Annotated[bool, write_options.CONFLICT_RESOLUTION] = False
     rolling_keys: Annotated[tuple[str, ...], write_options.ROLLING_METADATA_KEYS] = ()
     rolling_lookback: Annotated[int, write_options.ROLLING_METADATA_LOOKBACK] = 10
+    clustering_expiry_ms: Annotated[
+        int | None, write_options.CLUSTERING_EXPIRATIONS, write_options.CLUSTERING_EXPIRATION_THRESHOLD
+    ] = None
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
         """Build the settings from checked options.
 
         Raises:
-            InvalidRequest: The failed-writes policy is incompatible with the concurrency mode.
+            InvalidRequest: The failed-writes policy is incompatible with the concurrency mode, or with expirations.
             Unsupported: The time generator is not registered, or the conflict resolution strategy is another class.
         """
         strategy = options.value_or_default(write_options.CONFLICT_RESOLUTION).removeprefix(_RESOLUTION_PACKAGE)
@@ -90,10 +95,18 @@ class CommitSettings:
                 "other's pending "
                 "writes, so a clean has to roll back those of dead writers"
             )
+        policy = policy or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY")
+        expires = options.flag(write_options.CLUSTERING_EXPIRATIONS)
+        if expires and policy != "LAZY":
+            raise InvalidRequest(
+                f"{write_options.CLUSTERING_EXPIRATIONS} requires {FAILED_WRITES}=LAZY, not {policy}: set both options"
+            )
+        expiry_minutes = int(options.value_or_default(write_options.CLUSTERING_EXPIRATION_THRESHOLD))
         return read_settings(
             cls,
             options,
-            failed_writes=policy or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
+            failed_writes=policy,
+            clustering_expiry_ms=expiry_minutes * 60_000 if expires else None,
             is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
             prefers_writers=strategy == _PREFER_WRITER,

@@ -94,9 +94,9 @@ def observed(name: str) -> Callable[[Callable[Concatenate[TableContext, P], R]],
             try:
                 result = function(context, *args, **kwargs)
             except Exception as error:
-                _notify_listeners(context, name, started, error=type(error).__name__)
+                _ended(context, name, started, error=type(error).__name__)
                 raise
-            _notify_listeners(context, str(getattr(result, "operation", name)).lower(), started, result=result)
+            _ended(context, str(getattr(result, "operation", name)).lower(), started, result=result)
             return result
 
         return run
@@ -104,20 +104,22 @@ def observed(name: str) -> Callable[[Callable[Concatenate[TableContext, P], R]],
     return wrap
 
 
-def _notify_listeners(
-    context: TableContext, operation: str, started: float, *, error: str | None = None, result: object = None
-) -> None:
+def _ended(context: TableContext, operation: str, started: float, *, error: str | None = None, result: object = None) -> None:
     seconds = time.perf_counter() - started
     instant: Any = getattr(result, "instant", None)
     if error is None:
         _LOG.info("%s %s of %s took %.3f s", operation, instant or "(nothing to do)", context.storage.uri, seconds)
     else:
         _LOG.info("%s of %s failed with %s after %.3f s", operation, context.storage.uri, error, seconds)
-    event = OperationEvent(operation, context.storage.uri, context.config.name, seconds, error, result)
+    notify_listeners(context, OperationEvent(operation, context.storage.uri, context.config.name, seconds, error, result))
+
+
+def notify_listeners(context: TableContext, event: OperationEvent) -> None:
+    """Pass an event to the listeners and to the observer of the table. Their errors are logged."""
     observer = context.observer
     observing = () if observer is None else (lambda ended: observer.ended(ended, context),)
     for listener in (*_listeners, *observing):
         try:
             listener(event)
         except Exception:
-            _LOG.warning("a listener failed on %s of %s", operation, context.storage.uri, exc_info=True)
+            _LOG.warning("a listener failed on %s of %s", event.operation, event.uri, exc_info=True)

@@ -154,7 +154,7 @@ class CleanResult(HtmlRepr):
         size_bytes: Bytes of the files that existed.
         partitions_deleted: Partitions whose folders were deleted as well.
         finished: Unfinished cleans of dead processes that this call completed.
-        rolled_back: Failed writes that were rolled back, under the LAZY policy.
+        rolled_back: Failed writes that were rolled back, and expired clusterings that were dropped, under the LAZY policy.
     """
 
     dry_run: bool
@@ -238,6 +238,29 @@ class ArchiveResult(HtmlRepr):
         if self.history_merges:
             lines.append(f"  history       {self.history_merges} merges")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedBatch:
+    """The outcome of one read of the source of an ingestion.
+
+    Attributes:
+        source: Kind of the source.
+        batches: Number of commits: 0 if the source has no new rows.
+        rows: Rows written.
+        error_rows: Rows written to the error table.
+        size: What the batch contains of the source, by unit: files, rows, bytes.
+        remaining: What the source still has, by unit: files, rows, bytes, commits.
+        lag_seconds: Age of the newest value that was read; None if it is not a time.
+    """
+
+    source: str
+    batches: int = 0
+    rows: int = 0
+    error_rows: int = 0
+    size: Mapping[str, int] = field(default_factory=dict)
+    remaining: Mapping[str, int] = field(default_factory=dict)
+    lag_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

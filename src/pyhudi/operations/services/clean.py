@@ -1,6 +1,6 @@
 """Clean: delete old file slices, and record the deleted files on the timeline.
 
-    1. under the LAZY policy roll failed writes back; complete unfinished cleans
+    1. under the LAZY policy roll failed writes back, and drop expired clusterings; complete unfinished cleans
     2. plan on a loaded timeline, without the lock: `planning.cleaning` explains why that is safe
     3. lock: write `<t>.clean.requested` with the plan, and `<t>.clean.inflight` with the plan again; unlock
     4. delete the files
@@ -42,6 +42,7 @@ from pyhudi.operations.commit.results import CleanResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_no_pending_restore
 from pyhudi.operations.services.clean_state import load_last_clean, load_pending_plan, load_savepointed_files
+from pyhudi.operations.services.cluster import drop_orphaned_clusterings
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.planning.cleaning import (
     CleaningRules,
@@ -167,6 +168,8 @@ def run_clean(
     rolled_back: tuple[str, ...] = ()
     if settings.commit.failed_writes == "LAZY":
         rolled_back = tuple(result.rolled_back for result in rollback_failed_writes(context, settings.commit))
+        if settings.commit.clustering_expiry_ms is not None:
+            rolled_back += drop_orphaned_clusterings(context, settings.commit)
         timeline = timeline if not rolled_back else None
     store = context.timeline
     now = timeline if timeline is not None else store.load()

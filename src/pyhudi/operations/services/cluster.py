@@ -32,7 +32,7 @@ from pyhudi.features.consistent_hashing.resize_service import (
 from pyhudi.format.actions.clustering_plan import COPY_STRATEGIES
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
-from pyhudi.format.instants import Action, Instant
+from pyhudi.format.instants import Action, Instant, State, parse_instant_time
 from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.names import WriteToken, format_bucket_prefix, parse_bucket
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements
@@ -447,19 +447,30 @@ def drop_clustering(context: TableContext, settings: CommitSettings, instant: st
 def drop_orphaned_clustering(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
     """Drop a pending clustering that no process will run.
 
-    That is one whose process died after starting it, or one that can never run. A plan that was not started waits without limit.
+    That is one whose process died after starting it, or one that can never run. A plan that was not started waits
+    without limit, or until it expires (`CommitSettings.clustering_expiry_ms`).
 
     Returns:
         False if a process may still run it; the plan then stays.
     """
-    never = never_runnable_reason(context, context.timeline.load(), instant) is not None
+    never = (
+        _is_expired(context, settings, instant) or never_runnable_reason(context, context.timeline.load(), instant) is not None
+    )
     return drop_orphaned_plan(context, settings, instant, never=never)
 
 
-def drop_orphaned_clusterings(context: TableContext, settings: CommitSettings) -> None:
-    """Call `drop_orphaned_clustering` for all pending clusterings."""
-    for instant in context.timeline.load().pending(Action.CLUSTERING):
-        drop_orphaned_clustering(context, settings, instant)
+def _is_expired(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
+    """Return True if no process has started the plan within the expiry."""
+    if settings.clustering_expiry_ms is None or instant.state is not State.REQUESTED:
+        return False
+    age_ms = context.env.now_ms() - parse_instant_time(instant.request_time, context.config.zone)
+    return age_ms >= settings.clustering_expiry_ms
+
+
+def drop_orphaned_clusterings(context: TableContext, settings: CommitSettings) -> tuple[str, ...]:
+    """Call `drop_orphaned_clustering` for all pending clusterings. Returns the request times of those that were dropped."""
+    pending = context.timeline.load().pending(Action.CLUSTERING)
+    return tuple(i.request_time for i in pending if drop_orphaned_clustering(context, settings, i))
 
 
 def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings) -> tuple[ClusterGroup, ...]:

@@ -136,8 +136,11 @@ def _on(switched_on: bool) -> Mode:
 def _clean_due(service_run: ServiceRun) -> NotDue | None:
     chosen, timeline = service_run.settings.clean, service_run.timeline
     assert chosen is not None, "it is enabled"
-    unfinished = bool(timeline.pending(Action.CLEAN)) or (
-        chosen.commit.failed_writes == "LAZY" and bool(timeline.pending_writes())
+    commit = chosen.commit
+    unfinished = bool(
+        timeline.pending(Action.CLEAN)
+        or (commit.failed_writes == "LAZY" and timeline.pending_writes())
+        or (commit.clustering_expiry_ms is not None and timeline.pending(Action.CLUSTERING))
     )
     reason = None if unfinished else reason_not_to_clean(timeline, chosen.cleaning, None)
     return None if reason is None else NotDue(reason)

@@ -13,7 +13,7 @@ from pyhudi.operations.commit.plan_ownership import PlanTaken, drop_orphaned_pla
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.touched_file_groups import touched_file_groups
 from pyhudi.operations.services.clean import run_clean
-from pyhudi.operations.services.cluster import drop_clustering, drop_orphaned_clustering
+from pyhudi.operations.services.cluster import drop_clustering, drop_orphaned_clustering, drop_orphaned_clusterings
 from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.options.write_options import CLUSTERING_UPDATES_STRATEGY
@@ -44,6 +44,8 @@ def run_prewrite(
     if settings.prewrite == "NONE":
         return rollback_failed_if_eager(context, settings.commit)
     rolled_back = tuple(result.rolled_back for result in rollback_failed_writes(context, settings.commit))
+    if settings.commit.clustering_expiry_ms is not None:
+        rolled_back += drop_orphaned_clusterings(context, settings.commit)
     if settings.prewrite == "CLEAN":
         run_clean(context, settings.prewrite_clean, engine=engine)
     return rolled_back, None
