@@ -11,6 +11,7 @@ import pytest
 import pyhudi as hp
 from pyhudi import Table
 from tests.interop.oracle import ApacheHudi, HudiFailure
+from tests.support.hudi_pair_of_version import KINDS_AND_VERSIONS
 
 Rows = dict[int, tuple[Any, ...]]
 
@@ -38,15 +39,7 @@ def check(hudi: ApacheHudi, table: Table, rows: Rows) -> None:
     assert report.ok, str(report)
 
 
-@pytest.mark.parametrize(
-    ("kind", "version"),
-    [
-        ("cow", 8),
-        ("mor", 9),
-        pytest.param("cow", 9, marks=pytest.mark.wide),
-        pytest.param("mor", 8, marks=pytest.mark.wide),
-    ],
-)
+@pytest.mark.parametrize(("kind", "version"), KINDS_AND_VERSIONS)
 def test_vectors_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
     path = tmp_path / "t"
     name = f"vectors_{kind}_{version}"

@@ -14,7 +14,7 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.interop.pair import make
-from tests.support.hudi_pair_of_version import PairOfVersion
+from tests.support.hudi_pair_of_version import KINDS_AND_VERSIONS, PairOfVersion
 from tests.support.rows import assert_same_rows, without_meta
 
 BY_RECORD_INDEX: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
@@ -37,15 +37,7 @@ SLASH_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 WITHOUT_STATISTICS: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": False}
 
 
-@pytest.mark.parametrize(
-    ("kind", "version"),
-    [
-        ("cow", 8),
-        ("mor", 9),
-        pytest.param("cow", 9, marks=pytest.mark.wide),
-        pytest.param("mor", 8, marks=pytest.mark.wide),
-    ],
-)
+@pytest.mark.parametrize(("kind", "version"), KINDS_AND_VERSIONS)
 def test_writes_and_services_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
     pair = PairOfVersion(newest_hudi, tmp_path / "t", kind, version=version)
     if kind == "cow":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from tests.interop.pair import Pair
 
 INDEXED: dict[str, Any] = {
@@ -18,6 +20,13 @@ INDEXED: dict[str, Any] = {
     "hoodie.compact.inline": False,
     "hoodie.embed.timeline.server": False,
 }
+KINDS_AND_VERSIONS = [
+    ("cow", 8),
+    ("mor", 9),
+    pytest.param("cow", 9, marks=pytest.mark.wide),
+    pytest.param("mor", 8, marks=pytest.mark.wide),
+]
+"""Table types and versions; the full tier has each of them once."""
 
 
 @dataclass

@@ -419,10 +419,8 @@ def _use(session: SparkStatementSession, statement: S.UseDatabase) -> DataFrame:
 def _show_databases(session: SparkStatementSession, statement: S.ShowDatabases) -> DataFrame:
     if statement.catalog is None:
         return session.spark.sql("SHOW DATABASES")
-    if (
-        features.find("catalogs") is None
-        or features.load("catalogs", "SHOW DATABASES").configured_settings(statement.catalog) is None
-    ):
+    catalogs = features.find("catalogs")
+    if catalogs is None or catalogs.configured_settings(statement.catalog) is None:
         return session.spark.sql(f"SHOW DATABASES IN {quoted_name(statement.catalog)}")
     names = stored_catalog(statement.catalog).list_namespaces()
     return small_frame(session.spark, pa.table({"namespace": pa.array(names, pa.string())}))

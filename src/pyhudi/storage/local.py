@@ -2,17 +2,15 @@
 
 Writing a file:
 1. The bytes are written to `.pyhudi-<process>-<uuid>.tmp` in the same folder.  Hudi treats such a name neither as a
-data file nor
-   as a timeline file, and listings skip it.
+   data file nor as a timeline file, and listings skip it.
 2. A checksum sidecar `.<name>.crc` that a Hadoop writer left for an older file of that name is deleted.  A missing
-sidecar
-   disables the check and a stale one makes Hudi fail, so it is deleted before the new content appears.
+   sidecar disables the check and a stale one makes Hudi fail, so it is deleted before the new content appears.
 3. `put` and `open_output` rename the temporary file over the name.  `put_if_absent` creates a hard link, which fails if
-the
-   name exists, then deletes the temporary name.  An empty document needs none of this: exclusive creation is atomic.
-4. Documents are synced to disk, file and folder; see `Sync` for data files. Not synced: leases, heartbeats, and empty
-`.requested`
-   files, which the inflight file in the same folder syncs before any data file is written.
+   the name exists, then deletes the temporary name.  An empty document needs none of this: exclusive creation is
+   atomic.
+4. Documents are synced to disk, file and folder; see `Sync` for data files.  Leases, heartbeats and empty `.requested`
+   files are not synced: the sync of the inflight file's folder also covers the name of the requested file, before any
+   data file is written.
 
 `put_if_matches` is a compare-and-swap that no suspended process can block:
 1. Stage: the synced temporary file is renamed into `.pyhudi-<hash of the name>.cas/`, under its unique name.

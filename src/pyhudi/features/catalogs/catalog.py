@@ -77,6 +77,13 @@ class Catalog(SessionCatalog):
         self._store = None if self._settings is None else self._settings.open_store()
         super().__init__(warehouse if self._settings is None else self._settings.warehouse)
 
+    @classmethod
+    def _of(cls, settings: CatalogSettings) -> Catalog:
+        """The catalog of settings of the configuration."""
+        catalog = cls(warehouse=settings.warehouse)
+        catalog._settings, catalog._store = settings, settings.open_store()
+        return catalog
+
     @property
     def name(self) -> str | None:
         """Name of the catalog; None without a URI."""

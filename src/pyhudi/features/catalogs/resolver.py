@@ -138,7 +138,7 @@ def _resolved(name: str | Sequence[str], own: object, length: int) -> tuple[Cata
     if stored is not None and str(stored.name).lower() == parts[0].lower():
         return stored, parts[1:]
     settings = configured_settings(parts[0])
-    return None if settings is None else (Catalog(settings.name), parts[1:])
+    return None if settings is None else (Catalog._of(settings), parts[1:])
 
 
 @checked

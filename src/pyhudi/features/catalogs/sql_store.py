@@ -27,6 +27,14 @@ T = TypeVar("T")
 Execute = Callable[..., list[tuple[Any, ...]]]
 
 _TIMEOUT_S = 60
+# With keepalives, the system closes a connection to a server that no longer responds.
+_CONNECTION: dict[str, Any] = {
+    "connect_timeout": _TIMEOUT_S,
+    "tcp_user_timeout": _TIMEOUT_S * 1000,
+    "keepalives_idle": _TIMEOUT_S // 2,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS pyhudi_namespaces (catalog_name VARCHAR(255) NOT NULL, namespace_key VARCHAR(255) NOT NULL, "
     "namespace VARCHAR(255) NOT NULL, properties TEXT NOT NULL, PRIMARY KEY (catalog_name, namespace_key))",
@@ -252,9 +260,10 @@ class _Postgres:
     def transaction(self, *, writes: bool) -> Iterator[Execute]:
         with (
             _translated(self, self._psycopg.OperationalError, self._psycopg.Error),
-            self._psycopg.connect(self._uri, connect_timeout=_TIMEOUT_S, **self._login) as connection,
+            self._psycopg.connect(self._uri, **_CONNECTION, **self._login) as connection,
             connection.cursor() as cursor,
         ):
+            cursor.execute(f"SET LOCAL statement_timeout = '{_TIMEOUT_S}s'")
             if writes:
                 cursor.execute(f"SET LOCAL lock_timeout = '{_TIMEOUT_S}s'")
 

@@ -170,16 +170,16 @@ def _rescale(call: ProcedureCall, rules: str, *, add: bool) -> Rows:
     def plan(context: TableContext, snapshot: Snapshot) -> BucketRescale:
         return plan_rescale(context, snapshot, rules, None if count == -1 else count, fields, add=add)
 
-    context, operation = handle.writable(options), "OVERWRITE"
+    context = handle.writable(options)
     planned = plan(context, load_snapshot(context))
     if call.flag("dry_run"):
         counts = (f"{partition} => {planned.after.bucket_count(partition)}" for partition in planned.partitions)
-        yield "SUCCESS", f"DRY_RUN_{operation}", "; ".join(counts)
+        yield "SUCCESS", "DRY_RUN_OVERWRITE", "; ".join(counts)
         return
     settings = WriteSettings.of(options, WriteOperation.INSERT_OVERWRITE)
     run_rescale(context, handle.engine(call.spark, options), plan, settings, partial(_rows_of, call.spark))
     details = f"Expression: {planned.after.rules}, Bucket Number: {planned.after.count}, Dry Run: false"
-    yield "SUCCESS", operation, details
+    yield "SUCCESS", "OVERWRITE", details
 
 
 def _rows_of(spark: Any, query: SnapshotQuery) -> Any:

@@ -15,7 +15,7 @@ Source: docs/formats/writing.md, "Clustering".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -50,8 +50,11 @@ from pyhudi.operations.commit.service_result import NotDue, RunSummary
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.clustering_plans import (
     ClusteringWork,
+    WrittenGroups,
     check_not_superseded,
     clustering_document,
+    commit_checkpoint,
+    commits_after,
     load_clustering,
     never_runnable_reason,
     since_plan,
@@ -81,7 +84,6 @@ from pyhudi.planning.clustering import (
     plan_groups,
     requires_bucket_preservation,
 )
-from pyhudi.planning.conflicts import FileGroupId
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.mergers import merge_rule
@@ -349,11 +351,12 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
             busy = reason_not_to_resize(snapshot)
             if busy is not None:
                 return busy
-        groups = _choose_groups(self.workers, snapshot, self.options)
+        commits = commits_after(snapshot, self.options.plan.after_commit)
+        groups = _choose_groups(self.workers, snapshot, self.options, commits)
         if not groups:
             return NotDue("nothing to cluster")
         self.planned[:] = groups
-        checkpoint = _commit_checkpoint(snapshot, self.options.plan, groups)
+        checkpoint = commit_checkpoint(snapshot, self.options.plan, commits, groups)
         is_copy = self.options.copy.mode == "always"
         plan = clustering_document(snapshot.context, groups, self.options.plan, is_copy=is_copy, checkpoint=checkpoint)
         document = RequestedReplaceMetadata.of_clustering(plan)
@@ -473,7 +476,9 @@ def drop_orphaned_clusterings(context: TableContext, settings: CommitSettings) -
     return tuple(i.request_time for i in pending if drop_orphaned_clustering(context, settings, i))
 
 
-def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings) -> tuple[ClusterGroup, ...]:
+def _choose_groups(
+    engine: Engine, snapshot: Snapshot, options: ClusterSettings, commits: Sequence[WrittenGroups]
+) -> tuple[ClusterGroup, ...]:
     if snapshot.schema is None:
         return ()
     context, settings = snapshot.context, options.plan
@@ -489,7 +494,7 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings)
         p: eligible_slices(partition_slices, busy, settings) for p, partition_slices in snapshot.slices(partitions).items()
     }
     if settings.after_commit is not None:
-        written = {group for _, groups in _commits_after(snapshot, settings.after_commit) for group in groups}
+        written = {group for _, groups in commits for group in groups}
         candidates = {p: tuple(s for s in slices if (p, s.file_id) in written) for p, slices in candidates.items()}
     ranges: dict[tuple[str, str], SliceRange] = {}
     if settings.needs_ranges:
@@ -503,28 +508,6 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings)
     groups = plan_groups(candidates, ranges, settings)
     by_bucket = requires_bucket_preservation(groups, is_bucketed=options.bucketed)
     return tuple(replace(group, output_count=len(group.slices)) for group in groups) if by_bucket else groups
-
-
-def _commits_after(snapshot: Snapshot, earliest: str) -> Iterator[tuple[str, set[FileGroupId]]]:
-    """Yield the commits that were requested after an instant, oldest first, with the file groups that they wrote."""
-    for instant in snapshot.timeline.completed(Action.COMMIT, Action.DELTACOMMIT):
-        if instant.request_time > earliest:
-            metadata = read_commit(snapshot.context.timeline, instant)
-            yield instant.request_time, {(stat.partition_path or "", stat.file_id or "") for stat in metadata.write_stats}
-
-
-def _commit_checkpoint(snapshot: Snapshot, settings: ClusteringRules, groups: Iterable[ClusterGroup]) -> str | None:
-    """Return the last commit up to which the groups of a plan hold all current file groups that commits wrote."""
-    if settings.after_commit is None:
-        return None
-    planned = {(slice_.partition, slice_.file_id) for group in groups for slice_ in group.slices}
-    left = {(s.partition, s.file_id) for slices in snapshot.slices(None).values() for s in slices} - planned
-    checkpoint = settings.after_commit
-    for time, written in _commits_after(snapshot, settings.after_commit):
-        if written & left:
-            break
-        checkpoint = time
-    return checkpoint
 
 
 def _writer_spec(

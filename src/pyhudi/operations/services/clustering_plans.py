@@ -35,7 +35,7 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name
 from pyhudi.operations.commit.plan_ownership import PlanSuperseded
-from pyhudi.operations.commit.touched_file_groups import file_groups_of_commit, load_replaced_groups
+from pyhudi.operations.commit.touched_file_groups import file_groups_of_commit, load_replaced_groups, written_groups
 from pyhudi.options.service_options import LAYOUT_OPTIMIZE_STRATEGY
 from pyhudi.planning.clustering import ClusterGroup, ClusteringRules, group_metrics
 from pyhudi.planning.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
@@ -43,7 +43,7 @@ from pyhudi.table.bootstrap_sources import with_sources
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.log_file_sizes import check_size, load_written_sizes
 from pyhudi.table.pending_plans import planned_path
-from pyhudi.table.snapshot import read_commit
+from pyhudi.table.snapshot import Snapshot, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -116,6 +116,34 @@ def clustering_document(
     strategy = ClusteringStrategy(class_name, parameters)
     extra = {} if checkpoint is None else {COMMIT_CHECKPOINT_KEY: checkpoint}
     return ClusteringPlan(documents, strategy, extra, missing_schedule_partitions=resized)
+
+
+WrittenGroups = tuple[str, set[FileGroupId]]
+"""Request time of a commit, and the file groups that it wrote."""
+
+
+def commits_after(snapshot: Snapshot, earliest: str | None) -> list[WrittenGroups]:
+    """Return the commits that were requested after an instant, oldest first; none for None."""
+    if earliest is None:
+        return []
+    store, completed = snapshot.context.timeline, snapshot.timeline.completed(Action.COMMIT, Action.DELTACOMMIT)
+    return [(i.request_time, written_groups(read_commit(store, i))) for i in completed if i.request_time > earliest]
+
+
+def commit_checkpoint(
+    snapshot: Snapshot, settings: ClusteringRules, commits: Iterable[WrittenGroups], groups: Iterable[ClusterGroup]
+) -> str | None:
+    """Return the last commit up to which the groups of a plan hold all current file groups that commits wrote."""
+    if settings.after_commit is None:
+        return None
+    planned = {(slice_.partition, slice_.file_id) for group in groups for slice_ in group.slices}
+    left = {(s.partition, s.file_id) for slices in snapshot.slices(None).values() for s in slices} - planned
+    checkpoint = settings.after_commit
+    for time, written in commits:
+        if written & left:
+            break
+        checkpoint = time
+    return checkpoint
 
 
 def load_clustering(context: TableContext, timeline: Timeline, request_time: str) -> ClusteringWork:

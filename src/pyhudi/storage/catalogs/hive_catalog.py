@@ -23,6 +23,7 @@ _ANSWER_TIMEOUT_MS = 60_000
 _EXTERNAL = "EXTERNAL_TABLE"
 _MANAGED = "MANAGED_TABLE"
 _ALL = -1
+_TABLES_OF_A_REQUEST = 100
 """Limit of a partition listing: unlimited."""
 
 
@@ -68,30 +69,12 @@ class HiveCatalog:
             self._request("create_database", new_database)
 
     def tables(self, database: str) -> Iterator[CatalogTable]:
-        for name in self._request("get_all_tables", database):
-            table = self.table(database, name)
-            if table is not None:
-                yield table
+        for names in batches(self._request("get_all_tables", database), _TABLES_OF_A_REQUEST):
+            yield from map(_table, self._request("get_table_objects_by_name", database, names))
 
     def table(self, database: str, name: str) -> CatalogTable | None:
         stored = self._stored(database, name)
-        if stored is None:
-            return None
-        storage = stored.sd
-        return CatalogTable(
-            database=stored.dbName,
-            name=stored.tableName,
-            location=storage.location or "",
-            columns=_columns(storage.cols),
-            partition_columns=_columns(stored.partitionKeys),
-            input_format=storage.inputFormat or "",
-            output_format=storage.outputFormat or "",
-            serde=storage.serdeInfo.serializationLib or "",
-            is_external=stored.tableType == _EXTERNAL,
-            owner=stored.owner or "",
-            serde_parameters=dict(storage.serdeInfo.parameters or {}),
-            parameters=dict(stored.parameters or {}),
-        )
+        return None if stored is None else _table(stored)
 
     def create_table(self, table: CatalogTable) -> None:
         messages = _messages()
@@ -207,6 +190,24 @@ class HiveCatalog:
             # Further data on this connection may belong to the failed request.
             self.close()
             raise StorageUnavailable(f"{self.name} did not execute the request: {error!r}") from error
+
+
+def _table(stored: Any) -> CatalogTable:
+    storage = stored.sd
+    return CatalogTable(
+        database=stored.dbName,
+        name=stored.tableName,
+        location=storage.location or "",
+        columns=_columns(storage.cols),
+        partition_columns=_columns(stored.partitionKeys),
+        input_format=storage.inputFormat or "",
+        output_format=storage.outputFormat or "",
+        serde=storage.serdeInfo.serializationLib or "",
+        is_external=stored.tableType == _EXTERNAL,
+        owner=stored.owner or "",
+        serde_parameters=dict(storage.serdeInfo.parameters or {}),
+        parameters=dict(stored.parameters or {}),
+    )
 
 
 def _fill(stored: Any, table: CatalogTable) -> None:

@@ -82,6 +82,7 @@ service HiveMetastore {
   void create_table(1: Table tbl)
     throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: NoSuchObjectException o4)
   Table get_table(1: string dbname, 2: string tbl_name) throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  list<Table> get_table_objects_by_name(1: string dbname, 2: list<string> tbl_names)
   void drop_table(1: string dbname, 2: string name, 3: bool deleteData)
     throws (1: NoSuchObjectException o1, 2: MetaException o3)
   void alter_table_with_environment_context(1: string dbname, 2: string tbl_name, 3: Table new_tbl,

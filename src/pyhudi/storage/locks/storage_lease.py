@@ -1,21 +1,18 @@
 """Lease in an object of the table's storage, compatible with Hudi's StorageBasedLockProvider: PyHudi's default lock.
 
-The object `.hoodie/.locks/table_lock.json` has Hudi's layout, `{"expired":false,"validUntil":<epoch
-ms>,"owner":"<id>"}`:
+The object `.hoodie/.locks/table_lock.json` has Hudi's layout,
+`{"expired":false,"validUntil":<epoch ms>,"owner":"<id>"}`:
 
 1. No object: create it with `put_if_absent`.  A free object: replace it with `put_if_matches`.  Otherwise wait and read
-it again.
-   The store lets exactly one writer win; `storage.locks.fifo_queue` determines who tries first.  An object is free if
-   one holds:
-   it is marked as expired; its owner was a process of this machine that has ended; its `validUntil` is more than a
-   margin in the
-   past, unless that process is alive; it has not changed for the duration of its owner's leases, as observed by this
-   process,
-   regardless of clocks.  So is an object without content, which a power failure may leave.
+   it again.  The store lets exactly one writer win; `storage.locks.fifo_queue` determines who tries first.  An object is
+   free if one holds: it is marked as expired; its owner was a process of this machine that has ended; its `validUntil`
+   is more than a margin in the past, unless that process is alive; it has not changed for the duration of its owner's
+   leases, as observed by this process, regardless of clocks.  An object without content, which a power failure may
+   leave, is free if it has not changed for the duration of a lease of this process.
 2. A renewal advances `validUntil`, again with `put_if_matches`, and only if the owner is still us.
 3. The release sets `expired`, if the lease is still ours.  The tag of the last write is known, so the object need not
-be read.
-   On a full disk, where nothing can be written, it deletes the object instead, while much of the lease remains.
+   be read.  On a full disk, where nothing can be written, it deletes the object instead, while much of the lease
+   remains.
 
 `validUntil` uses the wall clock, as in Hudi. It is safe while the clocks of machines differ by less than the margin. A
 change of the wall clock during a wait or hold is detected with the monotonic clock. A waiting process continues to
