@@ -88,7 +88,8 @@ def native_rows(query: SnapshotQuery, condition: Expr | None, new_name: Callable
         parts = [part for scan in divided.scans for part in _selects(scan, query.schema.names, where, named)]
     except Unsupported:
         return None
-    parts += [f"SELECT * FROM {named(rows)}" for rows in divided.merged]
+    if divided.merged is not None:
+        parts.append(f"SELECT * FROM {named(divided.merged)}")
     storage = open_storage(query.spec.storage)
     assert isinstance(storage, LocalStorage), "engines read local files only"
     folder = storage.full_path("")
