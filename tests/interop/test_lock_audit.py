@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +27,7 @@ if release:
 """
 
 
-def same(hudi: ApacheHudi, path: Path, name: str, **arguments: object) -> pa.Table:
+def same(hudi: ApacheHudi, path: Path, name: str, **arguments: Any) -> pa.Table:
     """Both return the same rows, whose `table` is the argument."""
     theirs = hudi.call(name, table="audited", **arguments)
     ours = procedures.call(name, path=path, **arguments)

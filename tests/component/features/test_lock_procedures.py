@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def called(name: str, path: Path, **arguments: object) -> dict[str, Any]:
+def called(name: str, path: Path, **arguments: Any) -> dict[str, Any]:
     [row] = procedures.call(name, path=path, **arguments).to_pylist()
     assert row.pop("table") == str(path)
     return dict(row)
