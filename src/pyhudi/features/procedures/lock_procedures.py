@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
+from pyhudi.format.paths import parent_folder
 from pyhudi.storage import FileInfo
 from pyhudi.storage.locks import (
     AUDIT_FOLDER,
@@ -94,8 +95,7 @@ def cleanup_audit_lock(call: ProcedureCall) -> Rows:
 def _audit_files(call: ProcedureCall) -> Sequence[FileInfo] | None:
     """The files of the audit; None if there is no folder for them."""
     storage = call.table.context.storage
-    folder, _, _ = AUDIT_FOLDER.rpartition("/")
-    if AUDIT_FOLDER not in storage.list(folder).folders:
+    if AUDIT_FOLDER not in storage.list(parent_folder(AUDIT_FOLDER)).folders:
         return None
     return [file for file in storage.list(AUDIT_FOLDER).files if file.name.endswith(AUDIT_SUFFIX)]
 
