@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -351,7 +352,9 @@ def test_ordering_values_are_read_only_if_statistics_do_not_decide(
     def rows(values: list[int]) -> pa.Table:
         table = _rows(len(values)).set_column(1, "part", pa.array(["p"] * len(values)))
         numbers = pa.array(values, pa.int32() if pa.types.is_date(type_) else pa.int64())
-        return table.set_column(2, "ts", numbers.cast(type_)).set_column(3, "flag", pa.array([values == log_values] * len(values)))
+        return table.set_column(2, "ts", numbers.cast(type_)).set_column(
+            3, "flag", pa.array([values == log_values] * len(values))
+        )
 
     table = _create(tmp_path, table_type="mor")
     table.insert(rows([1, 2, 3, 3]))
@@ -367,7 +370,12 @@ def test_ordering_values_are_read_only_if_statistics_do_not_decide(
     assert ("ts" in read) == reads_ordering
     monkeypatch.undo()
     for columns in (["id", "flag", "ts"], ["flag"], []):
-        assert assert_same_answer(lambda columns=columns: table.scan(columns).to_polars().to_arrow()).engine_files == bool(columns)
+        answer = partial(_polars_rows, table, columns)
+        assert assert_same_answer(answer).engine_files == bool(columns)
+
+
+def _polars_rows(table: Table, columns: list[str]) -> pa.Table:
+    return table.scan(columns).to_polars().to_arrow()
 
 
 @EACH_SHARE
