@@ -350,19 +350,25 @@ class LocalStorage(UriMixin):
         temporary = self._write_temporary(folder, data)
         staging = _staging_folder(full)
         staged = os.path.join(staging, os.path.basename(temporary))
+        unpublished = temporary
         try:
             with _contending(folder):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(staging)
-                os.rename(temporary, staged)
+                try:
+                    os.rename(temporary, staged)
+                except FileNotFoundError:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(staging)
+                    os.rename(temporary, staged)
+                unpublished = staged
                 _fence(full, staged)
                 if not self._matches(path, tag):
                     return False
                 _unlink_sidecar(full)
                 os.replace(staged, full)
+                unpublished = ""
         finally:
-            _unlink(temporary)
-            _unlink(staged)
+            if unpublished:
+                _unlink(unpublished)
             # Other calls may have staged files there. That of the lease, which is replaced often, stays.
             if not _is_of_process(folder):
                 with contextlib.suppress(OSError):
@@ -466,8 +472,10 @@ class _LocalOutput:
                 self._sink.close()
                 if kind is None:
                     self._publish()
+                    self._temporary = ""
         finally:
-            _unlink(self._temporary)
+            if self._temporary:
+                _unlink(self._temporary)
         # A full disk is first reported inside the block, by Arrow's writer.  Errors of Arrow itself have no error
         # number.
         if isinstance(error, OSError) and error.errno is not None:
