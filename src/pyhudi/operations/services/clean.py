@@ -8,7 +8,7 @@
        `<t>_<c>.clean`
 
 A clean of few files holds the lock from 3 to 5. To delete them takes less time than to acquire the lock again and to load
-the timeline again, and other writers wait for one turn instead of two.
+the timeline again, and other writers wait once instead of twice.
 
 A heartbeat shows from before 3 on that the clean is alive. A crash leaves a pending clean, whose plan the next clean
 completes: at once if PyHudi created it and its process is dead; otherwise when its newest file is old (see
