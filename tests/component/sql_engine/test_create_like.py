@@ -185,7 +185,7 @@ def random_table(rng: random.Random) -> hp.Table:
 @pytest.mark.parametrize("seed", range(12))
 def test_shown_statements_of_random_tables_recreate_them(seed: int) -> None:
     rng = random.Random(seed)
-    tables = []
+    tables: list[hp.Table] = []
     while len(tables) < 3:
         try:
             tables.append(random_table(rng))
