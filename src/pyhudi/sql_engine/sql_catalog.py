@@ -98,9 +98,6 @@ class SessionCatalog:
     def lookup(self, table: TableName) -> Any:
         """Look up a registered name.
 
-        Args:
-            table: Name of a table.
-
         Returns:
             Table, path of a table, or registered rows; None if the name is not registered.
         """
@@ -144,9 +141,6 @@ class SessionCatalog:
 
     def location_for(self, table: TableName) -> str:
         """Return the location of a new table.
-
-        Args:
-            table: Name of the table.
 
         Raises:
             InvalidRequest: The catalog has no warehouse.

@@ -3,8 +3,7 @@
     1. while incoming rows are merged, each row that is updated or deleted is recorded; new rows come last
     2. recorded changes go into CDC blocks of bounded size, so the memory of a change log is one block
     3. at the end the file is published, or omitted: readers derive the changes from the base files if all rows of the
-    new file
-       are inserts, or if a delete left no row
+       new file are inserts, or if a delete left no row
 
 A change log is written whenever readers cannot derive the changes, even if it has no rows: Hudi's reader rejects a
 rewritten base file without one. If a write both deletes the last old row and inserts others, Hudi's writer omits the

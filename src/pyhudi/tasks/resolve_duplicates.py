@@ -71,8 +71,7 @@ def filter_live(
     """Return the pairs of a lookup without candidates that hold no row of a key which another candidate holds.
 
     keys, pairs: of several sets of rows; keys: the record key of each row.  run: executes tasks, results in their
-    order.
-    Raises as reading does.
+    order. Raises as reading does.
     """
     found = [_CandidatePairs(*pair) for pair in pairs]
     if not any(hits.several.any() for hits in found):

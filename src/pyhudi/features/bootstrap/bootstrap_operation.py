@@ -113,8 +113,14 @@ class _SourceEntry:
 
 @dataclass(frozen=True, slots=True)
 class _BootstrapPlan:
-    """What is taken over.  properties: of the table; base_path: as these name the source; schema: the columns of the source and
-    of its folders; stored: those of them that the table's files have.
+    """What a bootstrap registers.
+
+    Attributes:
+        properties: Properties of the table.
+        base_path: The source, as the properties name it.
+        schema: Columns of the source files and of their folders.
+        stored: Those of them in the table's files.
+        files: The source files.
     """
 
     properties: Mapping[str, str]
@@ -125,7 +131,7 @@ class _BootstrapPlan:
 
     @property
     def modes(self) -> tuple[BootstrapMode, ...]:
-        """Those that occur, in the order of their instants."""
+        """Modes of the files, in the order of their instants."""
         return tuple(mode for mode in _TIMES if any(file.mode is mode for file in self.files))
 
 
@@ -189,10 +195,7 @@ def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engi
 
 
 def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str, FileInfo]]:
-    """(folder, file) of all data files below a folder; temporary and hidden files are skipped.
-
-    form: the format that they are to have.  Raises Unsupported for a file of another one.
-    """
+    """(folder, file) of all data files below a folder, without hidden ones. Raises Unsupported for another format."""
     listing = source.list(folder)
     for info in listing.files:
         if info.name.startswith((".", "_")):
@@ -270,10 +273,7 @@ def _schema(files: Sequence[_SourceEntry], table: TableSettings) -> pa.Schema:
 
 
 def _remove_earlier(target: BootstrapTarget, plan: _BootstrapPlan, settings: BootstrapSettings) -> None:
-    """Remove what an earlier bootstrap of the same source left, which died before it was whole.
-
-    Raises TableExists for any other table, TableState for a bootstrap that is under way.
-    """
+    """Remove the files of an interrupted bootstrap of the same source. Raises TableExists for any other table."""
     try:
         config = load_table_config(target.storage)
     except TableNotFound:

@@ -104,9 +104,7 @@ def _run_question(request: _HbaseLookup) -> tuple[Ints, Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class _LookupInHbase:
-    """Keys (column RECORD_KEY, distinct) to RECORD_KEY, HOME and FILE_ID of those that the index has; null for what is not
-    believed.
-    """
+    """Map distinct record keys to RECORD_KEY, HOME and FILE_ID of indexed ones; null for entries of unknown commits."""
 
     lookup: LookupInHbaseIndex
 

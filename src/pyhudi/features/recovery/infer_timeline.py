@@ -5,10 +5,10 @@
                   instant, or are the first of their file group, and others are compactions; of a copy-on-write table
                   each is a commit
     replaced      a file group whose rows exist in one that began after its last file, by key and sequence number: a
-                  clustering has copied them there.  The instant that began the later one becomes a replace commit
+                  clustering has copied them there. The instant that began the later one becomes a replace commit
     columns       of a table with column ids: the schema history, stored next to the timeline, has each schema with the
-                  instant that created it.  An instant stores the newest of its time if its files have these columns;
-                  one that wrote no file changed only the columns
+                  instant that created it. An instant stores the newest of its time if its files have these columns; one
+                  that wrote no file changed only the columns
     completion    as recorded in the metadata table; else when the last file of the instant was stored; else one tick
                   after its request, if all files are younger than the last request, because then they were copied
 
