@@ -108,8 +108,8 @@ class ChangePlan(ReadPlan):
     def __str__(self) -> str:
         groups = [source for source in self.sources if source.part is not ChangePart.DELETES]
         kinds = {kind: sum(1 for source in groups if source.change_type is kind) for kind in ChangeKind}
-        said = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
-        lines = [f"read the changes of {len(groups)} file groups{f' ({said})' if said else ''}"]
+        counts = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
+        lines = [f"read the changes of {len(groups)} file groups{f' ({counts})' if counts else ''}"]
         if len(groups) < len(self.sources):
             lines.append(f"  {len(self.sources) - len(groups)} of them twice, deletes first")
         lines.append(f"  {sum(source.size_bytes for source in self.sources):,} bytes")
@@ -338,13 +338,13 @@ def _slice_before(files: _FileIndex, partition: str, file_id: str, log: LogFile)
     own = timeline.completion_time(log.name.instant_time) or log.name.instant_time
     base: BaseFile | None = None
     logs: list[LogFile] = []
-    met = False
+    contains_log = False
     for candidate in () if group is None else group.slices:
-        met = met or log in candidate.logs
-        if not met:
+        contains_log = contains_log or log in candidate.logs
+        if not contains_log:
             continue
-        earlier = (one for one in candidate.logs if (timeline.completion_time(one.name.instant_time) or "") < own)
-        logs += [one for one in earlier if one != log]
+        earlier = (other for other in candidate.logs if (timeline.completion_time(other.name.instant_time) or "") < own)
+        logs += [other for other in earlier if other != log]
         if candidate.base is not None and timeline.is_completed(candidate.base_instant):
             base = candidate.base
             break

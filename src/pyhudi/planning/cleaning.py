@@ -351,7 +351,7 @@ def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: I
 
 
 def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | None) -> list[FileSlice]:
-    """Those of the old slices that no pending write may read: it reads the newest one before the instants it saw pending."""
+    """The old slices that no pending write reads: it reads the newest one before the instants it saw pending."""
     if unsettled is None:
         return old
     read = max((s.base_instant for s in slices if s.base_instant < unsettled), default="")

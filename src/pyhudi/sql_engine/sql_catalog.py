@@ -177,7 +177,7 @@ def stored_catalog(name: str, own: SessionCatalog | None = None) -> Any:
 
 
 def names_in(names: Iterable[str], database: str | None) -> list[str]:
-    """Those of names that are in a database, without it; all for the default one (None)."""
+    """Names in a database, without its prefix; all names for the default database (None)."""
     if database is None:
         return list(names)
     parts = [name.partition(".") for name in names]

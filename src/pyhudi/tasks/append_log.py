@@ -459,8 +459,8 @@ def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: RecordMergeRule) -> pa.RecordBatch:
     """Return deletes by key with the current ordering value of the record; keys without a record are omitted."""
-    # Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of,
-    # and that row would outlive the delete: there the delete has the largest value of them all.
+    # A merged record may have a smaller ordering value than one of its rows, and that row would survive the delete. So the
+    # delete gets the largest value of all rows.
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)

@@ -365,14 +365,14 @@ def _merged(
     pairs = np.flatnonzero(stored & leaves & ~plain_deletes)
     if not len(pairs):
         return _MoveResolution(newer, leaves, dead, stays)
-    met = newer.take(pa.array(pairs))
-    merged = request.rule.merge(older.take(pa.array(pairs)), met.select(older.column_names))
-    made = _with_columns(request, met, merged.rows)
-    at_home = np.asarray(pc.equal(made.column(PARTITION_PATH), stored_partitions.take(pa.array(pairs))), dtype=np.bool_)
+    updates = newer.take(pa.array(pairs))
+    merged = request.rule.merge(older.take(pa.array(pairs)), updates.select(older.column_names))
+    updated = _with_columns(request, updates, merged.rows)
+    at_home = np.asarray(pc.equal(updated.column(PARTITION_PATH), stored_partitions.take(pa.array(pairs))), dtype=np.bool_)
     dead[pairs] = ~merged.is_live
     stays[pairs] = merged.changed & merged.is_live & at_home
     leaves[pairs] = ~merged.is_live | (merged.changed & ~at_home)
-    return _MoveResolution(_with_rows(newer, pairs, made), leaves, dead, stays)
+    return _MoveResolution(_with_rows(newer, pairs, updated), leaves, dead, stays)
 
 
 def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:

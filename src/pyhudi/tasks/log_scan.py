@@ -293,7 +293,7 @@ def choose_blocks(
 def _add_block(
     storage: Storage, found: ValidBlock, merger: LogMerger, request: LogScanRequest, positions: Positions | None
 ) -> int | None:
-    """How many records were handed over; None when they are not as many as positions, with which the scan has to start over."""
+    """Merge a block; return its number of records, None if it differs from that of the positions (the scan restarts)."""
     block = found.block
     content = block.read_content(open_ranges(storage, found.path))
     count = 0

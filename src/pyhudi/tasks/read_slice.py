@@ -490,7 +490,7 @@ def _group_rows(
 
 
 def _is_coded_text(file_schema: pa.Schema, needed: pa.Schema) -> bool:
-    """Whether there is one column, which the table has as text and the file as coded text."""
+    """True for a single column that is text in the table and a dictionary in the file."""
     return len(needed) == 1 and file_schema.field(0).type == CODED and needed.field(0).type == CODED.value_type
 
 

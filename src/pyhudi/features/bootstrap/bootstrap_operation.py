@@ -77,7 +77,7 @@ _TIMES = {
 
 @dataclass(frozen=True, slots=True)
 class BootstrapSettings:
-    """How a bootstrap works."""
+    """Settings of a bootstrap."""
 
     rules: BootstrapRules
     commit: CommitSettings
@@ -229,7 +229,7 @@ def _check_disjoint(table: Storage, source: Storage) -> None:
 
 
 def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
-    """The options, with the style of partition paths that the folders of the source have, where the caller does not say it."""
+    """The options, with the partition path style of the source folders unless the caller sets one."""
     keys = TableSettings.of(options).keys
     if options.explicit(HIVE_STYLE.stored_as) is not None or not keys.partition_fields:
         return options

@@ -193,16 +193,16 @@ def plan_instants(
 
 def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, ...]:
     """Mark the last instant as a write if all are table services: readers take the columns of a table from a write."""
-    if not created or any(one.metadata.operation.sets_schema for one in created):
+    if not created or any(instant.metadata.operation.sets_schema for instant in created):
         return tuple(created)
     last = created[-1]
-    said = CommitMetadata(
+    metadata = CommitMetadata(
         partition_to_write_stats=last.metadata.partition_to_write_stats,
         extra_metadata=last.metadata.extra_metadata,
         operation_type=Operation.UNKNOWN.value,
         partition_to_replace_file_ids=last.metadata.partition_to_replace_file_ids,
     )
-    return (*created[:-1], RebuiltInstant(last.instant, said))
+    return (*created[:-1], RebuiltInstant(last.instant, metadata))
 
 
 def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping[Group, pa.Table]) -> dict[Group, str]:
