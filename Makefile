@@ -53,7 +53,7 @@ IN_PROCESS := tests/unit tests/component tests/golden tests/conformance
 
 test: export PYHUDI_TIER := smoke
 test: setup setup-hudi
-	$(PYTEST) $(if $(CHECKED),-m 'not unit') tests
+	$(PYTEST) $(if $(CHECKED),-m 'not unit' --ignore tests/unit) tests
 
 test-rest: export PYHUDI_TIER := rest
 test-rest: setup setup-hudi setup-newest-hudi
@@ -81,6 +81,7 @@ lint: .venv/.done
 types: .venv/.done
 	$(PY) -m mypy
 
+unit: export PYHUDI_TIER := smoke
 unit: .venv/.done
 	$(PY) -m pytest -n auto -m unit tests/unit tests/test_*.py
 

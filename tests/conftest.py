@@ -12,6 +12,7 @@ Property tests draw the same examples in every run.  To draw others:
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ from xdist.workermanage import WorkerController
 
 from tests.support import needs
 from tests.support.needs import is_unavailable
-from tests.support.tiers import JVM_FOLDERS, TIER, beyond_sample, is_selected, markers_of_path
+from tests.support.tiers import JVM_FOLDERS, TIER, beyond_sample, is_selected, markers_of_path, may_hold_selected
 
 # The workers of a run and what the tests start hash texts alike, so that sets have the same order in every run; others by hand:
 # PYTHONHASHSEED=random.
@@ -54,6 +55,28 @@ def no_wait_for_the_disk() -> Iterator[None]:
     """
     with patch.object(os, "fsync", lambda descriptor: None):
         yield
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Modules without a test of this tier are not imported."""
+    if collection_path.suffix != ".py" or not collection_path.is_relative_to(_TESTS):
+        return None
+    return None if may_hold_selected(collection_path.relative_to(_TESTS).as_posix(), TIER) else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Half a million objects of modules and tests stay until the end: the garbage collector need not look through them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -288,12 +288,13 @@ def _check_requirements(indexes: Iterable[Index], commit: CommitPublishing) -> N
 def apply_clean_to_metadata(
     context: TableContext, request_time: str, clean: CleanMetadata, current_timeline: Timeline
 ) -> Timeline | None:
-    """Remove the files that a clean deleted from the metadata table. The caller holds the lock.
+    """Remove the files that a clean deleted from the metadata table.
+
+    The caller holds the lock, and has loaded the properties in ``context`` under it.
 
     Returns:
         The metadata table's timeline with the clean; None if there is no metadata table.
     """
-    context = context.reloaded()
     if FILES not in maintained_partitions(context.config):
         return None
     store = MetadataStore.open(context, retained_metadata_table(context))

@@ -7,6 +7,9 @@
     5. lock: delete the folders of empty partitions, unless a write is pending; update the metadata table; publish
        `<t>_<c>.clean`
 
+A clean of few files holds the lock from 3 to 5. To delete them takes less time than to acquire the lock again and to load
+the timeline again, and other writers wait once instead of twice.
+
 A heartbeat shows from before 3 on that the clean is alive. A crash leaves a pending clean, whose plan the next clean
 completes: at once if PyHudi created it and its process is dead; otherwise when its newest file is old (see
 `is_service_dead`). Missing files count as failed deletions, as in Hudi, and are not an error.
@@ -17,8 +20,8 @@ Source: docs/formats/writing.md, "Cleaning".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyhudi.errors import InvalidRequest, SnapshotOutdated
@@ -72,6 +75,9 @@ from pyhudi.tasks.engine_protocol import Engine
 _DELETE_BYTES = 256 << 10
 """Cost of deleting one file, as an equivalent number of bytes read and written."""
 
+_FILES_UNDER_LOCK = 32
+"""Most files that a clean deletes while it holds the lock."""
+
 _RELOADS = 4
 
 _INSPECTED = "commits that a clean without files inspected"
@@ -112,6 +118,36 @@ class PlannedClean:
     files: Mapping[str, tuple[str, ...]]
     sizes: Mapping[str, int]
     partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cleaned:
+    """What a clean did.
+
+    Attributes:
+        instant: The completed instant; None if another process has completed the same clean.
+        missing: Number of missing files.
+        partitions: The deleted partitions.
+    """
+
+    instant: Instant | None = None
+    missing: int = 0
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Requested:
+    """A clean that this process has put on the timeline.
+
+    Attributes:
+        transaction: The clean.
+        locked: The table under the lock, with its current properties.
+        timeline: The timeline with the clean.
+    """
+
+    transaction: Transaction
+    locked: TableContext
+    timeline: Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,20 +213,16 @@ def run_clean(
     if pending:
         now = store.load()
     now, planned = _plan_on(context, now, settings.cleaning)
-    done: Instant | None = None
-    missing = 0
-    partitions: tuple[str, ...] = ()
-    plan = planned.plan
-    if plan is not None:
-        requested = _request(context, settings, plan, now)
-        if requested is None:
+    cleaned = _Cleaned()
+    if planned.plan is not None:
+        request = partial(_request, context, settings, planned.plan, now)
+        published = _clean(context, settings.commit, planned.plan, request, engine, on_metadata_commit)
+        if published is None:
             why = "another process concurrently cleaned, created a savepoint, planned a service or rolled a write back"
             planned = PlannedClean(None, why, planned.earliest, {}, {}, ())
         else:
-            with _beating(requested.heartbeat):
-                done, missing, partitions = _execute(
-                    context, settings.commit, requested.instant_time, plan, engine, on_metadata_commit
-                )
+            cleaned = published
+    done = cleaned.instant
     return CleanResult(
         dry_run=False,
         instant=done.request_time if done else None,
@@ -199,9 +231,9 @@ def run_clean(
         reason=planned.reason,
         earliest_retained=planned.earliest.request_time if planned.earliest else None,
         files=planned.files,
-        missing=missing,
+        missing=cleaned.missing,
         size_bytes=sum(planned.sizes.values()),
-        partitions_deleted=partitions,
+        partitions_deleted=cleaned.partitions,
         finished=finished,
         rolled_back=rolled_back,
     )
@@ -367,27 +399,64 @@ def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
     heartbeat.stop(delete=True)
 
 
-def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline) -> Transaction | None:
+def _clean(
+    context: TableContext,
+    settings: CommitSettings,
+    plan: CleanerPlan,
+    request: Callable[[TableContext], _Requested | None],
+    engine: Engine | None,
+    on_metadata_commit: MetadataListener,
+) -> _Cleaned | None:
+    """Claim the plan with ``request`` under the lock, and execute it; return None if another action came first."""
+    paths = _paths_by_partition(context, plan)
+    begun_ms = context.env.now_ms()
+    with ExitStack() as running:
+        with context.locked(settings.lock_wait_ms) as locked:
+            requested = request(locked)
+            if requested is None:
+                return None
+            clean = requested.transaction
+            running.enter_context(_beating(clean.heartbeat))
+            if sum(map(len, paths.values())) <= _FILES_UNDER_LOCK:
+                deleted = _delete_files(context.storage, paths, None)
+                return _publish(
+                    requested.locked,
+                    settings,
+                    clean.instant_time,
+                    plan,
+                    deleted,
+                    requested.timeline,
+                    begun_ms=begun_ms,
+                    on_metadata_commit=on_metadata_commit,
+                )
+        return _execute(context, settings, clean.instant_time, plan, engine, on_metadata_commit)
+
+
+def _request(
+    context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline, locked: TableContext
+) -> _Requested | None:
     """Claim the plan on the timeline; return None if a clean, a savepoint or another plan came first."""
-    with context.locked(settings.commit.lock_wait_ms) as locked:
-        timeline = locked.timeline.load()
-        check_may_begin(context, timeline, "cleaning")
-        if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
-            return None
-        if not all(timeline.is_completed(write.request_time) for write in planned_on.completed_writes()):
-            # After a rollback, a file slice that was superseded may be the newest one.
-            return None
-        if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
-            # A savepoint created after planning may retain files that the plan deletes.
-            return None
-        known = {instant.step for instant in planned_on.pending()}
-        needed = load_planned_files(locked.timeline, (i for i in timeline.pending() if i.step not in known))
-        if any(needed.intersection(paths) for paths in _paths_by_partition(context, plan).values()):
-            # A service planned since may read them too; a service planned later sees this clean.
-            return None
-        time = new_instant_time(context, timeline, settings.commit)
-        content = plan.encode(context.env.token_bytes(16))
-        return plan_and_claim(context, locked, time, Action.CLEAN, content, settings.commit, content=content)
+    timeline = locked.timeline.load()
+    config = check_may_begin(context, timeline, "cleaning")
+    if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
+        return None
+    if not all(timeline.is_completed(write.request_time) for write in planned_on.completed_writes()):
+        # After a rollback, a file slice that was superseded may be the newest one.
+        return None
+    if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
+        # A savepoint created after planning may retain files that the plan deletes.
+        return None
+    known = {instant.step for instant in planned_on.pending()}
+    needed = load_planned_files(locked.timeline, (i for i in timeline.pending() if i.step not in known))
+    if any(needed.intersection(paths) for paths in _paths_by_partition(context, plan).values()):
+        # A service planned since may read them too; a service planned later sees this clean.
+        return None
+    time = new_instant_time(context, timeline, settings.commit)
+    content = plan.encode(context.env.token_bytes(16))
+    claimed = plan_and_claim(context, locked, time, Action.CLEAN, content, settings.commit, content=content)
+    inflight = Instant(time, Action.CLEAN, State.INFLIGHT)
+    with_clean = Timeline.of((*timeline.instants, inflight), timeline.archived_completions)
+    return _Requested(claimed, replace(locked, config=config), with_clean)
 
 
 def _execute(
@@ -397,52 +466,73 @@ def _execute(
     plan: CleanerPlan,
     engine: Engine | None,
     on_metadata_commit: MetadataListener = lambda timeline: None,
-) -> tuple[Instant | None, int, tuple[str, ...]]:
-    """Delete the files of a plan and publish the clean.
-
-    Returns:
-        The completed instant, the number of missing files, and the deleted partitions. The instant is None if another
-        process has completed the same clean.
-    """
+) -> _Cleaned:
+    """Delete the files of a plan that is on the timeline, and publish the clean under the lock."""
     begun_ms = context.env.now_ms()
     # If another process runs the same plan, repeated deletions are harmless, and one of the two completes it.
     deleted = _delete_files(context.storage, _paths_by_partition(context, plan), engine)
-    missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
     with context.locked(settings.lock_wait_ms) as locked:
         timeline = locked.timeline.load()
-        current = [i for i in timeline.instants if i.request_time == request_time and i.action is Action.CLEAN]
-        if not current or current[0].state is State.COMPLETED:
-            return None, missing, ()
-        deleted_partitions = _delete_partitions(locked, timeline, plan.partitions_to_be_deleted or ())
-        # Without this value the next clean would search from the time of the first clean.
-        earliest = plan.earliest_instant_to_retain
-        metadata = CleanMetadata(
-            start_clean_time=request_time,
-            time_taken_in_millis=max(0, context.env.now_ms() - begun_ms),
-            total_files_deleted=sum(len(entry.success_delete_files) for entry in deleted.values()),
-            earliest_commit_to_retain=earliest.timestamp if earliest else "",
-            last_completed_commit_timestamp=plan.last_completed_commit_timestamp,
-            partition_metadata={
-                partition: CleanPartitionMetadata(
-                    partition,
-                    plan.policy,
-                    entry.delete_path_patterns,
-                    entry.success_delete_files,
-                    entry.failed_delete_files,
-                    partition in deleted_partitions,
-                )
-                for partition, entry in {
-                    **{p: CleanPartitionMetadata(p, plan.policy) for p in deleted_partitions},
-                    **deleted,
-                }.items()
-            },
-            extra_metadata=dict(plan.extra_metadata or {}),
+        return _publish(
+            locked.reloaded(),
+            settings,
+            request_time,
+            plan,
+            deleted,
+            timeline,
+            begun_ms=begun_ms,
+            on_metadata_commit=on_metadata_commit,
         )
-        on_metadata_commit(apply_clean_to_metadata(locked, request_time, metadata, timeline))
-        time = new_instant_time(context, timeline, settings)
-        inflight = Instant(request_time, Action.CLEAN, State.INFLIGHT)
-        done = locked.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
-    return done, missing, deleted_partitions
+
+
+def _publish(
+    locked: TableContext,
+    settings: CommitSettings,
+    request_time: str,
+    plan: CleanerPlan,
+    deleted: Mapping[str, CleanPartitionMetadata],
+    timeline: Timeline,
+    *,
+    begun_ms: int,
+    on_metadata_commit: MetadataListener,
+) -> _Cleaned:
+    """Publish a clean whose files are deleted, unless another process has.
+
+    The caller holds the lock, and has loaded the properties and the timeline under it.
+    """
+    env, missing = locked.env, sum(len(metadata.failed_delete_files) for metadata in deleted.values())
+    inflight = Instant(request_time, Action.CLEAN, State.INFLIGHT)
+    if inflight.step not in {instant.step for instant in timeline.pending(Action.CLEAN)}:
+        return _Cleaned(missing=missing)
+    deleted_partitions = _delete_partitions(locked, timeline, plan.partitions_to_be_deleted or ())
+    # Without this value the next clean would search from the time of the first clean.
+    earliest = plan.earliest_instant_to_retain
+    metadata = CleanMetadata(
+        start_clean_time=request_time,
+        time_taken_in_millis=max(0, env.now_ms() - begun_ms),
+        total_files_deleted=sum(len(entry.success_delete_files) for entry in deleted.values()),
+        earliest_commit_to_retain=earliest.timestamp if earliest else "",
+        last_completed_commit_timestamp=plan.last_completed_commit_timestamp,
+        partition_metadata={
+            partition: CleanPartitionMetadata(
+                partition,
+                plan.policy,
+                entry.delete_path_patterns,
+                entry.success_delete_files,
+                entry.failed_delete_files,
+                partition in deleted_partitions,
+            )
+            for partition, entry in {
+                **{p: CleanPartitionMetadata(p, plan.policy) for p in deleted_partitions},
+                **deleted,
+            }.items()
+        },
+        extra_metadata=dict(plan.extra_metadata or {}),
+    )
+    on_metadata_commit(apply_clean_to_metadata(locked, request_time, metadata, timeline))
+    time = new_instant_time(locked, timeline, settings)
+    done = locked.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(env.token_bytes(16)))
+    return _Cleaned(done, missing, deleted_partitions)
 
 
 def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, tuple[str, ...]]:

@@ -40,10 +40,14 @@ class FifoQueue:
         # Ticket -> its modification time, and when this was first observed.
         self._seen: dict[str, tuple[int, int]] = {}
 
-    def waiting_ahead(self) -> int:
-        """Number of processes ahead: those with smaller tickets, or all if this process has none. Raises as `Storage.list`."""
+    def waiting_ahead(self, *, is_empty: bool) -> int:
+        """Number of processes ahead: those with smaller tickets, or all if this process has none. Raises as `Storage.list`.
+
+        is_empty: True if the caller knows that there is no folder of tickets.
+        """
         now_ms = self._env.monotonic_ms()
-        tickets = {info.name: info.modified_ms for info in self._storage.list(self._folder).files if _TICKET.fullmatch(info.name)}
+        files = () if is_empty else self._storage.list(self._folder).files
+        tickets = {info.name: info.modified_ms for info in files if _TICKET.fullmatch(info.name)}
         if self._ticket is not None and self._ticket not in tickets:
             # It was deleted because this process seemed dead, as after a long suspension: rejoin at the end of the
             # queue.
