@@ -229,7 +229,7 @@ def _archived(call: ProcedureCall) -> Iterator[tuple[Instant, CommitMetadata]]:
 
 
 def archived_metadata(history: HistoryStore, instant: Instant) -> object:
-    """Return the completed document of an instant of the archived timeline; None if the instant has gone."""
+    """Return the completed document of an instant of the archived timeline; None if there is no such row."""
     row = history.find(instant.request_time, instant.action)
     return decode_completed(instant.action, row.metadata or b"") if row else None
 
