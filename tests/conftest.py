@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -46,6 +47,12 @@ if _PROFILE == "same":
     patch.object(providers, "_get_local_constants", Constants).start()
 
 _TESTS = Path(__file__).resolve().parent
+
+# Tests make hundreds of thousands of small files, which cost less in memory than on a disk.  PYTEST_DEBUG_TEMPROOT names another
+# folder.  A JVM loads native libraries from there.
+_MEMORY = Path("/dev/shm")
+if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= 4 << 30 and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
 @pytest.fixture(scope="session", autouse=True)
