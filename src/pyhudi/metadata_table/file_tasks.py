@@ -451,10 +451,7 @@ def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
 def _write_base(
     file: MetadataFile, parts: Iterable[tuple[pa.Array, pa.Array]], before: FileSlice | None, schema: str
 ) -> WriteStat:
-    """Write a base file.
-
-    parts: keys and values, ascending; before: the slice that it replaces, None for the first file; schema: of the values.
-    """
+    """Write a base file of ascending keys and values that replaces the slice `before`, None for the first file."""
     storage = open_storage(file.storage)
     name = BaseFileName(file.file_id, file.token, file.instant_time, BASE_EXTENSION)
     path = join_path(file.partition, name.text)

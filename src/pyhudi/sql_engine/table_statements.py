@@ -250,8 +250,6 @@ def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tup
     """Table columns to which the columns of an INSERT query are assigned, in the query's order.
 
     Args:
-        table: The table.
-        statement: The INSERT.
         names: Columns of the query, without meta columns.
 
     Raises:

@@ -65,7 +65,7 @@ from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
-from pyhudi.table.listing import DirectoryListing, FileListing
+from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.pending_plans import load_compaction_plan, load_pending_compactions, load_planned_files, planned_path
 from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.table.table_context import TableContext
@@ -190,8 +190,6 @@ def run_clean(
     """Complete unfinished cleans, then clean.
 
     Args:
-        context: The table.
-        settings: Settings of the clean.
         timeline: A freshly loaded timeline, so that it need not be loaded again.
         engine: Deletes the files; None uses threads.
         on_metadata_commit: Called with the timeline of the metadata table after the clean has committed to it, or None
@@ -241,9 +239,7 @@ def run_clean(
     )
 
 
-def plan_clean(
-    context: TableContext, timeline: Timeline, settings: CleaningRules, listing: FileListing | None = None
-) -> PlannedClean:
+def plan_clean(context: TableContext, timeline: Timeline, settings: CleaningRules) -> PlannedClean:
     """Decide which files to delete. Lists only partitions that may have any; lists nothing if no clean is due."""
     store = context.timeline
     last = load_last_clean(store, timeline)
@@ -257,7 +253,7 @@ def plan_clean(
             earliest = limit_commits(timeline, settings, last, earliest)
     if reason is not None:
         return PlannedClean(None, reason, None, {}, {}, ())
-    files_of = listing if listing is not None else DirectoryListing(context.storage)
+    listing = DirectoryListing(context.storage)
     savepoints = savepointed_times(timeline)
     carried: _Inspected | None = context.carried.get(_INSPECTED)
     since = last
@@ -268,7 +264,7 @@ def plan_clean(
     )
     partitions: Iterable[str]
     if inspected is None:
-        partitions = settings.partitions_to_clean(files_of.partitions())
+        partitions = settings.partitions_to_clean(listing.partitions())
     else:
         partitions = sorted(set().union(*(partitions_with_garbage(read_commit(store, i)) for i in inspected)))
     sizes: dict[str, int] = {}
@@ -277,7 +273,7 @@ def plan_clean(
         state, needed_from = _load_slicing(context, timeline)
         planned = load_planned_files(store, timeline.pending())
         saved = load_savepointed_files(store, timeline)
-        for partition, infos in files_of.files(partitions).items():
+        for partition, infos in listing.files(partitions).items():
             groups = build_file_groups(partition, infos, state, change_logs=True)
             # A write that was pending when a savepoint was created counts at its time now: a restore needs both states.
             seen = {file_name(file.path) for time in savepoints for file in _files_as_of(groups, state, time)}

@@ -2,13 +2,11 @@
 
     .hoodie/.locks/waiting/<number>.<process>.<id>      one empty ticket file for each waiting process
 
-1. A process that finds the lock taken creates a ticket with a number one above the greatest existing one.  It does not
-try to
-   acquire the lock while a smaller ticket exists or, without a ticket, while any exists.  Numbers define the order, not
-   clocks.
-2. A ticket is rewritten periodically while its owner waits.  A ticket that is unchanged for longer than its owner may
-sleep, or
-   whose process is known to be dead, is ignored, and deleted by the next process that sees it.
+1. A process that finds the lock taken creates a ticket with a number one above the greatest existing one. It does not
+   try to acquire the lock while a smaller ticket exists or, without a ticket, while any exists. Numbers define the
+   order, not clocks.
+2. A ticket is rewritten periodically while its owner waits. A ticket that is unchanged for longer than its owner may
+   sleep, or whose process is known to be dead, is ignored, and deleted by the next process that sees it.
 3. A process that stops waiting deletes its ticket.
 
 The queue only determines who tries first. The lock itself guarantees exclusion, so a lost ticket costs no more than the
