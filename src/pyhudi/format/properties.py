@@ -45,6 +45,11 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
+def split_list(text: str | None) -> tuple[str, ...]:
+    """Return the parts of a value with commas between them, without blanks around them; () for None."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
 def redact_secret(key: str, value: str) -> str:
     """Return the value of a property or option for messages, listings and logs: redacted if its name is that of a secret."""
     return REDACTED if value and _SECRET.search(key) else value

@@ -22,7 +22,7 @@ from operator import methodcaller
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.properties import redact_secret
+from pyhudi.format.properties import redact_secret, split_list
 
 S = TypeVar("S")
 
@@ -125,7 +125,7 @@ class Options:
 
     def names(self, option: Option | str) -> tuple[str, ...]:
         """Return a comma-separated list, without blanks around its parts."""
-        return tuple(part.strip() for part in (self.text(option) or "").split(",") if part.strip())
+        return split_list(self.text(option))
 
     def with_prefix(self, *prefixes: str) -> dict[str, str]:
         """Return the forwarded keys with a prefix."""

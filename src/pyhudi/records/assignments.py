@@ -22,6 +22,7 @@ from pyhudi.records.filters.arrow_expressions import arrow_scalar
 from pyhudi.records.filters.binding import bind, bind_to_family
 from pyhudi.records.filters.filter_ast import ColumnRef, Compare
 from pyhudi.records.filters.filter_parser import COMPUTED, parse_value
+from pyhudi.records.record_merge import combine_to_array
 from pyhudi.records.schema_cast import conform, refuse_rounding
 
 
@@ -76,15 +77,11 @@ def assign(assignments: tuple[Assignment, ...], other_rows: pa.Table, rows: pa.T
     """
     columns: dict[str, pa.Array] = {}
     if rows is not None:
-        columns = {name: _one_array(column) for name, column in zip(rows.column_names, rows.columns, strict=True)}
+        columns = {name: combine_to_array(column) for name, column in zip(rows.column_names, rows.columns, strict=True)}
     columns.update((assignment.column, assignment.values(other_rows)) for assignment in assignments)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     refuse_rounding(batch, schema)
     return conform(batch, schema)
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _assignment(name: str, value: Any, table: pa.Schema, other_schema: pa.Schema) -> Assignment:

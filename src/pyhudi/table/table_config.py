@@ -36,6 +36,7 @@ from pyhudi.format.properties import (
     format_saved_comments,
     format_updated_comments,
     parse_properties,
+    split_list,
     table_checksum,
 )
 from pyhudi.format.table_versions import TableVersion, parse_table_version, parse_timeline_layout
@@ -180,7 +181,7 @@ class TableConfig:
             # Without log files nothing is merged, so a copy-on-write table is read regardless of its merge properties.
             check_merge_properties(merge)
         folder = values.get(props.TIMELINE_PATH.stored_as, TIMELINE_NAME)
-        partitions = _split(values.get(props.METADATA_PARTITIONS.stored_as, ""))
+        partitions = split_list(values.get(props.METADATA_PARTITIONS.stored_as))
         zone_name = values.get(props.TIME_ZONE.stored_as, "LOCAL").upper()
         return cls(
             name=name,
@@ -203,7 +204,7 @@ class TableConfig:
             several_formats=parse_bool(values, props.SEVERAL_FORMATS),
             create_schema=values.get(props.CREATE_SCHEMA.stored_as) or None,
             metadata_partitions=partitions,
-            metadata_partitions_inflight=_split(values.get(props.METADATA_INFLIGHT.stored_as, "")),
+            metadata_partitions_inflight=split_list(values.get(props.METADATA_INFLIGHT.stored_as)),
             index_definitions_path=values.get(props.INDEX_DEFINITIONS_PATH.stored_as) or None,
             bootstrap_base_path=values.get(props.BOOTSTRAP_BASE_PATH.stored_as) or None,
             properties=tuple(sorted(values.items())),
@@ -437,7 +438,7 @@ def _key_spec(values: Mapping[str, str], version: TableVersion) -> KeySpec:
 
 def _ordering_fields(values: Mapping[str, str]) -> tuple[str, ...]:
     """The fields that either key names.  If they differ, releases would order by different fields: that is an error."""
-    newer, older = _split(values.get(props.ORDERING_FIELDS) or ""), _split(values.get(props.ORDERING.stored_as) or "")
+    newer, older = split_list(values.get(props.ORDERING_FIELDS)), split_list(values.get(props.ORDERING.stored_as))
     if newer and older and newer != older:
         raise CorruptData(
             f"{props.ORDERING_FIELDS} and {props.ORDERING.stored_as} name different fields, so that releases of Hudi order "
@@ -516,7 +517,3 @@ def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E
         return kind(text.strip().upper())
     except ValueError:
         raise CorruptData(f"property {key} has no known value", expected=", ".join(kind), found=text) from None
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -33,6 +33,7 @@ from pyhudi.tasks.base_file_bloom_filter import inherited_filter
 from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.base_file_writer import BaseFileWriter, FileSettings
 from pyhudi.tasks.file_stats import FileIndexing
+from pyhudi.tasks.incoming_layout import with_column
 from pyhudi.tasks.log_scan import LogScan
 from pyhudi.tasks.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
 from pyhudi.tasks.write_tasks import WriteStatus
@@ -165,12 +166,6 @@ def _stored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def without_keys(rows: pa.Table) -> pa.Table:
     """Return rows as a table without meta columns stores them, without the keys that merging has filled in."""
     return with_column(rows, RECORD_KEY, pa.nulls(rows.num_rows, pa.string()))
-
-
-def with_column(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
-    """Return the rows with one column replaced."""
-    position = rows.schema.get_field_index(name)
-    return rows.set_column(position, rows.schema.field(position), column)
 
 
 def slice_from_task(storage: Storage, task: CompactionTask) -> FileSlice:

@@ -39,7 +39,7 @@ from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.engine_protocol import PrepareRequest, TagRequest
-from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch, with_column
 from pyhudi.tasks.read_slice import ReadSpec, run_read
 from pyhudi.tasks.row_selection import matching_rows
 
@@ -297,9 +297,9 @@ def resolve_moves(
         goes_on = wins & ~dead
         rows = _with_rows(rows, moving_rows[goes_on], settled.rows.filter(pa.array(goes_on)))
     deletions = newer.filter(pa.array(wins))
-    deletions = _replaced(deletions, PARTITION_PATH, homes.filter(pa.array(wins)))
-    deletions = _replaced(deletions, DELETE_COLUMN, pa.repeat(pa.scalar(True), deletions.num_rows))
-    at_home = _replaced(newer.filter(pa.array(filled)), PARTITION_PATH, homes.filter(pa.array(filled)))
+    deletions = with_column(deletions, PARTITION_PATH, homes.filter(pa.array(wins)))
+    deletions = with_column(deletions, DELETE_COLUMN, pa.repeat(pa.scalar(True), deletions.num_rows))
+    at_home = with_column(newer.filter(pa.array(filled)), PARTITION_PATH, homes.filter(pa.array(filled)))
     placed = pa.concat_tables([relabel(deletions, rows.schema), relabel(at_home, rows.schema)])
     keep = np.ones(rows.num_rows, dtype=np.bool_)
     keep[moving_rows[~wins | dead]] = False
@@ -383,8 +383,8 @@ def _with_columns(request: TagRequest, rows: pa.Table, created: pa.Table) -> pa.
     """Replace the columns that a rule computed, and the partition path."""
     paths = partition_paths(request.spec.keys, as_batch(created)).cast(pa.string())
     for name in created.column_names:
-        rows = _replaced(rows, name, combine_to_array(created.column(name)))
-    return _replaced(rows, PARTITION_PATH, paths)
+        rows = with_column(rows, name, combine_to_array(created.column(name)))
+    return with_column(rows, PARTITION_PATH, paths)
 
 
 def _with_rows(rows: pa.Table, at: Ints, other_rows: pa.Table) -> pa.Table:
@@ -411,8 +411,3 @@ def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints, read: ReadSto
         order.append(wanted)
     positions = np.argsort(np.concatenate(order), kind="stable")
     return pa.concat_tables(read(tasks)).take(pa.array(positions))
-
-
-def _replaced(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    position = rows.schema.get_field_index(name)
-    return rows.set_column(position, rows.schema.field(position), values)

@@ -45,11 +45,10 @@ from pyhudi.tasks.compaction_tasks import (
     CompactionSpec,
     CompactionTask,
     slice_from_task,
-    with_column,
     with_log_figures,
     without_keys,
 )
-from pyhudi.tasks.incoming_layout import as_batch
+from pyhudi.tasks.incoming_layout import as_batch, with_column
 from pyhudi.tasks.log_file_writer import BlockRows, LogWriteSpec, write_log_files
 from pyhudi.tasks.log_scan import InstantValidity, find_blocks, read_log, scan_logs
 from pyhudi.tasks.read_slice import merge_columns

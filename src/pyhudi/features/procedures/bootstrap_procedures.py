@@ -82,7 +82,7 @@ def run_bootstrap(call: ProcedureCall) -> Rows:
 )
 def show_bootstrap_mapping(call: ProcedureCall) -> Rows:
     """Source files of file groups."""
-    partition, file_ids = call.text("partition_path"), {part.strip() for part in call.text("file_ids").split(",") if part.strip()}
+    partition, file_ids = call.text("partition_path"), call.names("file_ids")
     if file_ids and not partition:
         raise InvalidRequest("file_ids of show_bootstrap_mapping require a partition: pass partition_path")
     base_path = _base_path(call)

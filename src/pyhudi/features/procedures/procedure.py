@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from pyhudi.api.table import Table
 from pyhudi.errors import Internal, InvalidRequest
-from pyhudi.format.properties import redact_secret
+from pyhudi.format.properties import redact_secret, split_list
 
 Value = str | int | bool | None
 Rows = Iterable[tuple[Any, ...]]
@@ -86,7 +86,7 @@ class ProcedureCall:
 
     def names(self, name: str) -> tuple[str, ...]:
         """The parts of a text argument with commas between them; () if it was not passed."""
-        return tuple(part.strip() for part in self.text(name).split(",") if part.strip())
+        return split_list(self.text(name))
 
     def flag(self, name: str) -> bool:
         """A boolean argument with a default."""

@@ -27,6 +27,7 @@ from itertools import product
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.log.cdc_blocks import CdcMode
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, META_FOLDER, TIMELINE_FOLDER, file_name, parent_folder, split_path
+from pyhudi.format.properties import split_list
 from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.options import table_options as props
 from pyhudi.records.keys.key_spec import KeyGenerator, infer_key_generator
@@ -249,7 +250,7 @@ def _infer_record_key(inference: _Inference, evidence: TableFacts, facts: Sequen
         props.RECORD_KEY_FIELDS.stored_as,
         f"{why}; give the fields, or nothing where keys are generated ({props.RECORD_KEY_FIELDS.stored_as}=)",
     )
-    return None if answer is None else _split(answer)
+    return None if answer is None else split_list(answer)
 
 
 def _infer_partitions(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
@@ -279,7 +280,7 @@ def _infer_partitions(inference: _Inference, evidence: TableFacts, facts: Sequen
     answer = inference.require_input(props.PARTITION_FIELDS.stored_as, f"{why}; give them, in order")
     for key in (props.HIVE_STYLE.stored_as, props.URL_ENCODE.stored_as):
         inference.require_input(key, "it is not known how folders are made; give true or false")
-    return None if answer is None else _split(answer)
+    return None if answer is None else split_list(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +375,7 @@ def _infer_merging(inference: _Inference, version: TableVersion) -> None:
         return
     if ordering is None:
         return
-    fields = _split(ordering)
+    fields = split_list(ordering)
     if fields:
         inference.values[props.ORDERING_FIELDS if version.has_merge_mode else props.ORDERING.stored_as] = ",".join(fields)
         if version.has_merge_mode and not version.has_ordering_fields:
@@ -404,10 +405,6 @@ def table_types(names: Iterable[tuple[str, bool, bool]], *, deltas: bool, commit
     if commits:
         found[TableType.COPY_ON_WRITE] = "commits that no compaction made"
     return found
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 _MOST_READINGS = 64

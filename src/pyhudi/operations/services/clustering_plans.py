@@ -34,6 +34,7 @@ from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name
+from pyhudi.format.properties import split_list
 from pyhudi.operations.commit.plan_ownership import PlanSuperseded
 from pyhudi.operations.commit.touched_file_groups import file_groups_of_commit, load_replaced_groups, written_groups
 from pyhudi.options.service_options import LAYOUT_OPTIMIZE_STRATEGY
@@ -155,7 +156,7 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
     """
     plan = _load_plan(context, request_time)
     parameters: Mapping[str, str] = (plan.strategy.strategy_params if plan.strategy else None) or {}
-    columns = tuple(name.strip() for name in parameters.get(SORT_COLUMNS_KEY, "").split(",") if name.strip())
+    columns = split_list(parameters.get(SORT_COLUMNS_KEY))
     groups = []
     pieces = [piece for document in plan.input_groups or () for piece in document.slices or ()]
     logs = [_below(context, piece, file) for piece in pieces for file in piece.delta_file_paths or ()]

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.properties import split_list
 from pyhudi.options import table_options as props
 from pyhudi.records.joda_timestamps import time_zone
 from pyhudi.records.keys.timestamp_key_rule import TimeRule
@@ -197,8 +198,8 @@ class KeySpec:
             Unsupported: A user-defined generator.
             InvalidRequest: Values that contradict each other.
         """
-        record_fields = _names(properties.get(props.RECORD_KEY_FIELDS.stored_as))
-        partition_texts = _names(properties.get(props.PARTITION_FIELDS.stored_as))
+        record_fields = split_list(properties.get(props.RECORD_KEY_FIELDS.stored_as))
+        partition_texts = split_list(properties.get(props.PARTITION_FIELDS.stored_as))
         generator: KeyGenerator | None = None
         name = properties.get(props.GENERATOR_CLASS.stored_as) or properties.get(props.GENERATOR_TYPE.stored_as)
         if name:
@@ -302,10 +303,6 @@ def partition_columns(spec: KeySpec) -> tuple[str, ...]:
 def path_valued_columns(spec: KeySpec) -> tuple[str, ...]:
     """Return the partition columns whose values can be parsed from paths; those of timestamp fields are only in the files."""
     return tuple(field.name for field in spec.partition_fields if field.kind is PartitionFieldType.SIMPLE)
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
 def _has_time_type(properties: Mapping[str, str]) -> bool:

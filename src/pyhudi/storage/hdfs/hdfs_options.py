@@ -19,6 +19,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.properties import split_list
 from pyhudi.storage.process_identity import user_name
 from pyhudi.storage.storage_option_names import parse_boolean
 from pyhudi.storage.uris import Location
@@ -142,7 +143,7 @@ def _addresses(location: Location, option_value: str | None, conf: Mapping[str, 
         return (f"{host}:{port or _HTTP_PORT}",)
     if option_value is not None:
         return tuple(_address(address.strip()) for address in option_value.split(","))
-    nodes = [address.strip() for address in conf.get(f"dfs.ha.namenodes.{host}", "").split(",") if address.strip()]
+    nodes = split_list(conf.get(f"dfs.ha.namenodes.{host}"))
     if nodes and not port:
         keys = [f"dfs.namenode.http-address.{host}.{node}" for node in nodes]
         missing = next((key for key in keys if key not in conf), None)
