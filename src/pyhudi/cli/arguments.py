@@ -36,6 +36,11 @@ def open_table(uri: str, storage: list[str] | None = None) -> Table:
     return table
 
 
+def split_names(text: str | None) -> list[str] | None:
+    """Return names with commas between them; None if there is no text."""
+    return [name.strip() for name in text.split(",")] if text else None
+
+
 def table_name(text: str) -> TableName:
     """The name that an argument may be."""
     return TableName(tuple(text.split(".")))

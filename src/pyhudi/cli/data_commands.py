@@ -23,6 +23,7 @@ from pyhudi.cli.arguments import (
     open_for_call,
     open_table,
     parse_pairs,
+    split_names,
     table_name,
 )
 from pyhudi.cli.inspect_commands import AsOfOption, ColumnsOption, FilterOption
@@ -224,7 +225,7 @@ def export(
     """Export rows to a file, in batches."""
     if file.suffix not in _WRITTEN:
         raise InvalidRequest(f"{file} has an unknown format: use one of the endings {', '.join(_WRITTEN)}")
-    names = [name.strip() for name in columns.split(",")] if columns else None
+    names = split_names(columns)
     opened, given = open_for_call(table, storage, options)
     scan = opened.scan(names, filter, as_of, options=given)
     unfinished = file.with_name(f"{file.name}.unfinished")

@@ -16,6 +16,7 @@ from pyhudi.cli.arguments import (
     open_for_call,
     open_table,
     parse_pairs,
+    split_names,
 )
 from pyhudi.cli.output import Format, print_rows, print_text
 from pyhudi.operations.services.index_admin import IndexInfo
@@ -54,7 +55,7 @@ def create(
     opened, given = open_for_call(table, storage, options)
     info = opened.index.create(
         kind,
-        [column.strip() for column in columns.split(",")] if columns else None,
+        split_names(columns),
         name=name,
         function=function,
         function_options=parse_pairs(function_options) or None,

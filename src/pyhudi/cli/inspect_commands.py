@@ -7,7 +7,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_for_call, open_table
+from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_for_call, open_table, split_names
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.format.instants import Instant
 
@@ -114,7 +114,7 @@ def head(
     options: OptionsOption = None,
 ) -> None:
     """Show some rows."""
-    names = [name.strip() for name in columns.split(",")] if columns else None
+    names = split_names(columns)
     opened, given = open_for_call(table, storage, options)
     print_rows(opened.scan(names, filter, as_of, options=given).head(limit), output)
 
@@ -127,7 +127,7 @@ def explain(
     options: OptionsOption = None,
 ) -> None:
     """Explain a read: the file slices to read, and what pruned the others."""
-    names = [name.strip() for name in columns.split(",")] if columns else None
+    names = split_names(columns)
     opened, given = open_for_call(table, storage, options)
     print_text(opened.scan(names, filter, options=given).explain())
 

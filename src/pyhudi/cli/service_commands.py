@@ -18,6 +18,7 @@ from pyhudi.cli.arguments import (
     YesOption,
     open_for_call,
     open_table,
+    split_names,
 )
 from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.errors import InstantNotFound
@@ -61,7 +62,7 @@ def cluster(
     options: OptionsOption = None,
 ) -> None:
     """Cluster: rewrite file groups to improve sort order and file sizes."""
-    columns = [name.strip() for name in order_by.split(",")] if order_by else None
+    columns = split_names(order_by)
     opened, given = open_for_call(table, storage, options)
     print_value(opened.cluster(instant, order_by=columns, layout=layout, options=given), output)
 
@@ -115,7 +116,7 @@ def serve(
     such processes can serve one table.
     """
     opened, given = open_for_call(table, storage, options)
-    names = [name.strip() for name in services.split(",")] if services else None
+    names = split_names(services)
     stop = threading.Event()
 
     def on_signal(signum: int, frame: object) -> None:

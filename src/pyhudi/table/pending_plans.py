@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyhudi.errors import CorruptData
 from pyhudi.format.actions.clustering_plan import ClusteringPlan
 from pyhudi.format.actions.compaction_plan import CompactionPlan
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
@@ -30,10 +29,8 @@ def load_pending_compactions(store: TimelineStore, timeline: Timeline) -> dict[t
 def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPlan:
     """Load the plan in the requested file of a compaction or log compaction. Raises CorruptData when it is missing or damaged."""
     requested = Instant(instant.request_time, instant.action, State.REQUESTED)
-    try:
+    with store.errors_with_path(requested):
         return CompactionPlan.decode(store.read(requested))
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(requested))) from error
 
 
 def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
@@ -41,10 +38,8 @@ def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPl
     data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
     if not data:
         return None
-    try:
+    with store.errors_with_path(instant):
         return RequestedReplaceMetadata.decode(data).clustering_plan
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
 def load_plan_files(store: TimelineStore, instant: Instant) -> frozenset[str]:

@@ -316,7 +316,5 @@ def _over_time(
 
 
 def _decoded(store: TimelineStore, instant: Instant, text: str) -> VersionedSchema:
-    try:
+    with store.errors_with_path(instant):
         return decode_schema(text)
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(instant))) from error

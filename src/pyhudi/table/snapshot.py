@@ -330,10 +330,8 @@ def retry_on_stale_files(function: Callable[P, R]) -> Callable[P, R]:
 
 def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
     """Read the metadata of a completed commit-like instant.  Raises CorruptData that names the file."""
-    try:
+    with store.errors_with_path(instant):
         return CommitMetadata.decode(store.read(instant))
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
 def double_written_logs(store: TimelineStore, timeline: Timeline, instant: Instant) -> frozenset[str]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyhudi.errors import CorruptData
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, Timeline
@@ -83,13 +82,11 @@ def _lost_files(
 
 def load_earliest_retained(store: TimelineStore, clean: Instant) -> str | None:
     """The instant from which on a clean retains everything, '' if it retains by file versions; None for one without a plan."""
-    try:
+    with store.errors_with_path(clean):
         plan = store.read_state(clean.request_time, Action.CLEAN, State.REQUESTED)
         if plan:
             found = CleanerPlan.decode(plan).earliest_instant_to_retain
             return found.timestamp if found else ""
         if clean.state is State.COMPLETED:
             return CleanMetadata.decode(store.read(clean)).earliest_commit_to_retain.strip()
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(clean))) from error
     return None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 
-from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, SnapshotOutdated
+from pyhudi.errors import InstantNotFound, InvalidRequest, SnapshotOutdated
 from pyhudi.format.actions.savepoint_metadata import SavepointMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.table.table_context import TableContext
@@ -48,10 +48,8 @@ def load_tags(context: TableContext, timeline: Timeline) -> dict[str, str]:
 
 def read_savepoint(store: TimelineStore, instant: Instant) -> SavepointMetadata:
     """Read a completed savepoint.  Raises SnapshotOutdated when it was deleted, CorruptData for a damaged file."""
-    try:
+    with store.errors_with_path(instant):
         return SavepointMetadata.decode(store.read(instant))
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
 def with_tag(tag: str, comments: str) -> str:

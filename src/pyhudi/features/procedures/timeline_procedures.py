@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from pyhudi.errors import CorruptData, InstantNotFound
+from pyhudi.errors import InstantNotFound
 from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
@@ -299,10 +299,9 @@ def _clean_plans(call: ProcedureCall) -> Iterator[tuple[Instant, CleanerPlan]]:
         requested = Instant(instant.request_time, Action.CLEAN, State.REQUESTED)
         data = store.storage.read(store.path(requested)) if instant.action is Action.CLEAN else None
         if data:
-            try:
-                yield instant, CleanerPlan.decode(data)
-            except CorruptData as error:
-                raise error.with_path(store.storage.absolute(store.path(requested))) from error
+            with store.errors_with_path(requested):
+                plan = CleanerPlan.decode(data)
+            yield instant, plan
     for instant in _archived_cleans(call):
         row = store.history.find(instant.request_time, Action.CLEAN)
         if row and row.plan:

@@ -503,10 +503,8 @@ def rolled_back_instants(store: TimelineStore, instant: Instant) -> tuple[str, .
     Raises:
         CorruptData: The instant's file is damaged; the error contains its path.
     """
-    try:
+    with store.errors_with_path(instant):
         data = store.read(instant)
         if instant.action is Action.ROLLBACK:
             return RollbackMetadata.decode(data).commits_rollback
         return RestoreMetadata.decode(data).instants_to_rollback
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(instant))) from error

@@ -362,10 +362,8 @@ def _target_of(context: TableContext, requested: Instant, plan: RollbackPlan) ->
 
 def _read_plan(context: TableContext, instant: Instant) -> RollbackPlan:
     requested = Instant(instant.request_time, Action.ROLLBACK, State.REQUESTED)
-    try:
+    with context.timeline.errors_with_path(requested):
         return RollbackPlan.decode(context.timeline.read_state(instant.request_time, Action.ROLLBACK, State.REQUESTED) or b"")
-    except CorruptData as error:
-        raise error.with_path(context.storage.absolute(context.timeline.path(requested))) from error
 
 
 def _execute(context: TableContext, settings: CommitSettings, requested: Instant, plan: RollbackPlan) -> RollbackResult:

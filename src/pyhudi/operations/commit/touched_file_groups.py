@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyhudi.errors import CorruptData
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
@@ -48,10 +47,8 @@ def profiled_file_groups(context: TableContext, write: Instant) -> set[FileGroup
     data = context.timeline.read_state(write.request_time, write.action, State.INFLIGHT)
     if not data:
         return set()
-    try:
+    with context.timeline.errors_with_path(write):
         return {group for group in written_groups(CommitMetadata.decode(data)) if group[1]}
-    except CorruptData as error:
-        raise error.with_path(context.storage.absolute(context.timeline.path(write))) from error
 
 
 def file_groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) -> set[FileGroupId]:

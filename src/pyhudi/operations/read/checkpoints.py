@@ -9,7 +9,7 @@ Source: docs/incremental-queries-and-cdc.md, "After a restore or rollback".
 
 from __future__ import annotations
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.restore_metadata import RestorePlan
 from pyhudi.format.actions.rollback_metadata import RollbackPlan
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
@@ -81,12 +81,10 @@ def _rolled_back_times(store: TimelineStore, instant: Instant) -> tuple[str, ...
     if not data:
         # Its plan was never written, so it has done nothing.
         return times
-    try:
+    with store.errors_with_path(requested):
         if instant.action is Action.ROLLBACK:
             planned = RollbackPlan.decode(data).instant_to_rollback
             return (*times, planned.commit_time) if planned is not None else times
         plan = RestorePlan.decode(data)
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(requested))) from error
     kept = plan.savepoint_to_restore_timestamp
     return (*times, *(info.commit_time for info in plan.instants_to_rollback), *(() if kept is None else (kept,)))

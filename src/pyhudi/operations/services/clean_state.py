@@ -27,10 +27,8 @@ def load_clean(store: TimelineStore, instant: Instant) -> LastClean | None:
     data = store.read(instant)
     if not data:
         return None
-    try:
+    with store.errors_with_path(instant):
         return LastClean.of(instant, CleanMetadata.decode(data))
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
 def load_deleted_files(context: TableContext, clean: Instant) -> dict[str, tuple[str, ...]]:
@@ -41,10 +39,8 @@ def load_deleted_files(context: TableContext, clean: Instant) -> dict[str, tuple
     store = context.timeline
     if clean.is_completed:
         data = store.read(clean)
-        try:
+        with store.errors_with_path(clean):
             parts = CleanMetadata.decode(data).partition_metadata if data else {}
-        except CorruptData as error:
-            raise error.with_path(store.storage.absolute(store.path(clean))) from error
         return {
             path: tuple(map(file_name, (*part.success_delete_files, *part.failed_delete_files))) for path, part in parts.items()
         }

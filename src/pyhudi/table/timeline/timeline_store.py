@@ -7,12 +7,13 @@ Source: docs/formats/timeline.md, "Writing a state".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import lru_cache
 
-from pyhudi.errors import SnapshotOutdated, TableState
+from pyhudi.errors import CorruptData, SnapshotOutdated, TableState
 from pyhudi.format.actions.archived_instants import decode_completed, decode_plan
 from pyhudi.format.avro.container import MAGIC, add_checksum_marker
 from pyhudi.format.instants import (
@@ -110,6 +111,14 @@ class TimelineStore:
                 instants=(instant.request_time,),
             )
         return data
+
+    @contextmanager
+    def errors_with_path(self, instant: Instant) -> Iterator[None]:
+        """Add the path of an instant's file to a CorruptData error of the `with` block."""
+        try:
+            yield
+        except CorruptData as error:
+            raise error.with_path(self.storage.absolute(self.path(instant))) from error
 
     def read_state(self, request_time: str, action: Action, state: State) -> bytes | None:
         """Read the content of a requested or inflight file, None when it is absent."""
