@@ -221,6 +221,8 @@ PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
     "repair_overwrite_hoodie_props": {"new_props_file_path": "PROPERTIES"},
     "repair_corrupted_clean_files": {},
     "delete_marker": {"instant_time": "LAST"},
+    "set_audit_lock": {"state": "enabled"},
+    "cleanup_audit_lock": {},
     "upgrade_table": {"to_version": "NINE"},
     "downgrade_table": {"to_version": "SIX"},
 }

@@ -27,7 +27,7 @@ def set_audit_lock(call: ProcedureCall) -> Rows:
     state = call.text("state").lower()
     if state not in _STATES:
         raise InvalidRequest(f"state={call.text('state')} of set_audit_lock is neither enabled nor disabled")
-    set_audit_enabled(call.table.context.storage, enabled=_STATES[state])
+    set_audit_enabled(call.writable_context().storage, enabled=_STATES[state])
     yield call.path, state, f"Lock audit logging successfully {state}"
 
 
@@ -75,9 +75,10 @@ def validate_audit_lock(call: ProcedureCall) -> Rows:
 )
 def cleanup_audit_lock(call: ProcedureCall) -> Rows:
     """Delete files of the audit that were not changed for `age_days` days; only count them with `dry_run`."""
-    context, dry_run, days = call.table.context, call.flag("dry_run"), call.number("age_days")
+    dry_run, days = call.flag("dry_run"), call.number("age_days")
     if days <= 0:
         raise InvalidRequest(f"age_days={days} of cleanup_audit_lock is not positive: pass the number of days to keep")
+    context = call.table.context if dry_run else call.writable_context()
     files = _audit_files(call)
     old = [file.path for file in files or () if file.modified_ms < context.env.now_ms() - days * _DAY_MS]
     if files is None:

@@ -24,6 +24,8 @@ import pyarrow as pa
 from pyhudi.api.table import Table
 from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.properties import redact_secret, split_list
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.table.table_context import TableContext
 
 Value = str | int | bool | None
 Rows = Iterable[tuple[Any, ...]]
@@ -72,6 +74,12 @@ class ProcedureCall:
         if self.opened is None:
             raise Internal("a procedure that creates a table has no table to work on")
         return self.opened
+
+    def writable_context(self) -> TableContext:
+        """The table with its current properties.  Raises Unsupported if this version must not write it."""
+        context = self.table.context.reloaded()
+        check_writable(context, retains_indexes=False)
+        return context
 
     def text(self, name: str) -> str:
         """A text argument; '' if it was not passed."""

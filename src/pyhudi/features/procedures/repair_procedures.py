@@ -8,12 +8,10 @@ from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.properties import parse_properties, redact_secret
 from pyhudi.operations.admin.repair import find_unmarked_partitions
-from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.storage import open_storage
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.table_config import store_table_config
-from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.write_base_files import ensure_partition
 
 
@@ -24,7 +22,7 @@ def repair_add_partition_meta(call: ProcedureCall) -> Rows:
     Hudi only finds folders three levels deep; here every folder with data files counts.
     """
     dry_run = call.flag("dry_run")
-    context = call.table.context if dry_run else _writable(call)
+    context = call.table.context if dry_run else call.writable_context()
     unmarked = find_unmarked_partitions(context)
     for partition in sorted({*unmarked, *DirectoryListing(context.storage).partitions()}):
         missing = partition in unmarked
@@ -41,7 +39,7 @@ def repair_overwrite_hoodie_props(call: ProcedureCall) -> Rows:
     if data is None:
         raise InvalidRequest(f"properties file {call.text('new_props_file_path')} does not exist")
     new_properties = parse_properties(data)
-    context = _writable(call)
+    context = call.writable_context()
     with context.locked(LOCK_WAIT_MS) as locked:
         old = dict(locked.reloaded().config.properties)
         new = dict(store_table_config(locked.storage, {**dict.fromkeys(old), **new_properties}, context.env).properties)
@@ -52,7 +50,7 @@ def repair_overwrite_hoodie_props(call: ProcedureCall) -> Rows:
 @procedure("", "result boolean")
 def repair_corrupted_clean_files(call: ProcedureCall) -> Rows:
     """Delete files of cleans on the timeline that are empty or cannot be decoded; timeline readers fail on them."""
-    context = _writable(call)
+    context = call.writable_context()
     with context.locked(LOCK_WAIT_MS) as locked:
         store = locked.timeline
         for instant in store.load_files():
@@ -72,7 +70,7 @@ def repair_corrupted_clean_files(call: ProcedureCall) -> Rows:
 @procedure("instant_time string required", "delete_marker_result boolean")
 def delete_marker(call: ProcedureCall) -> Rows:
     """Delete the markers of an instant. Only safe for an instant that is rolled back and whose writer is dead."""
-    storage, instant = _writable(call).storage, call.text("instant_time")
+    storage, instant = call.writable_context().storage, call.text("instant_time")
     if instant not in marked_instants(storage):
         raise InstantNotFound(f"{call.table.uri} has no markers of instant {instant}")
     Markers(storage, instant).delete()
@@ -84,12 +82,6 @@ def delete_metadata_table(call: ProcedureCall) -> Rows:
     """Delete the metadata table."""
     call.table.drop_metadata_table()
     yield ("Removed Metadata Table",)
-
-
-def _writable(call: ProcedureCall) -> TableContext:
-    context = call.table.context.reloaded()
-    check_writable(context, retains_indexes=False)
-    return context
 
 
 LOCK_WAIT_MS = 60_000
