@@ -13,7 +13,7 @@ import pytest
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage
-from pyhudi.storage.fenced import FencedStorage
+from pyhudi.storage.fenced_storage import FencedStorage
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.memory import forget_memory
 from tests.conformance.moto_server import s3_options

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
-from pyhudi.storage.fenced import FencedStorage
+from pyhudi.storage.fenced_storage import FencedStorage
 from pyhudi.storage.locks import LockProvider, RetainedLock
 from pyhudi.table.table_config import TableConfig, load_table_config
 from pyhudi.table.timeline.archived_timeline import HistoryStore

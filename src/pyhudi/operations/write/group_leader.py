@@ -28,7 +28,7 @@ from pyhudi.operations.write.write_rows import Write, planned_write, run_followu
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.planning.group_batches import GroupTraits, RowCounts, choose_batches, count_rows, row_identities
 from pyhudi.storage.base import FileInfo, Storage
-from pyhudi.storage.fenced import FencedStorage
+from pyhudi.storage.fenced_storage import FencedStorage
 from pyhudi.storage.locks import HOLD_NOTICE_PATH
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.snapshot import Snapshot

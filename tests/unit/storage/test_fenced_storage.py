@@ -14,7 +14,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage
-from pyhudi.storage.fenced import FencedStorage
+from pyhudi.storage.fenced_storage import FencedStorage
 from pyhudi.storage.locks import LEASE_PATH, StorageLock
 
 
