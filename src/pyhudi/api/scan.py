@@ -83,7 +83,8 @@ class Scan(ForeignNames):
         """Read the rows as record batches.
 
         File slices are read one after another, so memory holds one batch of rows and the log records of one slice;
-        with a filter, one row group. Change data comes in the order of the changes (see `Table.changes`); other rows have no defined order.
+        with a filter, one row group. Change data comes in the order of the changes (see `Table.changes`); other rows
+        have no defined order.
         """
         batches = read_batches(self._query.reader, self._query.tasks)
         return batches if self._limit is None else first_rows(batches, self._limit)
