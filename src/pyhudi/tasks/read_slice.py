@@ -89,8 +89,7 @@ class ReadSpec:
         ids: Column ids, if files are read by these; None if they are read by column names.
         footers: Cache of base file footers, None for no cache.
         checksums: When page checksums of base files are verified.
-        keeps_rows: The caller keeps all rows. Row groups are then decoded at once: batches between buffers that are
-            released would leave gaps in Arrow's memory pool.
+        keeps_rows: The caller keeps all rows, so that batches save no memory: row groups are decoded at once.
     """
 
     storage: StorageSpec
