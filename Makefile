@@ -11,7 +11,7 @@ help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    Apache Hudi 1.0.2 and 1.1.1, for the interop tests; make setup-newest-hudi: 1.2.0'
 	@echo 'make setup-servers HDFS, HBase, DynamoDB Local, Azurite and more S3 servers, for the wide tests'
-	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests; no JVM'
+	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests of the smoke tier; no JVM'
 	@echo 'make test          every test but combination runs, with a smoke suite on Spark and one against Apache Hudi'
 	@echo 'make test-full     every test but the wide combinations; make test-rest: what make test leaves out of it'
 	@echo 'make test-wide     every combination, more seeds, all servers: an hour or two'
@@ -53,7 +53,7 @@ IN_PROCESS := tests/unit tests/component tests/golden tests/conformance
 
 test: export PYHUDI_TIER := smoke
 test: setup setup-hudi
-	$(PYTEST) $(if $(CHECKED),-m 'not unit') tests
+	$(PYTEST) $(if $(CHECKED),-m 'not unit' --ignore tests/unit) tests
 
 test-rest: export PYHUDI_TIER := rest
 test-rest: setup setup-hudi setup-newest-hudi
@@ -81,6 +81,7 @@ lint: .venv/.done
 types: .venv/.done
 	$(PY) -m mypy
 
+unit: export PYHUDI_TIER := smoke
 unit: .venv/.done
 	$(PY) -m pytest -n auto -m unit tests/unit tests/test_*.py
 

@@ -119,7 +119,6 @@ _.BZIP2
 _.MIN_RECORD_KEY
 _.MAX_RECORD_KEY
 _.BLOOM_FILTER_TYPE
-_.LEGAL_TRANSITIONS
 _.APPEND
 _.ONE
 _.TWO
@@ -135,11 +134,6 @@ _.UNBOUNDED
 _.murmur2
 _.compact_metadata_table
 _.runs
-
-# What a version of the format has.
-_.has_avro_commit_metadata
-_.has_rollback_blocks
-_.has_avro_delete_blocks
 
 # Doubles that tests of ours and of others use.
 _.ReplayEnvironment

@@ -12,8 +12,10 @@ Property tests draw the same examples in every run.  To draw others:
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -27,7 +29,7 @@ from xdist.workermanage import WorkerController
 
 from tests.support import needs
 from tests.support.needs import is_unavailable
-from tests.support.tiers import JVM_FOLDERS, TIER, beyond_sample, is_selected, markers_of_path
+from tests.support.tiers import JVM_FOLDERS, TIER, beyond_sample, is_selected, markers_of_path, may_hold_selected
 
 # The workers of a run and what the tests start hash texts alike, so that sets have the same order in every run; others by hand:
 # PYTHONHASHSEED=random.
@@ -46,6 +48,12 @@ if _PROFILE == "same":
 
 _TESTS = Path(__file__).resolve().parent
 
+# Tests make hundreds of thousands of small files, which cost less in memory than on a disk.  PYTEST_DEBUG_TEMPROOT names another
+# folder.  A JVM loads native libraries from there.
+_MEMORY = Path("/dev/shm")
+if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= 4 << 30 and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_the_disk() -> Iterator[None]:
@@ -54,6 +62,28 @@ def no_wait_for_the_disk() -> Iterator[None]:
     """
     with patch.object(os, "fsync", lambda descriptor: None):
         yield
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Modules without a test of this tier are not imported."""
+    if collection_path.suffix != ".py" or not collection_path.is_relative_to(_TESTS):
+        return None
+    return None if may_hold_selected(collection_path.relative_to(_TESTS).as_posix(), TIER) else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Half a million objects of modules and tests stay until the end: the garbage collector need not look through them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,8 +1,7 @@
 """Makes `spark.read.format("pyhudi")` work without registration.
 
-Spark imports every module named `pyspark_*` and registers its `DefaultSource`.  It does so in any session that uses a
-Python
-source, so this module loads PyHudi only when the source is used.
+Spark imports every module named `pyspark_*` and registers its `DefaultSource`. It does so in any session that uses a
+Python source, so this module loads PyHudi only when the source is used.
 """
 
 from __future__ import annotations

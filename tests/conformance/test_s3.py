@@ -43,6 +43,7 @@ def test_folder_objects_of_hadoop_are_folders_and_no_files(storage: Storage, s3_
     assert storage.read("t/p") is None
 
 
+@pytest.mark.full
 def test_more_files_than_one_answer_holds(storage: Storage) -> None:
     for number in range(1_005):
         storage.put(f"many/{number:04}", b"")

@@ -220,7 +220,7 @@ def merged_by_position(path: Path) -> list[bool]:
     """For each file group with logs, whether all of them record the positions of their rows in the base file."""
     table = Table(str(path))
     snapshot = load_snapshot(table.context)
-    reader = read_spec(snapshot, ["*"], None)
+    reader = read_spec(snapshot, ["*"])
     slices = [found for part in snapshot.slices(snapshot.listing.partitions()).values() for found in part if found.logs]
     scans = [merge_slice(table.context.storage, reader, found, merge_columns(reader))[0] for found in slices]
     return [scan.records.positions is not None for scan in scans]

@@ -6,6 +6,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -54,6 +55,21 @@ def test_on_different_file_groups(first: Action, second: Action) -> None:
     verdict, wrong = verdict_of("mor", first, second, same=False)
     assert not wrong
     assert verdict == expected(first, second, same=False)
+
+
+CLEAN_OF_FEW_FILES = replace(
+    BY_NAME["clean"], name="clean of few files", act=lambda table, meeting, place, who: table.clean(dry_run=False)
+)
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("other", ACTIONS, ids=NAMES)
+def test_a_clean_of_few_files(other: Action) -> None:
+    assert meet("mor", CLEAN_OF_FEW_FILES, other, Point.PLANNED, same=True) is None
+    before = meet("mor", CLEAN_OF_FEW_FILES, other, Point.WRITTEN, same=True)
+    during = meet("mor", other, CLEAN_OF_FEW_FILES, Point.WRITTEN, same=True)
+    assert before is not None and during is not None
+    assert [*problems_of(before), *problems_of(during)] == []
 
 
 WRITES = [BY_NAME[name] for name in ("upsert", "delete", "insert_overwrite", "delete_partitions", "clustering")]

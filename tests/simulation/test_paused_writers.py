@@ -20,6 +20,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.incoming import LocalIncoming
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.operations.read.query import plan_snapshot_query
+from pyhudi.operations.services import clean
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
@@ -452,8 +453,11 @@ def test_who_was_rolled_back_while_standing_still_meets_a_conflict(kind: str) ->
     assert not world.table.timeline().pending_writes()
 
 
-def test_a_clean_deletes_nothing_that_a_rollback_made_the_newest() -> None:
+@pytest.mark.parametrize("has_many_files", [False, True])
+def test_a_clean_deletes_nothing_that_a_rollback_made_the_newest(has_many_files: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollback that comes before the plan of the clean is done, and one that comes after it is refused."""
+    if has_many_files:
+        monkeypatch.setattr(clean, "_FILES_UNDER_LOCK", 0)
     options = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
     world = made(
         "cow", **{**options, "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1}
@@ -480,5 +484,9 @@ def test_a_clean_deletes_nothing_that_a_rollback_made_the_newest() -> None:
             break
         assert run.scanned() == (after if refused else before), f"paused at step {number}, {paused}"
         ends.append(bool(refused))
-    assert ends.index(True) > 2
+    if has_many_files:
+        assert ends.index(True) > 2
+    else:
+        # The lock is held from the plan to the end.
+        assert len(ends) > 2 and not any(ends)
     assert ends == sorted(ends)

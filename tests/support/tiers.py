@@ -77,6 +77,11 @@ def beyond_sample(test: str, count: int, size: int) -> set[int]:
     return set(range(count)) - taken
 
 
+def may_hold_selected(path: str, tier: Tier) -> bool:
+    """Whether a run of `tier` includes tests of the module with this path relative to tests/."""
+    return tier is not Tier.SMOKE or "full" not in markers_of_path(path)
+
+
 def is_selected(markers: Collection[str], tier: Tier) -> bool:
     """Whether a run of `tier` includes a test with these markers."""
     if "wide" in markers:

@@ -5,11 +5,9 @@ the scanners of the fragments (DataFusion). The translatable part of a filter pr
 opened: by partitions, and by statistics and indexes of the metadata table. The remaining slices are read by one of two readers:
 
     Arrow's Parquet reader    slices without log files, of a scan without a filter, if the file has the columns of the
-                              table;
-                              a column missing in the file is null, or a partition value from the path
+                              table; a column missing in the file is null, or a partition value from the path
     PyHudi's reader           slices with log files or with rows in another file, renamed or retyped columns, scans with
-                              a
-                              filter (incremental queries have one), change data
+                              a filter (incremental queries have one), change data
 
 Arrow then evaluates the filter on every row, so a filter has Arrow's semantics.
 

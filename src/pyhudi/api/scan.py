@@ -194,8 +194,7 @@ class Scan(ForeignNames):
         Args:
             types_mapper: Function from an Arrow type to a pandas type, or None for the default type.
             dtype_backend: "pyarrow" keeps the Arrow types; "numpy_nullable" uses the nullable pandas types. By default
-                integers
-                with missing values become floating point.
+                integers with missing values become floating point.
 
         Raises:
             InvalidRequest: Both arguments are passed, the backend is unknown, or pandas is not installed.

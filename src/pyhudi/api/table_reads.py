@@ -369,9 +369,8 @@ class TableReads(OpenedTable):
 
         Returns:
             Columns op (`i`, `u`, `d`), ts_ms (request time of the instant), before and after: the record without meta
-            columns as
-            JSON text or as a struct, null if there is none. Also completion_time (of the instant) if `columns` names
-            it.
+            columns as JSON text or as a struct, null if there is none. Also completion_time (of the instant) if
+            `columns` names it.
 
         Raises:
             TableState: Files that the query needs have been cleaned.

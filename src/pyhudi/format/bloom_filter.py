@@ -461,12 +461,7 @@ def _key_arrays(keys: pa.Array | pa.ChunkedArray, *, may_be_empty: bool = False)
 
 
 def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_KeyChunk]:
-    """Cut the keys (binary, no nulls, none empty) into chunks of descending length.
-
-    Args:
-        keys: The keys.
-        ordered: Set the `index` of each chunk; adding does not need it.
-    """
+    """Cut keys (binary, not null, not empty) into chunks of descending length; `ordered` sets the `index` of each."""
     lengths = pc.binary_length(keys).to_numpy(zero_copy_only=False).astype(np.int64)
     order: npt.NDArray[np.int64] | None = None
     if lengths.min() != lengths.max():

@@ -32,7 +32,6 @@ def checked_text(text: str, description: str) -> str:
     """Return the text unchanged.
 
     Args:
-        text: The text.
         description: Names the text in the error.
 
     Raises:

@@ -83,47 +83,12 @@ class State(IntEnum):
 
 
 COMPLETED_AS: dict[Action, Action] = {
-    Action.COMMIT: Action.COMMIT,
-    Action.DELTACOMMIT: Action.DELTACOMMIT,
+    **{action: action for action in Action},
     Action.COMPACTION: Action.COMMIT,
     Action.LOGCOMPACTION: Action.DELTACOMMIT,
     Action.CLUSTERING: Action.REPLACECOMMIT,
-    Action.REPLACECOMMIT: Action.REPLACECOMMIT,
-    Action.CLEAN: Action.CLEAN,
-    Action.ROLLBACK: Action.ROLLBACK,
-    Action.RESTORE: Action.RESTORE,
-    Action.SAVEPOINT: Action.SAVEPOINT,
-    Action.INDEXING: Action.INDEXING,
-    Action.SCHEMACOMMIT: Action.SCHEMACOMMIT,
 }
 """The action under which each action completes."""
-
-_FORWARD = frozenset({(None, State.REQUESTED), (State.REQUESTED, State.INFLIGHT), (State.INFLIGHT, State.COMPLETED)})
-_ROLLED_BACK = frozenset({(State.REQUESTED, None), (State.INFLIGHT, None), (State.COMPLETED, State.INFLIGHT)})
-_ARCHIVED = frozenset({(State.COMPLETED, None)})
-_RETRIED = frozenset({(State.INFLIGHT, State.REQUESTED), (State.REQUESTED, None)})
-
-LEGAL_TRANSITIONS: dict[Action, frozenset[tuple[State | None, State | None]]] = {
-    Action.COMMIT: _FORWARD | _ROLLED_BACK | _ARCHIVED,
-    Action.DELTACOMMIT: _FORWARD | _ROLLED_BACK | _ARCHIVED,
-    Action.REPLACECOMMIT: _FORWARD | _ROLLED_BACK | _ARCHIVED,
-    Action.LOGCOMPACTION: _FORWARD | _ROLLED_BACK,
-    Action.COMPACTION: _FORWARD | _RETRIED,
-    Action.CLUSTERING: _FORWARD | _RETRIED,
-    Action.CLEAN: _FORWARD | _ARCHIVED,
-    Action.ROLLBACK: _FORWARD | _ARCHIVED,
-    Action.RESTORE: _FORWARD,
-    Action.INDEXING: _FORWARD,
-    Action.SAVEPOINT: frozenset({(None, State.INFLIGHT), (State.INFLIGHT, State.COMPLETED), (State.COMPLETED, None)}),
-    Action.SCHEMACOMMIT: _FORWARD | _ARCHIVED,
-}
-"""Allowed state transitions; None means "not on the timeline".
-
-Every step advances one state at a time; a savepoint has no requested state. A failed write and a failed log compaction
-are rolled back and removed; a completed write loses its completed file first. A failed compaction or clustering returns
-to requested, and its plan may then be removed. Completed writes, cleans and rollbacks are archived. A savepoint is
-deleted. Restores and indexing instants remain.
-"""
 
 
 @dataclass(frozen=True, slots=True)

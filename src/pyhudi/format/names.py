@@ -277,7 +277,6 @@ def format_marker(data_path: str, kind: MarkerType) -> str:
 
     Args:
         data_path: Relative to the table.
-        kind: Marker type.
     """
     return f"{data_path}{MARKER_INFIX}{kind.value}"
 

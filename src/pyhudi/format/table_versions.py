@@ -33,11 +33,6 @@ class TimelineLayout(IntEnum):
         return self is TimelineLayout.V2
 
     @property
-    def has_avro_commit_metadata(self) -> bool:
-        """commit, deltacommit and replacecommit files contain Avro; without it JSON."""
-        return self is TimelineLayout.V2
-
-    @property
     def has_clustering_action(self) -> bool:
         """A pending clustering has its own action; without it, it is a pending replacecommit with a plan."""
         return self is TimelineLayout.V2
@@ -97,16 +92,6 @@ class TableVersion(IntEnum):
     @property
     def has_one_log_file_per_commit(self) -> bool:
         """A log file is named after the delta commit that wrote it; without it after its base file."""
-        return self >= TableVersion.EIGHT
-
-    @property
-    def has_rollback_blocks(self) -> bool:
-        """A rollback appends a command block to logs; without it the log files of the failed instant are deleted."""
-        return self < TableVersion.EIGHT
-
-    @property
-    def has_avro_delete_blocks(self) -> bool:
-        """Deletes are Avro (block version 3); without it Kryo (versions 1 and 2)."""
         return self >= TableVersion.EIGHT
 
     @property

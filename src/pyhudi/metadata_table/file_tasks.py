@@ -11,12 +11,14 @@ Format: docs/formats/metadata-table.md; docs/formats/hfile.md.
     run_index_files      indexing data of existing files, from their footers and blocks
 
 A key that is added to one file group and removed from another in the same instant is a moved record: the addition wins.
-Memory: the keys of one file group of the index.
+Memory: of a log file the keys of one file group. A base file is written in ranges of keys, each about RANGE_BYTES of
+keys; the side files are read again for each range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,6 +64,12 @@ from pyhudi.tasks.read_slice import ReadSpec, run_read
 LOG_VERSION = 1
 BASE_EXTENSION = ".hfile"
 _NAMED_KEYS = 5
+
+RANGE_BYTES = 64 << 20
+"""Bytes of keys of a base file that are sorted in memory at a time."""
+
+# Every so many keys of a side file are sampled, to divide all of them into ranges.
+_SAMPLE_STEP = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +135,8 @@ class KeyTask:
     make: KeyRecords
 
 
-KeyRecords = Callable[[Storage, KeyTask], MetadataRecords]
-"""Converts side files to the records of one file group. The storage is that of the table."""
+KeyRecords = Callable[[Sequence[KeySource], Iterable[pa.RecordBatch]], MetadataRecords]
+"""Converts KEY_CHANGES of side files, one batch for each source, to the records of one file group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +236,7 @@ def run_metadata_log(task: LogTask) -> WriteStat:
 
 def run_key_log(task: KeyTask) -> WriteStat | None:
     """Write the log file of one file group; None if the side files contain no key of it."""
-    records = task.make(open_storage(task.table), task)
+    records = task.make(task.sources, _changes(task))
     return None if records.is_empty else _write_log(task.file, records)
 
 
@@ -255,9 +263,11 @@ def run_metadata_base(task: BaseTask) -> WriteStat | None:
 
 def run_key_base(task: KeyTask) -> WriteStat | None:
     """Write the first base file of one file group; None if the side files contain no key of it."""
-    records = task.make(open_storage(task.table), task)
-    parts = [(records.keys, records.values)]
-    return _write_base(task.file, parts, None, records.schema) if len(records.keys) else None
+    parts = (records for records in _record_ranges(task) if len(records.keys))
+    first = next(parts, None)
+    if first is None:
+        return None
+    return _write_base(task.file, ((part.keys, part.values) for part in itertools.chain([first], parts)), None, first.schema)
 
 
 def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
@@ -268,7 +278,7 @@ def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
         first = next(merged, None)
         if first is None:
             return None
-        merged = _chained(first, merged)
+        merged = itertools.chain([first], merged)
     return _write_base(task.file, merged, task.slice, task.rule.schema)
 
 
@@ -291,13 +301,12 @@ def run_index_files(task: IndexFilesTask) -> tuple[ExistingFile, ...]:
     return tuple(_index_file(storage, task, *file) for file in task.files)
 
 
-def location_records(table: Storage, task: KeyTask) -> MetadataRecords:
+def location_records(sources: Sequence[KeySource], batches: Iterable[pa.RecordBatch]) -> MetadataRecords:
     """Convert side files to record locations; removed keys become deletes."""
     keys: list[pa.Array] = [pa.array([], pa.string())]
     removed: list[pa.Array] = [pa.array([], pa.string())]
     owners: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
-    for number, source in enumerate(task.sources):
-        changes = task.share.changes(table, source.path)
+    for number, changes in enumerate(batches):
         flags = changes.column("is_deleted")
         removed.append(changes.column("key").filter(flags))
         added = changes.column("key").filter(pc.invert(flags))
@@ -310,7 +319,6 @@ def location_records(table: Storage, task: KeyTask) -> MetadataRecords:
     last = np.zeros(len(encoded.dictionary), dtype=np.int64)
     last[encoded.indices.to_numpy()] = np.arange(len(all_keys))
     source_indices = pa.array(owner[last])
-    sources = task.sources
     locations = pa.RecordBatch.from_arrays(
         [
             pa.array([s.partition for s in sources], pa.string()).take(source_indices),
@@ -322,17 +330,52 @@ def location_records(table: Storage, task: KeyTask) -> MetadataRecords:
     return build_records(encoded.dictionary, encode_locations(locations), pa.concat_arrays(removed))
 
 
-def bare_records(table: Storage, task: KeyTask) -> MetadataRecords:
+def bare_records(_: Sequence[KeySource], batches: Iterable[pa.RecordBatch]) -> MetadataRecords:
     """Convert side files to records without payload, as in secondary indexes; removed keys become deletes."""
     added: list[pa.Array] = [pa.array([], pa.string())]
     removed: list[pa.Array] = [pa.array([], pa.string())]
-    for source in task.sources:
-        changes = task.share.changes(table, source.path)
+    for changes in batches:
         flags = changes.column("is_deleted")
         removed.append(changes.column("key").filter(flags))
         added.append(changes.column("key").filter(pc.invert(flags)))
     keys = pc.unique(pa.concat_arrays(added))
     return build_records(keys, encode_secondary_values(len(keys)), pa.concat_arrays(removed))
+
+
+def _changes(task: KeyTask) -> Iterator[pa.RecordBatch]:
+    """The keys of each side file of a task."""
+    table = open_storage(task.table)
+    return (task.share.changes(table, source.path) for source in task.sources)
+
+
+def _record_ranges(task: KeyTask) -> Iterator[MetadataRecords]:
+    """The records of a file group, in ascending ranges of keys."""
+    held: list[pa.RecordBatch] = []
+    samples = [pa.array([], pa.string())]
+    total_bytes = 0
+    for changes in _changes(task):
+        total_bytes += changes.nbytes
+        samples.append(changes.column("key").take(pa.array(np.arange(0, len(changes), _SAMPLE_STEP))))
+        if total_bytes <= RANGE_BYTES:
+            held.append(changes)
+        else:
+            held.clear()
+    if total_bytes <= RANGE_BYTES:
+        yield task.make(task.sources, held)
+        return
+    sample = pc.unique(pa.concat_arrays(samples))
+    sample = sample.take(pc.array_sort_indices(sample))
+    count = -(-total_bytes // RANGE_BYTES)
+    bounds: list[pa.Scalar] = list(sample.take(pa.array(np.arange(1, count) * len(sample) // count)))
+    for low, high in itertools.pairwise([None, *bounds, None]):
+        yield task.make(task.sources, (_between(changes, low, high) for changes in _changes(task)))
+
+
+def _between(changes: pa.RecordBatch, low: pa.Scalar | None, high: pa.Scalar | None) -> pa.RecordBatch:
+    """The rows whose key is at least `low` and less than `high`."""
+    keys = changes.column("key")
+    is_inside = pa.repeat(pa.scalar(True), len(keys)) if low is None else pc.greater_equal(keys, low)
+    return changes.filter(is_inside if high is None else pc.and_(is_inside, pc.less(keys, high)))
 
 
 def _index_file(storage: Storage, task: IndexFilesTask, partition: str, path: str, size_bytes: int) -> ExistingFile:
@@ -408,10 +451,7 @@ def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
 def _write_base(
     file: MetadataFile, parts: Iterable[tuple[pa.Array, pa.Array]], before: FileSlice | None, schema: str
 ) -> WriteStat:
-    """Write a base file.
-
-    parts: keys and values, ascending; before: the slice that it replaces, None for the first file; schema: of the values.
-    """
+    """Write a base file of ascending keys and values that replaces the slice `before`, None for the first file."""
     storage = open_storage(file.storage)
     name = BaseFileName(file.file_id, file.token, file.instant_time, BASE_EXTENSION)
     path = join_path(file.partition, name.text)
@@ -446,10 +486,3 @@ def _write_base(
         total_log_files_compacted=len(before.logs),
         total_log_size_compacted=sum(log.size_bytes for log in before.logs),
     )
-
-
-def _chained(
-    first: tuple[pa.Array, pa.Array], remaining: Iterator[tuple[pa.Array, pa.Array]]
-) -> Iterator[tuple[pa.Array, pa.Array]]:
-    yield first
-    yield from remaining

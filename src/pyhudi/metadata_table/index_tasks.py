@@ -10,11 +10,13 @@ Format: docs/formats/metadata-table.md.
 Both read stored rows: a secondary index depends on the merged rows, not on the written ones, and function results can
 only be computed from values. Only record keys and the indexes' columns are read.
 
-Memory: the pairs of one file group before and after; one row group of one column.
+Memory: the pairs of one file group before and after. Of a file group that was not there before, at most
+SIDE_FILE_BYTES of them: it has several side files. Otherwise one row group of one column.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,6 +51,9 @@ from pyhudi.tasks.log_scan import InstantValidity, find_blocks, hfile_entries
 from pyhudi.tasks.read_slice import ReadSpec, run_read
 
 _RESULT = "result"
+
+SIDE_FILE_BYTES = 64 << 20
+"""Bytes of keys in a side file of an index of a new file group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +175,16 @@ def secondary_reader(reader: ReadSpec, indexes: Sequence[SecondaryIndex]) -> Rea
 
 
 def run_secondary(task: SecondaryTask) -> tuple[tuple[str, str], ...]:
-    """Return (partition of the index, path of a side file) for each index with changes."""
+    """Return (partition of the index, path of a side file) for each side file."""
     storage = open_storage(task.reader.storage)
+    if task.before is None:
+        return tuple(_new_pairs(storage, task))
     before = _pairs(task.reader, task.before, task.indexes)
     after = _pairs(replace(task.reader, validity=task.validity), task.after, task.indexes)
     side_files = []
     for index in task.indexes:
         old, new = before[index.partition], after[index.partition]
-        changes = KeyChanges(index.shards, routing_prefixes if index.layout > 1 else None)
+        changes = _key_changes(index)
         changes.add(new.filter(pc.invert(pc.is_in(new, value_set=old))))
         changes.add(old.filter(pc.invert(pc.is_in(old, value_set=new))), deleted=True)
         path = changes.store(storage, task.instant_time, f"{task.name}.{index.partition}")
@@ -243,21 +250,69 @@ def log_batches(
             raise error.with_path(storage.absolute(path)) from error
 
 
+def _new_pairs(storage: Storage, task: SecondaryTask) -> Iterator[tuple[str, str]]:
+    """Write the pairs of a file group that was not there before, some of them at a time, as in `run_secondary`."""
+    pending = {index.partition: _PendingPairs(index) for index in task.indexes}
+    numbers = itertools.count()
+    for partition, keys in _pair_batches(replace(task.reader, validity=task.validity), task.after, task.indexes):
+        pairs = pending[partition]
+        pairs.add(keys)
+        if pairs.size_bytes >= SIDE_FILE_BYTES:
+            yield from pairs.store(storage, task, next(numbers))
+    for pairs in pending.values():
+        yield from pairs.store(storage, task, next(numbers))
+
+
+class _PendingPairs:
+    """Pairs of a new file group that are not stored yet."""
+
+    def __init__(self, index: SecondaryIndex) -> None:
+        self._index = index
+        self._parts: list[pa.Array] = []
+        self.size_bytes = 0
+
+    def add(self, keys: pa.StringArray) -> None:
+        self._parts.append(keys)
+        self.size_bytes += keys.nbytes
+
+    def store(self, storage: Storage, task: SecondaryTask, number: int) -> Iterator[tuple[str, str]]:
+        """Write a side file unless there are no pairs; yield the partition of the index and its path."""
+        changes = _key_changes(self._index)
+        changes.add(pc.unique(pa.concat_arrays([pa.array([], pa.string()), *self._parts])))
+        self._parts, self.size_bytes = [], 0
+        path = changes.store(storage, task.instant_time, f"{task.name}.{number}.{self._index.partition}")
+        if path is not None:
+            yield self._index.partition, path
+
+
+def _key_changes(index: SecondaryIndex) -> KeyChanges:
+    return KeyChanges(index.shards, routing_prefixes if index.layout > 1 else None)
+
+
 def _pairs(reader: ReadSpec, slice_: FileSlice | None, indexes: Sequence[SecondaryIndex]) -> dict[str, pa.StringArray]:
     parts: dict[str, list[pa.Array]] = {index.partition: [pa.array([], pa.string())] for index in indexes}
-    if slice_ is not None and (slice_.base is not None or slice_.logs):
-        for rows in run_read(reader, slice_):
-            if not rows.num_rows:
-                continue
-            batch = as_batch(rows)
-            keys = batch.column(RECORD_KEY) if reader.populate_meta_fields else record_keys(reader.keys, batch)
-            for index in indexes:
-                # A null value has no text, so its row has no key in layout 1.
-                values = column_at(batch, index.column)
-                if index.layout > 1 and pa.types.is_date32(values.type):
-                    values = values.view(pa.int32())
-                parts[index.partition].append(format_secondary_keys(value_text(values), keys, index.layout).drop_null())
+    for partition, keys in _pair_batches(reader, slice_, indexes):
+        parts[partition].append(keys)
     return {name: pc.unique(pa.concat_arrays(arrays)) for name, arrays in parts.items()}
+
+
+def _pair_batches(
+    reader: ReadSpec, slice_: FileSlice | None, indexes: Sequence[SecondaryIndex]
+) -> Iterator[tuple[str, pa.StringArray]]:
+    """The pairs of each batch of rows in each index."""
+    if slice_ is None or (slice_.base is None and not slice_.logs):
+        return
+    for rows in run_read(reader, slice_):
+        if not rows.num_rows:
+            continue
+        batch = as_batch(rows)
+        keys = batch.column(RECORD_KEY) if reader.populate_meta_fields else record_keys(reader.keys, batch)
+        for index in indexes:
+            # A null value has no text, so its row has no key in layout 1.
+            values = column_at(batch, index.column)
+            if index.layout > 1 and pa.types.is_date32(values.type):
+                values = values.view(pa.int32())
+            yield index.partition, format_secondary_keys(value_text(values), keys, index.layout).drop_null()
 
 
 def _base_batches(storage: Storage, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

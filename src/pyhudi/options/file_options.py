@@ -60,7 +60,7 @@ LOGFILE_MAX_SIZE = Option(
     at_least=1,
 )
 WRITE_RECORD_POSITIONS = Option(
-    "hoodie.write.record.positions", bool, "true", "log blocks say at which rows of the base file their records are"
+    "hoodie.write.record.positions", bool, "true", "log blocks store the row numbers of their records in the base file"
 )
 ORC_COMPRESSION_CODEC = Option(
     "hoodie.orc.compression.codec", ("ZLIB", "ZSTD", "SNAPPY", "NONE"), "ZLIB", "compression of base files where these are ORC"

@@ -124,7 +124,7 @@ CLEAN_POLICY = Option(
     "hoodie.clean.policy",
     ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"),
     None,
-    "what a clean keeps; unset: what the one option of retention that is given means, else commits",
+    "what a clean retains; unset: implied by the retention option that is set, else commits",
     aliases=("hoodie.cleaner.policy",),
 )
 CLEAN_COMMITS_RETAINED = Option(
@@ -282,7 +282,7 @@ COMPACTION_STRATEGY = Option(
     "hoodie.compaction.strategy",
     str,
     "LogFileSizeBasedCompactionStrategy",
-    "classes that say what a compaction takes, and what first; applied one after the other",
+    "strategies that select and order the file groups of a compaction; several are applied in order",
 )
 COMPACTION_PARTITION_PATH_REGEX = Option(
     "hoodie.compaction.partition.path.regex", str, None, "partitions that the strategy of that name compacts"

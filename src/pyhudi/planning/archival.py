@@ -2,16 +2,13 @@
 files are merged.
 
     1. nothing, unless the active timeline has more than `max` completed writes; then the oldest leave until `min` are
-    left.  If
-       the cleaner retains more, both limits grow
+       left. If the cleaner retains more, both limits grow
     2. of those only the ones before every bound: pending instants, delta commits that trigger the next compaction,
-    replace
-       commits whose files are not cleaned yet, the metadata table's last compaction, savepoints
+       replace commits whose files are not cleaned yet, the metadata table's last compaction, savepoints
     3. completed cleans and rollbacks older than the last chosen write leave, too
 
 Everything older than the active timeline counts as completed, and replaced file groups are known from the active
-timeline only:
-each bound of step 2 prevents a deleted or uncommitted file from becoming visible again.
+timeline only: each bound of step 2 prevents a deleted or uncommitted file from becoming visible again.
 
     history   once there are `batch` files of one level, the oldest are merged into one of the next level
 

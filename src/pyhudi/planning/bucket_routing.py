@@ -218,13 +218,13 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
             )
         count = layout.bucket_count(slice_.partition)
         if bucket >= count:
-            said = (
+            buckets = (
                 f"{BUCKET_COUNT}={count}"
                 if layout.rules is None
                 else f"{index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={layout.rules}"
             )
             raise TableState(
-                f"file group {slice_.file_id} in {place} is bucket {bucket}, and {said} has no such bucket; use the bucket "
+                f"file group {slice_.file_id} in {place} is bucket {bucket}, and {buckets} has no such bucket; use the bucket "
                 "count that the table was created with"
             )
         other = found.setdefault((slice_.partition, bucket), slice_)

@@ -6,8 +6,7 @@ For each file that a commit wrote, in this order:
     DELETED     a delete left a base file without rows: all rows of the previous one
     INSERTED    a base file has only new rows: all of them
     REWRITTEN   another base file, whose change log is missing: its rows of this commit, and the rows of the previous
-                one that
-                it lacks.  (The reader of Apache Hudi fails here.)
+                one that it lacks.  (The reader of Apache Hudi fails here.)
     APPENDED    a log file: each of its keys, looked up in the slice without the log and with it
 
 and for each file group that a commit replaced: DELETED, all rows of its last slice. Compactions, clusterings and
@@ -17,9 +16,8 @@ Order: a consumer that applies the changes one by one, in the order of the sourc
 
     instants           by completion time: each change begins where the previous one ended
     within an instant  all deletes, then all inserts and updates: a record that moves is a delete in one file group and
-                       an insert
-                       in another; one that is overwritten is a delete in a replaced file group and an insert in a new
-                       one
+                       an insert in another; one that is overwritten is a delete in a replaced file group and an insert
+                       in a new one
 
 A source with deletes among other changes is read twice if another source of its instant may insert: records may move in
 both directions between the two, so neither can be read as a whole before the other.
@@ -110,8 +108,8 @@ class ChangePlan(ReadPlan):
     def __str__(self) -> str:
         groups = [source for source in self.sources if source.part is not ChangePart.DELETES]
         kinds = {kind: sum(1 for source in groups if source.change_type is kind) for kind in ChangeKind}
-        said = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
-        lines = [f"read the changes of {len(groups)} file groups{f' ({said})' if said else ''}"]
+        counts = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
+        lines = [f"read the changes of {len(groups)} file groups{f' ({counts})' if counts else ''}"]
         if len(groups) < len(self.sources):
             lines.append(f"  {len(self.sources) - len(groups)} of them twice, deletes first")
         lines.append(f"  {sum(source.size_bytes for source in self.sources):,} bytes")
@@ -145,8 +143,7 @@ def plan_changes(
     sizes: path to size in bytes of all files of the partitions that `changed_partitions` names, including change logs;
     groups:
     the file groups of these partitions.  mode: the table's supplemental logging mode, which decides the images that
-    change
-    logs lack.
+    change logs lack.
 
     Raises:
         TableState: A required file is missing.
@@ -341,13 +338,13 @@ def _slice_before(files: _FileIndex, partition: str, file_id: str, log: LogFile)
     own = timeline.completion_time(log.name.instant_time) or log.name.instant_time
     base: BaseFile | None = None
     logs: list[LogFile] = []
-    met = False
+    contains_log = False
     for candidate in () if group is None else group.slices:
-        met = met or log in candidate.logs
-        if not met:
+        contains_log = contains_log or log in candidate.logs
+        if not contains_log:
             continue
-        earlier = (one for one in candidate.logs if (timeline.completion_time(one.name.instant_time) or "") < own)
-        logs += [one for one in earlier if one != log]
+        earlier = (other for other in candidate.logs if (timeline.completion_time(other.name.instant_time) or "") < own)
+        logs += [other for other in earlier if other != log]
         if candidate.base is not None and timeline.is_completed(candidate.base_instant):
             base = candidate.base
             break

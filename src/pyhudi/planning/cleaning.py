@@ -1,17 +1,15 @@
 """Cleaning: which files a clean deletes, i.e. old slices outside of the retention.
 
     1. E, the earliest instant to retain, by policy; never after a pending write or service, so that concurrent writes
-    keep the
-       files that they read
+       keep the files that they read
     2. the partitions to inspect: those that commits between the last clean's E and this one changed, or all
     3. in each partition, by file group, newest slice first:
            KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   retain the newest slice, the newest one before E, and all from E
                                                        on
            KEEP_LATEST_FILE_VERSIONS                   retain the newest n slices, and those that a pending write reads
        a slice with a file that a savepoint or the plan of a pending compaction, log compaction or clustering names is
-       retained
-       under every policy; groups that were replaced before E (under KEEP_LATEST_FILE_VERSIONS: at all) are deleted
-       otherwise
+       retained under every policy; groups that were replaced before E (under KEEP_LATEST_FILE_VERSIONS: at all) are
+       deleted otherwise
     4. a partition is deleted when only replaced groups were left in it
 
 Everything here is pure: the caller lists and deletes files.
@@ -353,7 +351,7 @@ def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: I
 
 
 def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | None) -> list[FileSlice]:
-    """Those of the old slices that no pending write may read: it reads the newest one before the instants it saw pending."""
+    """The old slices that no pending write reads: it reads the newest one before the instants it saw pending."""
     if unsettled is None:
         return old
     read = max((s.base_instant for s in slices if s.base_instant < unsettled), default="")

@@ -310,9 +310,7 @@ def _runs(
 def _overlapping(
     slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange]
 ) -> tuple[list[list[FileSlice]], list[FileSlice], list[FileSlice]]:
-    """Lists of slices whose ranges of the first sort column form one connected piece; those that overlap no other;
-    those of unknown range.
-    """
+    """Runs of slices with overlapping ranges of the first sort column; slices without overlap; those of unknown range."""
     known: list[tuple[Any, Any, FileSlice]] = []
     unknown: list[FileSlice] = []
     for slice_ in slices:

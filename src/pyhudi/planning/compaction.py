@@ -3,8 +3,7 @@
     1. due?         by delta commits or time since the last compaction (`hoodie.compact.inline.trigger.strategy`)
     2. partitions   those that the strategies select; the others are recorded in the plan for the next one
     3. slices       with committed log files, not under another compaction or clustering; of their logs those that
-                    completed
-                    before the compaction's own time, as later ones join the slice that it creates
+                    completed before the compaction's own time, as later ones join the slice that it creates
     4. operations   one for each slice, with its cost; the strategies order and limit them, one after the other
 
 A log compaction merges the blocks of a slice's log files into one log file; it covers the slices with enough blocks.

@@ -7,12 +7,10 @@ that selects one whole record per key yields rows that exist in one of its files
 with log files are retained.
 
     statistics of files        column ranges against the filter; of floating point only what `_may_hide_nan` leaves
-    statistics of partitions   the same, for types whose bounds every Parquet writer stores.  Bounds of text and
-                               floating point
-                               are left out of footers when they are long or NaN, and Apache Hudi's statistics of a
-                               partition
-                               then cover only the other files; its null counts omit files from before a column was
-                               added
+    statistics of partitions   the same, for types whose bounds every Parquet writer stores. Bounds of text and floating
+                               point are left out of footers when they are long or NaN, and Apache Hudi's statistics of
+                               a partition then cover only the other files; its null counts omit files from before a
+                               column was added
     record keys                literals for all record key fields, of types with an unambiguous text form, as record
                                keys
     buckets                    the bucket of such literals, when the caller provides the bucket layout

@@ -120,7 +120,6 @@ def parse_times(texts: pa.StringArray, pattern: str) -> pa.Array:
     """Parse strings as timestamp[us] without a time zone; null if a string does not match the pattern or is not a time.
 
     Args:
-        texts: Strings.
         pattern: Java date pattern.
 
     Raises:

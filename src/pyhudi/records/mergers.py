@@ -306,7 +306,6 @@ def register_merger(merger: RecordMerger, class_name: str = "") -> None:
     """Register a merger in this process for the tables with its strategy id; it replaces one registered earlier.
 
     Args:
-        merger: The merger.
         class_name: Name of the equivalent Java class, which Hudi's list of merger classes may then contain; '' for
             none.
     """

@@ -359,7 +359,6 @@ def combine_duplicates(
         rows: Rows of the batch.
         identity: Columns that identify a record: record key and partition path, or the record key alone under a global
             index.
-        rule: Merge rule.
         plain_deletes: Mask of rows that are deletes without an ordering value.
     """
     codes = row_codes(rows, identity)

@@ -130,7 +130,6 @@ def relabel(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     Nulls of required fields inside a null struct are removed, because Arrow's casts and its Parquet writer reject them.
 
     Args:
-        rows: Rows.
         schema: Schema with the columns of `rows` in their order.
 
     Raises:

@@ -107,7 +107,6 @@ def evolve(
     Args:
         table: Canonical schema of the table, None for a new table; without meta columns.
         incoming: Schema of the batch, normalised first; without meta columns.
-        mode: Schema mode.
         fixed: Columns whose type must not change, by dotted name, with their role in the table.
         null_for_missing: Keep columns that the batch lacks.
         allow_drop: Drop columns that the batch lacks.
@@ -240,9 +239,7 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
 
 
 def _has_default(field: pa.Field) -> bool:
-    """Return True if the field is required and has a default, which fills missing values of older files. A nullable
-    field loses its default.
-    """
+    """True for a required field with a default, which fills older files; a nullable field loses its default."""
     return not field.nullable and column_default(field) is not None
 
 

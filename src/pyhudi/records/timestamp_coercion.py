@@ -10,7 +10,6 @@ Source: docs/data-types.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from enum import StrEnum
 
 import pyarrow as pa
@@ -62,19 +61,14 @@ def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: ZonelessTimes
     return pa.schema(fields, metadata=incoming.metadata)
 
 
-def check_no_truncated_nanoseconds(rows: pa.RecordBatch, names: Collection[str] | None = None) -> None:
+def check_no_truncated_nanoseconds(rows: pa.RecordBatch) -> None:
     """Check that no timestamp, at any depth, is finer than microseconds.
-
-    Args:
-        rows: Rows to check.
-        names: Columns to check; None for all.
 
     Raises:
         InvalidRequest: A timestamp would lose nanoseconds.
     """
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        if names is None or name in names:
-            _check_nanoseconds(column, name)
+        _check_nanoseconds(column, name)
 
 
 def _zoned_field(field: pa.Field, table: pa.Field | None, path: str, mode: ZonelessTimestamps, problems: list[str]) -> pa.Field:

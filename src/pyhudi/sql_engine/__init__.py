@@ -53,8 +53,7 @@ def sql(
 
     Returns:
         The rows of a query, or of a SHOW, DESCRIBE or CALL statement; for a write, one row with its statistics;
-        otherwise a table
-        without columns.
+        otherwise a table without columns.
 
     Raises:
         InvalidRequest: Syntax error (with line, column and what was expected), or the statement does not fit its

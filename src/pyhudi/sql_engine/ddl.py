@@ -189,18 +189,6 @@ def _create_table(
     return None
 
 
-def _alter(session: StatementSession, statement: table_statements.Alteration) -> None:
-    table_statements.alter(session.table(statement.table), statement)
-
-
-def _set_properties(session: StatementSession, statement: S.SetProperties) -> None:
-    table_statements.set_properties(session.table(statement.table), statement)
-
-
-def _alter_default(session: StatementSession, statement: S.AlterDefault) -> None:
-    table_statements.set_default(session.table(statement.table), statement)
-
-
 def _rename(session: StatementSession, statement: S.RenameTable) -> None:
     """Rename the table in the catalog and in its properties, as Hudi does; its files are not moved."""
     name, to = statement.table, statement.to
@@ -225,10 +213,6 @@ def _rename(session: StatementSession, statement: S.RenameTable) -> None:
     session.register(to, table.uri)
 
 
-def _empty(session: StatementSession, statement: S.DropPartition | S.Truncate) -> WriteResult:
-    return table_statements.empty_partitions(session.table(statement.table), statement.partition)
-
-
 def _drop(session: StatementSession, statement: S.DropTable) -> None:
     """Remove a name; PURGE deletes the files of the table first."""
     name = statement.table
@@ -249,10 +233,6 @@ def _drop(session: StatementSession, statement: S.DropTable) -> None:
         raise InvalidRequest(f"DROP TABLE {name}: the name of {uri} is not in the catalog; delete the variable or argument")
 
 
-def _show_partitions(session: StatementSession, statement: S.ShowPartitions) -> pa.Table:
-    return table_statements.list_partitions(session.table(statement.table), statement)
-
-
 def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table:
     """Names of the current database, or of another one."""
     named = ("",) if statement.database is None else (*statement.database.split("."), "")
@@ -260,34 +240,21 @@ def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table
     return pa.table({"tableName": pa.array(session.names(".".join(parts) or None), pa.string())})
 
 
-def _show_columns(session: StatementSession, statement: S.ShowColumns) -> pa.Table:
-    return table_statements.described(session.table(statement.table), S.Describe(statement.table, False), names_only=True)
-
-
 def _show_create(session: StatementSession, statement: S.ShowCreateTable) -> pa.Table:
     text = table_statements.creation_text(session.table(statement.table), session.qualified(statement.table))
     return pa.table({"createtab_stmt": [text]})
 
 
-def _comment_on_table(session: StatementSession, statement: S.CommentOnTable) -> None:
-    session.table(statement.table).set_properties({COMMENT_PROPERTY: statement.comment})
+def _show_columns(table: Table, statement: S.ShowColumns) -> pa.Table:
+    return table_statements.described(table, S.Describe(statement.table, False), names_only=True)
 
 
-def _comment_on_column(session: StatementSession, statement: S.CommentOnColumn) -> None:
-    alteration = S.AlterColumn(statement.table, statement.column, comment=statement.comment)
-    table_statements.alter(session.table(statement.table), alteration)
+def _comment_on_table(table: Table, statement: S.CommentOnTable) -> None:
+    table.set_properties({COMMENT_PROPERTY: statement.comment})
 
 
-def _create_index(session: StatementSession, statement: S.CreateIndex) -> None:
-    index_statements.create_index(session.table(statement.table), statement)
-
-
-def _drop_index(session: StatementSession, statement: S.DropIndex) -> None:
-    index_statements.drop_index(session.table(statement.table), statement)
-
-
-def _show_indexes(session: StatementSession, statement: S.ShowIndexes) -> pa.Table:
-    return index_statements.shown_indexes(session.table(statement.table))
+def _comment_on_column(table: Table, statement: S.CommentOnColumn) -> None:
+    table_statements.alter(table, S.AlterColumn(statement.table, statement.column, comment=statement.comment))
 
 
 def _create_view(session: StatementSession, statement: S.CreateView) -> None:
@@ -310,38 +277,40 @@ def _drop_view(session: StatementSession, statement: S.DropView) -> None:
         raise InvalidRequest(f"DROP VIEW {statement.name}: there is no such view")
 
 
-def _show_properties(session: StatementSession, statement: S.ShowProperties) -> pa.Table:
-    return table_statements.table_properties(session.table(statement.table), statement)
+_ON_TABLE: Mapping[type, Callable[[Table, Any], pa.Table | WriteResult | None]] = {
+    S.AddColumns: table_statements.alter,
+    S.DropColumns: table_statements.alter,
+    S.RenameColumn: table_statements.alter,
+    S.AlterColumn: table_statements.alter,
+    S.AlterDefault: table_statements.set_default,
+    S.SetProperties: table_statements.set_properties,
+    S.DropPartition: lambda table, statement: table_statements.empty_partitions(table, statement.partition),
+    S.Truncate: lambda table, statement: table_statements.empty_partitions(table, statement.partition),
+    S.ShowPartitions: table_statements.list_partitions,
+    S.ShowProperties: table_statements.table_properties,
+    S.ShowColumns: _show_columns,
+    S.CommentOnTable: _comment_on_table,
+    S.CommentOnColumn: _comment_on_column,
+    S.CreateIndex: index_statements.create_index,
+    S.DropIndex: index_statements.drop_index,
+    S.ShowIndexes: lambda table, statement: index_statements.shown_indexes(table),
+    S.Describe: table_statements.described,
+}
+"""Executor of each statement that concerns only the table that it names."""
 
 
-def _describe(session: StatementSession, statement: S.Describe) -> pa.Table:
-    return table_statements.described(session.table(statement.table), statement)
+def _on_table(session: StatementSession, statement: Any) -> pa.Table | WriteResult | None:
+    return _ON_TABLE[type(statement)](session.table(statement.table), statement)
 
 
 RUN: Mapping[type, Callable[[Any, Any], pa.Table | WriteResult | None]] = {
+    **dict.fromkeys(_ON_TABLE, _on_table),
     S.CreateTable: _create,
-    S.AddColumns: _alter,
-    S.DropColumns: _alter,
-    S.RenameColumn: _alter,
-    S.AlterColumn: _alter,
-    S.AlterDefault: _alter_default,
-    S.SetProperties: _set_properties,
     S.RenameTable: _rename,
-    S.DropPartition: _empty,
-    S.Truncate: _empty,
     S.DropTable: _drop,
-    S.ShowPartitions: _show_partitions,
     S.ShowTables: _show_tables,
-    S.ShowProperties: _show_properties,
-    S.ShowColumns: _show_columns,
     S.ShowCreateTable: _show_create,
-    S.CommentOnTable: _comment_on_table,
-    S.CommentOnColumn: _comment_on_column,
-    S.CreateIndex: _create_index,
-    S.DropIndex: _drop_index,
-    S.ShowIndexes: _show_indexes,
     S.CreateView: _create_view,
     S.DropView: _drop_view,
-    S.Describe: _describe,
 }
 """Executor of each statement type."""

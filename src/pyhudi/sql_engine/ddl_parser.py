@@ -133,7 +133,7 @@ def _column(cursor: TokenCursor) -> ColumnDefinition:
         elif cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER"):
             where = _place(cursor)
         elif cursor.accept_keywords("DEFAULT"):
-            default = cursor.literal_text("a literal as default")
+            default = cursor.default_text()
         elif cursor.at_keywords("GENERATED"):
             raise Unsupported(f"{describe_position(cursor.statement, at)}: a column with GENERATED")
         else:
@@ -250,7 +250,7 @@ def _altered_column(cursor: TokenCursor, table: TableName) -> Statement:
     if cursor.accept_keywords("TYPE"):
         kind = data_type(cursor)
     elif cursor.accept_keywords("SET", "DEFAULT"):
-        return AlterDefault(table, column, cursor.literal_text("a literal as default"))
+        return AlterDefault(table, column, cursor.default_text())
     elif cursor.accept_keywords("DROP", "DEFAULT"):
         return AlterDefault(table, column, None)
     elif cursor.at_keywords("SET") or cursor.at_keywords("DROP"):

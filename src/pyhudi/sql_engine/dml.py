@@ -70,7 +70,6 @@ def update_rows(
     """Execute UPDATE.
 
     Args:
-        table: The table.
         parsed: Options of the write.
         change: The update; values and conditions are parsed SQL, values can be scalars.
         prepare: Translation of expressions.

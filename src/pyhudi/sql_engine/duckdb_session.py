@@ -4,8 +4,7 @@ SELECT                   each table is an Arrow stream of the columns that the q
                          matching rows (sql_pushdown.py)
 INSERT, CREATE ... AS    the rows of the query are written batch by batch
 UPDATE, DELETE, MERGE    DuckDB computes the changed rows from one snapshot; they are written as one commit based on it,
-and
-                         computed again after a conflict with another writer
+                         and computed again after a conflict with another writer
 """
 
 from __future__ import annotations
@@ -208,10 +207,7 @@ def _prepared(
     expression: bool = False,
     reads_files: bool = False,
 ) -> str:
-    """Translate a query or an expression to DuckDB's dialect, and register the rows that it reads.
-
-    reads_files: DuckDB reads the base files that it can.
-    """
+    """Translate to DuckDB's dialect, and register the rows that are read; `reads_files` lets DuckDB read base files."""
     query = expand_views(query, session.view, expression=expression)
     names: dict[int, str] = {}
 

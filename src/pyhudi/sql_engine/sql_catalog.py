@@ -98,9 +98,6 @@ class SessionCatalog:
     def lookup(self, table: TableName) -> Any:
         """Look up a registered name.
 
-        Args:
-            table: Name of a table.
-
         Returns:
             Table, path of a table, or registered rows; None if the name is not registered.
         """
@@ -145,9 +142,6 @@ class SessionCatalog:
     def location_for(self, table: TableName) -> str:
         """Return the location of a new table.
 
-        Args:
-            table: Name of the table.
-
         Raises:
             InvalidRequest: The catalog has no warehouse.
         """
@@ -183,7 +177,7 @@ def stored_catalog(name: str, own: SessionCatalog | None = None) -> Any:
 
 
 def names_in(names: Iterable[str], database: str | None) -> list[str]:
-    """Those of names that are in a database, without it; all for the default one (None)."""
+    """Names in a database, without its prefix; all names for the default database (None)."""
     if database is None:
         return list(names)
     parts = [name.partition(".") for name in names]

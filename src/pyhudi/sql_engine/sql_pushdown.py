@@ -5,9 +5,8 @@ be true; parts for which that is uncertain are ignored:
 
     supported      comparisons of a column with literals, IN, BETWEEN, IS NULL, with AND, OR, and NOT before one of them
     sources        WHERE of the query that has the table in its FROM or in an inner JOIN, and ON of inner joins there;
-                   not beyond an
-                   outer join, which returns rows without a match. ON of the table's own join, also of a LEFT JOIN:
-                   rows for which it is false match nothing
+                   not beyond an outer join, which returns rows without a match. ON of the table's own join, also of a
+                   LEFT JOIN: rows for which it is false match nothing
     not supported  functions, other columns, subqueries in conditions, casts
 """
 
@@ -69,7 +68,6 @@ def row_predicate(
     """Predicate of a condition on the rows of a table.
 
     Args:
-        condition: The condition.
         alias: Alias of the table.
         schema: Schema of the table.
         has_single_table: True if columns without an alias are columns of this table.
@@ -107,9 +105,7 @@ def is_exact_in_duckdb(value: Any, kind: pa.DataType) -> bool:
 
 
 def _condition_of(select: exp.Select, joins: list[exp.Join], join: exp.Join | None) -> exp.Expr | None:
-    """Condition that each row of a table must satisfy to contribute to a query; None if there is none. join: the
-    table's own join.
-    """
+    """Condition that each row of a table must satisfy to contribute to a query; None if there is none."""
     conditions = []
     if _preserves_rows(joins, join):
         where = select.args.get("where")

@@ -131,7 +131,37 @@ def field(
 
 def column_type_name(column: pa.Field) -> str:
     """Name of a column's type in Spark SQL, or the name that Hudi 1.2 gives it."""
-    return (stated_hudi_type(column) or type_name(column.type)).lower()
+    stated = stated_hudi_type(column)
+    return type_name(column.type) if stated is None else stated.lower()
+
+
+def column_type_text(column: pa.Field) -> str:
+    """Type of a column in CREATE TABLE, with the nullability and the comments of fields of structs."""
+    kind = column.type
+    if stated_hudi_type(column) is None:
+        if pa.types.is_struct(kind):
+            return f"STRUCT<{', '.join(map(_field_text, kind))}>"
+        if pa.types.is_map(kind):
+            return f"MAP<{column_type_text(kind.key_field)}, {column_type_text(kind.item_field)}>"
+        if pa.types.is_list(kind):
+            return f"ARRAY<{column_type_text(kind.value_field)}>"
+    return column_type_name(column).upper()
+
+
+def _field_text(column: pa.Field) -> str:
+    comment = (column.metadata or {}).get(COMMENT)
+    parts = [f"{backquoted(column.name)}: {column_type_text(column)}", "" if column.nullable else "NOT NULL"]
+    return " ".join(filter(None, (*parts, "" if comment is None else f"COMMENT {quoted_text(comment.decode())}")))
+
+
+def backquoted(name: str) -> str:
+    """A name in a statement, in backquotes unless it is an identifier."""
+    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
+
+
+def quoted_text(text: str) -> str:
+    """A text literal of Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def type_name(kind: pa.DataType) -> str:

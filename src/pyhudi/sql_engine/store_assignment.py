@@ -3,7 +3,7 @@
 numbers          to numbers: fractions are truncated for integers and rounded for decimals; overflow is an error
 dates and times  to one another
 primitive types  to strings, except floats, timestamps and binary, whose text form is specific to Spark: cast them in
-the statement
+                 the statement
 lists of numbers to vectors of as many elements
 strings          in UPDATE and MERGE, as in Hudi, to numbers, booleans, dates and timestamps; other text is an error.
                  In INSERT they are refused

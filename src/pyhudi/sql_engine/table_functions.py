@@ -50,19 +50,19 @@ def function_rows(reference: Reference, table: Table) -> Scan | pa.Table:
 
 
 def _query(table: Table, arguments: tuple[Value, ...]) -> Scan:
-    kind = _choice("hudi_query", arguments, 0, "snapshot", ("snapshot", "read_optimized"))
+    kind = _choice("hudi_query", arguments, "snapshot", ("snapshot", "read_optimized"))
     return table.scan(["*"]) if kind == "snapshot" else table.read_optimized(["*"])
 
 
 def _changes(table: Table, arguments: tuple[Value, ...]) -> Scan:
-    kind = _choice("hudi_table_changes", arguments, 0, "", ("latest_state", "cdc"))
+    kind = _choice("hudi_table_changes", arguments, "", ("latest_state", "cdc"))
     start, end = str(arguments[1]), None if len(arguments) < 3 else str(arguments[2])
     options = {read_options.INCREMENTAL_FORMAT.key: "cdc"} if kind == "cdc" else None
     return table.incremental(start, end, None if kind == "cdc" else ["*"], options=options)
 
 
 def _timeline(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
-    if _choice("hudi_query_timeline", arguments, 0, "false", ("true", "false")) == "true":
+    if _choice("hudi_query_timeline", arguments, "false", ("true", "false")) == "true":
         raise Unsupported("hudi_query_timeline of the archived timeline; use CALL show_archived_commits")
     store = table.context.timeline
     rows = []
@@ -128,11 +128,12 @@ def _vector_search(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
     return rows
 
 
-def _choice(function: str, arguments: tuple[Value, ...], position: int, default: str, words: tuple[str, ...]) -> str:
-    found = str(arguments[position]).lower() if position < len(arguments) else default
-    if found not in words:
-        raise InvalidRequest(f"{function} takes {' or '.join(repr(choice) for choice in words)}, not {arguments[position]!r}")
-    return found
+def _choice(function: str, arguments: tuple[Value, ...], default: str, words: tuple[str, ...]) -> str:
+    """The first argument, which is one of some words."""
+    choice = str(arguments[0]).lower() if arguments else default
+    if choice not in words:
+        raise InvalidRequest(f"{function} takes {' or '.join(map(repr, words))}, not {arguments[0]!r}")
+    return choice
 
 
 _FUNCTIONS: Mapping[str, tuple[Callable[[Table, tuple[Value, ...]], Scan | pa.Table], int, int]] = {

@@ -173,7 +173,6 @@ def splice_query(
     """Replace the table references of a query.
 
     Args:
-        query: The query.
         replacement: Text for a reference, without its alias.
         written: Transformation of the other text.
     """

@@ -19,7 +19,6 @@ from pyhudi.operations.admin.stored_settings import (
     COMMENT_PROPERTY,
     column_defaults,
     default_sql,
-    stored_options,
     table_constraints,
 )
 from pyhudi.operations.admin.table_definition import MERGE_RULE, creation_options
@@ -39,7 +38,6 @@ from pyhudi.options.table_options import (
     STRATEGY_ID,
     TABLE_TYPE,
     USER_PREFIX,
-    VERSION,
 )
 from pyhudi.options.write_options import STATIC_PARTITIONS
 from pyhudi.records.assignments import parse_assignments
@@ -65,7 +63,7 @@ from pyhudi.sql_engine.sql_ast import (
     TableName,
     Value,
 )
-from pyhudi.sql_engine.sql_types import COMMENT, column_type_name, field
+from pyhudi.sql_engine.sql_types import COMMENT, backquoted, column_type_name, column_type_text, field, quoted_text
 
 _SHORT = {
     "primarykey": RECORD_KEY_FIELDS.key,
@@ -77,6 +75,11 @@ _SHORT = {
     "recordmergestrategyid": STRATEGY_ID.key,
 }
 """Short names of table properties in Hudi's SQL, in lower case: the case does not matter."""
+
+_SHORT_NAMES = {TABLE_TYPE.key: "type", RECORD_KEY_FIELDS.key: "primaryKey", ORDERING.key: "preCombineField"}
+"""Short names that SHOW CREATE TABLE prints, by option."""
+
+_SPELLING = {spelled: option for option in SUPPORTED.values() for spelled in option.all_names}
 
 _HIVE_STYLE = HIVE_STYLE.stored_as
 
@@ -124,7 +127,6 @@ def new_options(
         InvalidRequest: PARTITIONED BY contradicts a property, or a default does not fit its column.
             An option is unknown, or a table must not store it.
     """
-    spelling = {spelled: option for option in SUPPORTED.values() for spelled in option.all_names}
     found: dict[str, object] = {**defaults}
     if statement.comment is not None:
         found[USER_PREFIX + COMMENT_PROPERTY] = statement.comment
@@ -133,7 +135,7 @@ def new_options(
             parse_assignments({column.name: column.default}, (schema := pa.schema([(column.name, column.type)])), schema)
             found[DEFAULT_PREFIX + column.name] = column.default
     for key, value in statement.properties:
-        option = spelling.get(_SHORT.get(key.lower(), key))
+        option = _SPELLING.get(_SHORT.get(key.lower(), key))
         if key.lower() == "path":
             raise InvalidRequest(f"CREATE TABLE {statement.table}: write LOCATION '{value}' instead of property path")
         if option is None and not key.startswith(("hoodie.", "pyhudi.")):
@@ -153,9 +155,11 @@ def new_options(
         found[canonical] = value
     if statement.partitioned_by:
         named = ",".join(_resolve_column(name, columns) for name in statement.partitioned_by)
-        if str(found.setdefault(PARTITION_FIELDS.key, named)).partition(":")[0] != named.partition(":")[0]:
+        stated = str(found.setdefault(PARTITION_FIELDS.key, named))
+        if _field_names(stated) != named.split(","):
             raise InvalidRequest(f"CREATE TABLE {statement.table}: PARTITIONED BY and property {PARTITION_FIELDS} disagree")
-    elif PARTITION_FIELDS.key in found:
+    elif set(_field_names(str(found.get(PARTITION_FIELDS.key, "")))) & set(columns):
+        # The clause cannot name a field of a struct.
         raise InvalidRequest(f"CREATE TABLE {statement.table}: use PARTITIONED BY instead of property {PARTITION_FIELDS}")
     parse_options(found)
     return found
@@ -221,6 +225,11 @@ def new_table_columns(statement: CreateTable, names: Iterable[str]) -> list[str]
     return [*(name for name in given if name not in last), *last]
 
 
+def _field_names(partition_fields: str) -> list[str]:
+    """The names of partition fields, which may have a type after a colon."""
+    return [field.partition(":")[0].strip() for field in partition_fields.split(",")]
+
+
 def _resolve_column(name: str, columns: Iterable[str]) -> str:
     """Resolve a column name case-insensitively."""
     return next((column for column in columns if column.lower() == name.lower()), name)
@@ -241,8 +250,6 @@ def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tup
     """Table columns to which the columns of an INSERT query are assigned, in the query's order.
 
     Args:
-        table: The table.
-        statement: The INSERT.
         names: Columns of the query, without meta columns.
 
     Raises:
@@ -518,43 +525,48 @@ def table_properties(table: Table, statement: ShowProperties) -> pa.Table:
 
 
 def creation_text(table: Table, name: TableName) -> str:
-    """CREATE TABLE statement that creates an empty table like this one."""
+    """CREATE TABLE statement that creates an empty table with the columns and properties of this one.
+
+    Constraints and indexes are not part of it, and values of secrets are redacted.
+    """
     schema, defaults, config = table.schema(), column_defaults(table.config), table.config
     lines = []
     for column in (schema.field(name) for name in write_order(table)):
         comment = (column.metadata or {}).get(COMMENT)
-        parts = [f"  {_backquoted(column.name)} {column_type_name(column).upper()}"]
+        parts = [f"  {backquoted(column.name)} {column_type_text(column)}"]
         parts += [] if column.nullable else ["NOT NULL"]
         parts += [f"DEFAULT {default_sql(config, column.name)}"] if column.name in defaults else []
-        parts += [] if comment is None else [f"COMMENT {_quoted(comment.decode())}"]
+        parts += [] if comment is None else [f"COMMENT {quoted_text(comment.decode())}"]
         lines.append(" ".join(parts))
-    properties = {"type": "cow" if config.is_cow else "mor"}
-    if not config.keys.generates_keys:
-        properties["primaryKey"] = ",".join(config.keys.record_fields)
-    if config.ordering_fields:
-        properties["preCombineField"] = ",".join(config.ordering_fields)
-    properties[VERSION.key] = str(int(config.version))
-    properties |= stored_options(config)
-    for key, value in config.properties:
-        if not key.startswith(("hoodie.", "pyhudi.")) and key != COMMENT_PROPERTY:
-            properties[key] = redact_secret(key, value)
-    text = f"CREATE TABLE {'.'.join(map(_backquoted, name.parts))} (\n" + ",\n".join(lines) + ")\nUSING hudi\n"
     places = partition_columns(config.keys)
-    text += f"PARTITIONED BY ({', '.join(map(_backquoted, places))})\n" if places else ""
+    if not set(places) <= set(schema.names):
+        places = ()
+    properties = {HIVE_STYLE.key: "false"}
+    for key, value in creation_options(config).items():
+        printed = _printed_property(key)
+        is_clause = key == USER_PREFIX + COMMENT_PROPERTY or (key == PARTITION_FIELDS.key and value == ",".join(places))
+        if printed is not None and not is_clause:
+            properties[printed] = redact_secret(printed, value)
+    text = f"CREATE TABLE {'.'.join(map(backquoted, name.parts))} (\n" + ",\n".join(lines) + ")\nUSING hudi\n"
+    text += f"PARTITIONED BY ({', '.join(map(backquoted, places))})\n" if places else ""
     comment_text = config.property(COMMENT_PROPERTY)
-    text += f"COMMENT {_quoted(comment_text)}\n" if comment_text else ""
-    text += "" if name.path is not None else f"LOCATION {_quoted(table.uri)}\n"
-    listed = ",\n".join(f"  {_quoted(key)} = {_quoted(value)}" for key, value in sorted(properties.items()))
+    text += f"COMMENT {quoted_text(comment_text)}\n" if comment_text else ""
+    text += "" if name.path is not None else f"LOCATION {quoted_text(table.uri)}\n"
+    listed = ",\n".join(f"  {quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(properties.items()))
     return f"{text}TBLPROPERTIES (\n{listed})"
 
 
-def _backquoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
-
-
-def _quoted(text: str) -> str:
-    """A text literal of Spark's SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+def _printed_property(option: str) -> str | None:
+    """The table property that sets an option of a creation; None for one that is part of a column."""
+    if option.startswith(DEFAULT_PREFIX):
+        return None
+    for prefix in (OPTION_PREFIX, USER_PREFIX):
+        if option.startswith(prefix):
+            name = option.removeprefix(prefix)
+            # The name of a user property can have another meaning in a statement.
+            is_ambiguous = prefix == USER_PREFIX and (name.lower() in (*_SHORT, "path") or name in _SPELLING)
+            return option if is_ambiguous else name
+    return _SHORT_NAMES.get(option, option)
 
 
 def described(table: Table, statement: Describe, *, names_only: bool = False) -> pa.Table:

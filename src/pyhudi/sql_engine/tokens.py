@@ -172,11 +172,11 @@ class TokenCursor:
         self._suffix(word)
         return sign * (int(word.text) if word.text.isdigit() else float(word.text))
 
-    def literal_text(self, description: str) -> str:
+    def default_text(self) -> str:
         """Consume a literal and return it in the syntax of filters, where a backslash is an ordinary character."""
         typed = next((word for word in ("DATE", "TIMESTAMP") if self.at_keywords(word)), "")
         begun = self.offset
-        value = self.value(description)
+        value = self.value("a literal as default")
         if not isinstance(value, str):
             return self.statement[begun : self.last_token_end]
         quoted = "'" + value.replace("'", "''") + "'"

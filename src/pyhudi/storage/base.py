@@ -7,18 +7,16 @@ that was listed.
 
 Guarantees of every storage, checked by `tests/conformance/storage_suite.py`:
 
-1. Atomic replacement.  A reader sees the old content of a file or the new one, never a part (`put`, `put_if_absent`,
-   `put_if_matches`, `open_output`).  The implementations document their exceptions.
-2. Read-after-write consistency.  The next call of any process reads and lists what one call has written.
+1. Atomic replacement. A reader sees the old content of a file or the new one, never a part (`put`, `put_if_absent`,
+   `put_if_matches`, `open_output`). The implementations document their exceptions.
+2. Read-after-write consistency. The next call of any process reads and lists what one call has written.
 3. Absence is a value: `read`, `stat` and `read_versioned` return None, `list` and `walk` return nothing, `delete`
-ignores it.
-4. Errors are those of `pyhudi.errors`.  InvalidRequest: a path, option or permission that the caller must change.
-   TableState: a required file is missing.  StorageUnavailable: the store did not answer.  After StorageUnavailable from
-       a
-   writing call the effect may have happened, so check before repeating the step.  WriteConflict from a writing call: a
-   sweep
-   deleted its temporary file, and nothing was stored.
-5. Every method is thread-safe.  The results of `open_input` and `open_output` belong to one thread.
+   ignores it.
+4. Errors are those of `pyhudi.errors`. InvalidRequest: a path, option or permission that the caller must change.
+   TableState: a required file is missing. StorageUnavailable: the store did not answer. After StorageUnavailable from a
+   writing call the effect may have happened, so check before repeating the step. WriteConflict from a writing call: a
+   sweep deleted its temporary file, and nothing was stored.
+5. Every method is thread-safe. The results of `open_input` and `open_output` belong to one thread.
 
 Not provided: caching, retries beyond those of the store's own client, knowledge of Hudi's files.
 """

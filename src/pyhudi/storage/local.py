@@ -47,6 +47,7 @@ import stat as stat_module
 import sys
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import PurePath
 from types import TracebackType
 
@@ -173,13 +174,10 @@ class LocalStorage(UriMixin):
                 return Listing()
             with entries:
                 for entry in entries:
-                    if not _is_text(entry.name):
-                        # Not a name that Hudi writes, and no other store could contain it.
-                        continue
                     if entry.is_dir():
-                        if not _is_staging_folder(entry.name):
+                        if _is_text(entry.name) and not _is_staging_folder(entry.name):
                             folders.append(prefix + entry.name)
-                    elif not _is_hidden(entry.name):
+                    elif _is_listed(entry.name):
                         try:
                             files.append(_file_info(prefix + entry.name, entry.stat()))
                         except FileNotFoundError:
@@ -200,7 +198,7 @@ class LocalStorage(UriMixin):
                     for entry in entries
                     if entry.is_file(follow_symlinks=False) or (not entry.is_dir() and os.path.exists(entry.path))
                 ]
-        return tuple(sorted(name for name in files if _is_text(name) and not _is_hidden(name)))
+        return tuple(sorted(name for name in files if _is_listed(name)))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         pending = [check_path(folder)]
@@ -352,19 +350,25 @@ class LocalStorage(UriMixin):
         temporary = self._write_temporary(folder, data)
         staging = _staging_folder(full)
         staged = os.path.join(staging, os.path.basename(temporary))
+        unpublished = temporary
         try:
             with _contending(folder):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(staging)
-                os.rename(temporary, staged)
+                try:
+                    os.rename(temporary, staged)
+                except FileNotFoundError:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(staging)
+                    os.rename(temporary, staged)
+                unpublished = staged
                 _fence(full, staged)
                 if not self._matches(path, tag):
                     return False
                 _unlink_sidecar(full)
                 os.replace(staged, full)
+                unpublished = ""
         finally:
-            _unlink(temporary)
-            _unlink(staged)
+            if unpublished:
+                _unlink(unpublished)
             # Other calls may have staged files there. That of the lease, which is replaced often, stays.
             if not _is_of_process(folder):
                 with contextlib.suppress(OSError):
@@ -468,8 +472,10 @@ class _LocalOutput:
                 self._sink.close()
                 if kind is None:
                     self._publish()
+                    self._temporary = ""
         finally:
-            _unlink(self._temporary)
+            if self._temporary:
+                _unlink(self._temporary)
         # A full disk is first reported inside the block, by Arrow's writer.  Errors of Arrow itself have no error
         # number.
         if isinstance(error, OSError) and error.errno is not None:
@@ -510,8 +516,17 @@ def _temporary_path(folder: str) -> str:
     return os.path.join(folder, temporary_name())
 
 
+@lru_cache(maxsize=1 << 14)
+def _is_listed(name: str) -> bool:
+    """Return True for files that listings contain. The timeline is listed repeatedly."""
+    return _is_text(name) and not (name.startswith(".") and (name.endswith(".crc") or is_temporary(name)))
+
+
 def _is_text(name: str) -> bool:
-    """Return True if a file name is valid UTF-8; Python represents other bytes as lone surrogates."""
+    """Return True if a name is valid UTF-8; Python represents other bytes as lone surrogates.
+
+    Hudi writes no other names, and no other store could contain them.
+    """
     if name.isascii():
         return True
     try:
@@ -519,10 +534,6 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") and (name.endswith(".crc") or is_temporary(name))
 
 
 def _replace(temporary: str, full: str) -> None:

@@ -1,4 +1,4 @@
-"""The threads of this process for small storage requests and for tasks too small for a job of the engine.
+"""The threads of this process: some for small storage requests and small tasks, others for the tasks of the embedded engine.
 
 The calling thread runs tasks too, so a call makes progress while all threads of the pool are busy. Calls may therefore
 be nested: a task that runs in the pool may call `in_threads` again.
@@ -13,30 +13,36 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 _POOL_THREADS = 32
+_ENGINE_THREADS = 256
 _THREADS_OF_CALL = 16
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _pool = ThreadPoolExecutor(_POOL_THREADS, "pyhudi-io")
+_engine_pool = ThreadPoolExecutor(_ENGINE_THREADS, "pyhudi-task")
 
 
 def _after_fork() -> None:
     """Start with new threads in a child process: those of the parent do not exist there."""
-    global _pool
+    global _pool, _engine_pool
     _pool = ThreadPoolExecutor(_POOL_THREADS, "pyhudi-io")
+    _engine_pool = ThreadPoolExecutor(_ENGINE_THREADS, "pyhudi-task")
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def in_threads(function: Callable[[T], R], tasks: Iterable[T], threads: int = _THREADS_OF_CALL) -> list[R]:
-    """Run small tasks in the calling thread and in threads of this process.
+def in_threads(
+    function: Callable[[T], R], tasks: Iterable[T], threads: int = _THREADS_OF_CALL, *, of_engine: bool = False
+) -> list[R]:
+    """Run tasks in the calling thread and in threads of this process.
 
     Args:
         function: Called once for each task.
         tasks: Read completely before the first one runs.
         threads: Maximum number of tasks that run at once.
+        of_engine: The tasks may take long. They use threads of their own, so that storage requests do not wait for them.
 
     Returns:
         The results, in the order of the tasks.
@@ -49,7 +55,7 @@ def in_threads(function: Callable[[T], R], tasks: Iterable[T], threads: int = _T
     if len(todo) < 2:
         return [function(task) for task in todo]
     call = _Call(function, todo)
-    helpers = _submitted(call.run, min(threads, len(todo)) - 1)
+    helpers = _submitted(_engine_pool if of_engine else _pool, call.run, min(threads, len(todo)) - 1)
     try:
         call.run()
     finally:
@@ -61,11 +67,11 @@ def in_threads(function: Callable[[T], R], tasks: Iterable[T], threads: int = _T
     return [call.results[number] for number in range(len(todo))]
 
 
-def _submitted(run: Callable[[], None], number: int) -> list[Future[None]]:
+def _submitted(pool: ThreadPoolExecutor, run: Callable[[], None], number: int) -> list[Future[None]]:
     submitted: list[Future[None]] = []
     try:
         for _ in range(number):
-            submitted.append(_pool.submit(run))
+            submitted.append(pool.submit(run))
     except RuntimeError:
         # The process can start no more threads, or is ending: the calling thread runs the tasks.
         pass

@@ -44,7 +44,6 @@ def register_time_generator(name: str, generator: TimeGenerator) -> None:
 
     Args:
         name: Value of `hoodie.time.generator.type` that selects the generator.
-        generator: The generator.
 
     Raises:
         InvalidRequest: The name is empty.

@@ -3,9 +3,8 @@
     file group   all versions of the records with one file id, in one partition
     file slice   one base file (or none) and the log files written on top of it; its key is the base instant
     slicing      a log file joins the slice with the largest key at or before the log's completion time (table version
-                 8),
-                 or the slice whose key its name holds (version 6); a table downgraded from version 8 has both types of
-                 logs
+                 8), or the slice whose key its name holds (version 6); a table downgraded from version 8 has both types
+                 of logs
 
 Everything here is pure: listings and a timeline in, values out.
 

@@ -2,8 +2,7 @@
 
     first     `00000000000000.hashing_config`: the counts at table creation
     others    `<instant>.hashing_config`, stored before the replacecommit of that instant completes, which rewrites the
-              partitions
-              whose counts change; they are valid from its completion on
+              partitions whose counts change; they are valid from its completion on
 
 The newest file whose instant is not pending is valid, also after that instant was archived. Rollbacks and restores
 remove the files of their instants. Apache Hudi 1.1 applies the same rule; 1.0 ignores these files.

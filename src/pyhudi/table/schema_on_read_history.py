@@ -279,7 +279,7 @@ def _sets_columns(metadata: CommitMetadata) -> bool:
 def _over_time(
     store: TimelineStore, timeline: Timeline, history: Mapping[int, VersionedSchema], read: CommitReader
 ) -> Iterator[tuple[str, VersionedSchema, bool]]:
-    """From when which schema is valid, oldest first, and whether the table's files store it; a schema may repeat."""
+    """Start of validity of each schema, oldest first, and whether the files store it; a schema may repeat."""
     yield "", history[0], True
     held = history[0]
     made = sorted(version for version in history if version)

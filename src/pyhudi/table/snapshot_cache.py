@@ -6,8 +6,7 @@ following is unchanged:
     process                      a forked child loads its own snapshot: locks inside it may have been held at the fork
     properties                   a created, dropped or rebuilt metadata table or index, a change of version
     timeline files               name, size and time of each: commits of any writer, pending ones too, services,
-                                 savepoints,
-                                 rollbacks, restores, archival; a table that was dropped and re-created
+                                 savepoints, rollbacks, restores, archival; a table that was dropped and re-created
     metadata table timeline      its compaction, cleaning and archival, which delete files, and rebuilt partitions
     index definitions            the one document that is replaced in place
     schema history               of a table with column ids: name, size and time of its files

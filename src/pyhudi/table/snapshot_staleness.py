@@ -9,9 +9,8 @@ missing silently. So the timeline is checked again after every listing:
                   commit stays when later ones are archived, and so do all files of a snapshot that ends with it
     cleaned       an unknown clean was planned, and it may delete files of the snapshot.  A clean retains all
                   slices from an earliest instant on and the newest one before it.  That covers the snapshot as long as
-                  it
-                  contains every write before that instant; for time travel, as long as the query's time is at or after
-                  it
+                  it contains every write before that instant; for time travel, as long as the query's time is at or
+                  after it
 
 A clean that the snapshot contains was planned on an older state, so it retains the newest slice of every file group here.
 

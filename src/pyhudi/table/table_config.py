@@ -473,9 +473,7 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
 
 
 def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSettings:
-    """The mode of version 9 is sufficient. A strategy id and a payload class next to a mode other than CUSTOM remain
-    from an upgrade; the legacy payload class is what a downgrade would restore.
-    """
+    """Merge rule of version 9: the mode decides; a payload class next to a mode other than CUSTOM serves a downgrade."""
     default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
     mode = _parse_enum(MergeMode, values, props.MERGE_MODE.stored_as, default)
     strategy = values.get(props.STRATEGY_ID.stored_as) or values.get(props.STRATEGY_ALIAS)

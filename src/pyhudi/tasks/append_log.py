@@ -3,8 +3,8 @@ or several versions of it if it reaches the maximum size (`log_files`).
 
     data block     updated rows in the stored layout; `_hoodie_file_name` holds the file id
     delete block   soft deletes with their ordering value; deletes by key with the ordering value of the record that
-                   they delete,
-                   so that ties delete, later upserts re-insert the key, and every reader can compare the values
+                   they delete, so that ties delete, later upserts re-insert the key, and every reader can compare the
+                   values
 
 If each of those records exists in exactly one row of the base file, the blocks are sorted by row and store the row
 numbers (record positions), so that readers need not look up keys; otherwise no block has positions. HFile blocks are
@@ -266,9 +266,9 @@ def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
 
 
 def _live_and_lost(spec: WriterSpec, task: AppendTask, keys: pa.Array) -> tuple[pa.Array, bool]:
-    """Those of some keys that have a record in a slice, and whether the logs hold, of any of them, one that lost to the base row.
+    """Return the keys that have a record in a slice, and whether its logs contain a record that lost to the base row.
 
-    Readers merge logs with each other first: a partial update takes what it lacks from such a record, and beats the base row.
+    Readers merge logs first: a partial update takes missing columns from such a record, and then beats the base row.
     """
     slice_, reader = task.slice, log_key_reader(spec, task.validity)
     if slice_.base is None and not slice_.logs:
@@ -459,8 +459,8 @@ def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: RecordMergeRule) -> pa.RecordBatch:
     """Return deletes by key with the current ordering value of the record; keys without a record are omitted."""
-    # Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of,
-    # and that row would outlive the delete: there the delete has the largest value of them all.
+    # A merged record may have a smaller ordering value than one of its rows, and that row would survive the delete. So the
+    # delete gets the largest value of all rows.
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)

@@ -79,10 +79,11 @@ def row_group_batches(file: OpenFile, group: int, columns: Sequence[str], batch_
 def open_base_file(
     storage: Storage, path: str, columns_to_code: Collection[str] = (), *, is_bootstrapped: bool = False
 ) -> Iterator[OpenFile]:
-    """Open a base file for reading during a `with` block.  Of the given columns, those that benefit are read as
-    dictionaries.
+    """Open a base file for reading during a `with` block.
 
-    is_bootstrapped: it was not written for a table, see `OrcFile`.
+    Args:
+        columns_to_code: Columns to read as dictionaries if that is cheaper.
+        is_bootstrapped: The file was not written for a table, see `OrcFile`.
 
     Raises:
         CorruptData: Its bytes do not have the format of its extension, or fail a Parquet checksum, now or while it is
@@ -90,7 +91,7 @@ def open_base_file(
         TableState: It is missing.
         Unsupported: A file of another format.
     """
-    with _errors_named(storage, path), open_base_input(storage, path) as source:
+    with _translated_errors(storage, path), open_base_input(storage, path) as source:
         if is_orc(path):
             yield OrcFile(source, is_bootstrapped=is_bootstrapped)
             return
@@ -109,11 +110,15 @@ def open_base_rows(
 ) -> Iterator[OpenFile | None]:
     """As `open_base_file`, for a reader of rows: the metadata of a Parquet file written by PyHudi omits its key filter.
 
-    footers: cache of footers; a file of another size or time is another one.  keys: the requested record keys, None
-    for all.  checksums: when page checksums are verified; without a cache of footers, once is always.  Yields None if
-    the file's key filter excludes all of the keys.
+    Args:
+        footers: Cache of footers; a file of another size or time is another one.
+        keys: The requested record keys, None for all.
+        checksums: When page checksums are verified; without a cache of footers, once is always.
+
+    Yields:
+        The file; None if its key filter excludes all of the keys.
     """
-    with _errors_named(storage, path):
+    with _translated_errors(storage, path):
         if is_orc(path):
             with open_base_input(storage, path) as source:
                 orc = OrcFile(source)
@@ -149,7 +154,7 @@ def _opened(
 
 
 @contextmanager
-def _errors_named(storage: Storage, path: str) -> Iterator[None]:
+def _translated_errors(storage: Storage, path: str) -> Iterator[None]:
     """Translate errors of a file, with its path."""
     try:
         yield
@@ -165,7 +170,7 @@ def _errors_named(storage: Storage, path: str) -> Iterator[None]:
 @contextmanager
 def open_base_bytes(storage: Storage, path: str) -> Iterator[pa.NativeFile]:
     """Open the bytes of a base file during a `with` block, in which errors are translated as by `open_base_file`."""
-    with _errors_named(storage, path), open_base_input(storage, path) as source:
+    with _translated_errors(storage, path), open_base_input(storage, path) as source:
         yield source
 
 
@@ -173,7 +178,7 @@ def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
     """Open the bytes of a base file; the caller closes it. Raises TableState when it is missing, Unsupported for a
     format other than Parquet and ORC.
     """
-    is_orc(path)  # Raises where it is neither.
+    is_orc(path)  # Raises Unsupported for other formats.
     try:
         return storage.open_input(path)
     except TableState as error:

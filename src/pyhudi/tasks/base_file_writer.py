@@ -52,7 +52,7 @@ _FEW_VALUED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 """Meta columns with few distinct values in every file: they are kept as dictionaries."""
 
 _SAMPLE_ROWS = 4096
-"""Of so many rows of a file a column's values are counted, to tell whether a dictionary pays."""
+"""Number of rows of a file whose distinct values decide whether a column is written as a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
     1. while incoming rows are merged, each row that is updated or deleted is recorded; new rows come last
     2. recorded changes go into CDC blocks of bounded size, so the memory of a change log is one block
     3. at the end the file is published, or omitted: readers derive the changes from the base files if all rows of the
-    new file
-       are inserts, or if a delete left no row
+       new file are inserts, or if a delete left no row
 
 A change log is written whenever readers cannot derive the changes, even if it has no rows: Hudi's reader rejects a
 rewritten base file without one. If a write both deletes the last old row and inserts others, Hudi's writer omits the
@@ -36,7 +35,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.tasks.incoming_layout import as_batch
 
 _BLOCK_BYTES = 16 << 20
-"""Arrow bytes of noted changes after which a block is written."""
+"""Arrow bytes of recorded changes after which a block is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,11 @@ class ChangeLogSpec:
 class ChangeLog:
     """Record the changes of one base file that is rewritten; use as a context manager around the writing of that file.
 
-    name: of the `.cdc` file, stored at `path`.  Without `finish`, or when the block ends with an error, no file is
-    published.
+    No file is published without `finish`, or if the block ends with an error.
+
+    Args:
+        name: Name of the `.cdc` file.
+        path: Its path.
     """
 
     def __init__(self, storage: Storage, spec: ChangeLogSpec, name: LogFileName, path: str) -> None:
@@ -99,10 +101,15 @@ class ChangeLog:
         self._add(INSERT, keys, None, after)
 
     def finish(self, num_writes: int, num_inserts: int, num_deletes: int) -> Mapping[str, int] | None:
-        """Publish the file, if one is needed.  num_writes: rows of the new base file; num_inserts, num_deletes: of this
-        write.
+        """Publish the file, if one is needed.
 
-        Returns `cdc_stats` of the base file's statistics: path to size in bytes; None without a file.
+        Args:
+            num_writes: Rows of the new base file.
+            num_inserts: Rows that this write added.
+            num_deletes: Rows that this write deleted.
+
+        Returns:
+            `cdc_stats` of the base file's statistics: path to size in bytes; None without a file.
         """
         derived = (num_writes == num_inserts and not num_deletes) or (not num_writes and self._spec.only_deletes)
         if derived:
@@ -167,5 +174,5 @@ class ChangeLog:
         """Close without a file; harmless after `finish`."""
         self._pending, self._pending_bytes = [], 0
         stack, self._stack = self._stack, ExitStack()
-        given_up: HudiError = Internal("a change log that is not needed")
-        stack.__exit__(type(given_up), given_up, None)
+        error: HudiError = Internal("a change log that is not needed")
+        stack.__exit__(type(error), error, None)

@@ -221,9 +221,7 @@ def _copy_file(
 
 
 class _KeySummary:
-    """Key filter, key range and record index entries of a file, from the footers of its sources, or from their keys where
-    these do not suffice.
-    """
+    """Key filter, key range and record index entries of a file, from the footers of its sources or from their keys."""
 
     def __init__(self, spec: WriterSpec, sources: Sequence[CopySource]) -> None:
         self.changes = KeyChanges(spec.key_shards)

@@ -27,16 +27,16 @@ from pyhudi.records.ordering import BoolMask
 CODED = pa.dictionary(pa.int32(), pa.string())
 
 _MOST_BYTES_A_ROW = 3
-"""Up to this many stored bytes a row, dictionary and numbers together and uncompressed, a column counts as one of few values."""
+"""Maximum uncompressed bytes a row, of dictionary and indices, of a column that counts as one with few values."""
 
 _NUMBERS_OF_WIDTH = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 """Whole numbers that have as many bytes as a text."""
 
 _MOST_TEXT_BYTES = 2**31 - 1
-"""Of one array, by its offsets."""
+"""Maximum bytes of the texts of one array, whose offsets have 32 bits."""
 
 _TOLERATED_VALUES = 32
-"""A dictionary of up to so many values may keep some that no row has any more."""
+"""Dictionaries up to this size are not compacted when rows no longer use all values."""
 
 
 def coded_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Collection[str]) -> tuple[str, ...]:

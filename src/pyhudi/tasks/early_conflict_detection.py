@@ -53,10 +53,10 @@ class EarlyConflicts:
             for partition, file_ids in by_partition.items():
                 marked = (parse_data_file_group(file_name(path)) for path in markers.marked_in(partition))
                 taken = {self._name(file_id) for file_id in marked if file_id is not None}
-                met = next((file_id for file_id in file_ids if self._name(file_id) in taken), None)
-                if met is not None and is_alive_for_task(storage, self.own_instant, other, self.heartbeats):
+                shared_id = next((file_id for file_id in file_ids if self._name(file_id) in taken), None)
+                if shared_id is not None and is_alive_for_task(storage, self.own_instant, other, self.heartbeats):
                     raise WriteConflict(
-                        f"write {self.own_instant} of {storage.uri} failed before it wrote file group {met} of partition "
+                        f"write {self.own_instant} of {storage.uri} failed before it wrote file group {shared_id} of partition "
                         f"{partition!r}: "
                         f"the older write {other} is pending and writes it; repeat the write after that one has ended",
                         instants=(other, self.own_instant),

@@ -3,8 +3,7 @@
     column ranges    of a base file from its footer, of a log file from the rows that are written
     Bloom filter     of a base file: the text stored in its footer
     record keys      which keys were added to a file group and which were removed: a side file, partitioned by the file
-                     groups of
-                     the record index
+                     groups of the record index
 
 Footers do not record NaN, so floating point columns are tracked during the write; footers omit bounds that are too
 long, and such a column is read back. Ranges are recorded for all columns or for none: readers assume that a file with

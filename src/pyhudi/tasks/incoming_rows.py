@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
+from pyhudi.format.hudi_types import INLINE, OUT_OF_LINE, record_type, stated_hudi_type
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.filters.arrow_expressions import RowFilter, row_filter
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
-from pyhudi.records.hudi_records import check_record_values
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION, partition_paths
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
@@ -70,7 +70,7 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     if not request.truncate_nanoseconds:
         check_no_truncated_nanoseconds(given)
     rows = conform(given, request.input_schema)
-    check_record_values(rows)
+    _check_blobs(rows)
     paths = partition_paths(request.keys, rows)
     if request.keys.generates_keys:
         keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
@@ -143,6 +143,19 @@ def refitted_rows(request: PrepareRequest, rows: pa.Table) -> pa.Table:
     return conform_table(rows, incoming_schema(request))
 
 
+def _check_blobs(rows: pa.RecordBatch) -> None:
+    """Raise InvalidRequest for a BLOB, in its canonical type, that is neither INLINE nor OUT_OF_LINE."""
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if record_type(field) == field.type and stated_hudi_type(field) == "BLOB":
+            kinds = pc.struct_field(column, "type")
+            row = pc.index(pc.is_in(kinds, pa.array([INLINE, OUT_OF_LINE, None])), value=False).as_py()
+            if row >= 0:
+                raise InvalidRequest(
+                    f"column {field.name!r}: row {row} (counted from 0) has the type {kinds[row].as_py()!r}. "
+                    f"Use {INLINE} or {OUT_OF_LINE}"
+                )
+
+
 def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | None = None) -> None:
     absent = values.is_null() if deleted is None else pc.and_not(values.is_null(), pc.fill_null(deleted, False))
     row = pc.index(absent, True).as_py()
@@ -161,10 +174,7 @@ def key_columns(input_schema: pa.Schema, request: PrepareRequest) -> pa.Schema:
 def _stored_keys(
     request: PrepareRequest, batch: pa.RecordBatch, paths: pa.StringArray, new_keys: pa.StringArray
 ) -> pa.StringArray:
-    """Return the keys that rows carry from the table, and new keys for new rows.
-
-    Raises InvalidRequest for a row without a key, and for one whose columns make another partition than that of its record.
-    """
+    """Return the keys that rows carry from the table, and new keys for new rows; rejects a row that changes partition."""
     keys, stored_paths = (pc.cast(batch.column(name), pa.string()) for name in (RECORD_KEY, PARTITION_PATH))
     if keys.null_count and not request.has_new_rows:
         row = pc.index(keys.is_null(), True).as_py()
@@ -355,14 +365,14 @@ def _merged(
     pairs = np.flatnonzero(stored & leaves & ~plain_deletes)
     if not len(pairs):
         return _MoveResolution(newer, leaves, dead, stays)
-    met = newer.take(pa.array(pairs))
-    merged = request.rule.merge(older.take(pa.array(pairs)), met.select(older.column_names))
-    made = _with_columns(request, met, merged.rows)
-    at_home = np.asarray(pc.equal(made.column(PARTITION_PATH), stored_partitions.take(pa.array(pairs))), dtype=np.bool_)
+    updates = newer.take(pa.array(pairs))
+    merged = request.rule.merge(older.take(pa.array(pairs)), updates.select(older.column_names))
+    updated = _with_columns(request, updates, merged.rows)
+    at_home = np.asarray(pc.equal(updated.column(PARTITION_PATH), stored_partitions.take(pa.array(pairs))), dtype=np.bool_)
     dead[pairs] = ~merged.is_live
     stays[pairs] = merged.changed & merged.is_live & at_home
     leaves[pairs] = ~merged.is_live | (merged.changed & ~at_home)
-    return _MoveResolution(_with_rows(newer, pairs, made), leaves, dead, stays)
+    return _MoveResolution(_with_rows(newer, pairs, updated), leaves, dead, stays)
 
 
 def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:

@@ -1,13 +1,12 @@
 """Scan the log files of one slice: which blocks are valid, and the merged records of each key.
 
     1. block headers of all files, in merge order; a block is valid when its instant is complete and not newer than the
-    query's
-    2. a rollback block removes the earlier blocks of its target; a torn block is an error if a completed
-       instant wrote it (`format.log.log_corruption`); of a retried task one attempt is used; blocks that a log
-       compaction merged are replaced by its own
+       query's
+    2. a rollback block removes the earlier blocks of its target; a torn block is an error if a completed instant wrote
+       it (`format.log.log_corruption`); of a retried task one attempt is used; blocks that a log compaction merged are
+       replaced by its own
     3. the remaining blocks are decoded to the requested columns and passed to `LogMerger` in that order; when every one
-    of them
-       stores positions in the slice's own base file, records are merged by position instead of by key
+       of them stores positions in the slice's own base file, records are merged by position instead of by key
 
 Contents are read one block at a time.
 
@@ -294,7 +293,7 @@ def choose_blocks(
 def _add_block(
     storage: Storage, found: ValidBlock, merger: LogMerger, request: LogScanRequest, positions: Positions | None
 ) -> int | None:
-    """How many records were handed over; None when they are not as many as positions, with which the scan has to start over."""
+    """Merge a block; return its number of records, None if it differs from that of the positions (the scan restarts)."""
     block = found.block
     content = block.read_content(open_ranges(storage, found.path))
     count = 0

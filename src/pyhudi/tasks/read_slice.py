@@ -159,9 +159,11 @@ class ReadSpec:
         return self._key_texts[0]
 
     def of_logs(self, schema: pa.Schema, only: pa.StringArray | None = None) -> LogScanRequest:
-        """Return the request for a log scan.  schema: the columns, including those that merging needs (see
-        `merge_columns`).  only: as
-        in `LogScanRequest`.
+        """Return the request for a log scan.
+
+        Args:
+            schema: The columns, including those that merging needs (see `merge_columns`).
+            only: As in `LogScanRequest`.
         """
         return LogScanRequest(schema, self.keys, self.rule, self.validity, self.populate_meta_fields, self.ids, only)
 
@@ -453,10 +455,14 @@ def _joined_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
 
 @dataclass(frozen=True, slots=True)
 class _BaseFile:
-    """An open base file, and how the table's columns are found in it.
+    """An open base file, and the table's columns in it.
 
-    origins: where they stand, None where each stands under its own name; moved: those that do not.  present: its columns.
-    constants: those whose value the path tells.
+    Attributes:
+        opened: The file.
+        origins: Place of each column in the file; None if the names are equal.
+        moved: Columns with another name in the file.
+        present_columns: Columns of the file.
+        constants: Columns whose value is in the path.
     """
 
     opened: OpenFile
@@ -481,9 +487,9 @@ class _BaseFile:
 def _group_rows(
     file: _BaseFile, group: int, needed: pa.Schema, chosen: RowNumbers | None = None, *, keep_dictionary: bool = False
 ) -> pa.Table:
-    """One row group in the needed columns: the rows of some numbers, None for all."""
-    # Text of few values is read coded, so that it is made for the rows wanted alone. keep_dictionary: it stays so where it is the
-    # only column, stored as the table has it.
+    """Read the needed columns of a row group; `chosen` selects rows by number, None selects all."""
+    # Texts with few distinct values are read as dictionaries, so that only chosen rows are expanded. keep_dictionary: a single
+    # column of the stored type is not expanded.
     stored = _stored_names(file, needed)
     count = file.opened.metadata.row_group(group).num_rows if chosen is None else len(chosen)
     rows = rows_at(file.opened, group, stored, chosen) if stored else rows_without_columns(count)
@@ -512,7 +518,7 @@ def _in_layout(file: _BaseFile, rows: pa.Table, needed: pa.Schema) -> pa.Table:
 
 
 def _is_coded_text(file_schema: pa.Schema, needed: pa.Schema) -> bool:
-    """Whether there is one column, which the table has as text and the file as coded text."""
+    """True for a single column that is text in the table and a dictionary in the file."""
     return len(needed) == 1 and file_schema.field(0).type == CODED and needed.field(0).type == CODED.value_type
 
 

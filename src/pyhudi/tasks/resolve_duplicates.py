@@ -71,8 +71,7 @@ def filter_live(
     """Return the pairs of a lookup without candidates that hold no row of a key which another candidate holds.
 
     keys, pairs: of several sets of rows; keys: the record key of each row.  run: executes tasks, results in their
-    order.
-    Raises as reading does.
+    order. Raises as reading does.
     """
     found = [_CandidatePairs(*pair) for pair in pairs]
     if not any(hits.several.any() for hits in found):
@@ -111,7 +110,7 @@ class _CandidatePairs:
         self.is_live = np.ones(len(rows), dtype=np.bool_)
 
     def live_pairs(self, rank: Ints) -> Pairs:
-        """What remains.  rank: of each place, the least is the newest."""
+        """Return the live pairs, and for keys without one the pair of the newest candidate (that of the lowest rank)."""
         living = np.zeros(len(self.counts), dtype=np.bool_)
         living[self.rows[self.is_live]] = True
         lost = np.flatnonzero(~living[self.rows])
@@ -123,5 +122,5 @@ class _CandidatePairs:
 
 
 def _slice_of(candidate: FileGroupCandidate) -> FileSlice:
-    assert candidate.slice is not None, "a place that is new has no logs"
+    assert candidate.slice is not None, "a new file group has no logs"
     return candidate.slice

@@ -25,10 +25,10 @@ SPILL_BUCKETS = 64
 """Number of files to which rows are partitioned once they exceed the budget."""
 
 _PIECES = 8
-"""Into how many pieces the held rows are cut when they are spread, so that only one of them has a copy."""
+"""Number of pieces in which buffered rows are partitioned to files, so that only one piece at a time is copied."""
 
 _SAMPLE_ROWS = 100_000
-"""From how many keys the ranges are taken into which rows are spread to be sorted."""
+"""Number of sampled keys that determine the key ranges into which rows are partitioned for sorting."""
 
 
 class RowBuffer:

@@ -55,7 +55,6 @@ def stage_rows(
         write: Unique name of the write.
         attempt: Unique name of the task's attempt within the write.
         schema: Schema of the rows.
-        rows: The rows.
         limit_bytes: Maximum size of the rows of the write in memory; 0 for none.
 
     Raises:

@@ -1,20 +1,18 @@
 """Index lookup (tagging): find the file groups of incoming keys.
 
-    LookupByKeyColumns     reads the key column of every base file (index SIMPLE); cached from one write to the next
-    (INMEMORY) LookupByKeyFilters     checks key ranges and key filters first, those of footers or of the metadata table
-                                      (BLOOM); a
-                     file that they exclude is not read for a key, and a file without candidates is not read at all
-    LookupByRecordIndex    reads the record index of the metadata table, file group by file group (RECORD_INDEX); of a
-                           partitioned
-                     one the section of the partition that a row names (RECORD_LEVEL_INDEX)
-    LookupByBuckets        computes the bucket from the key and reads nothing (BUCKET)
-    LookupInHbaseIndex          reads a table of HBase, and key columns for keys without a valid entry (HBASE;
-    `features.hbase_index.hbase_tasks`)
+    LookupByKeyColumns    reads the key column of every base file (index SIMPLE); cached from one write to the next
+                          (INMEMORY)
+    LookupByKeyFilters    checks key ranges and key filters first, those of footers or of the metadata table (BLOOM); a
+                          file that they exclude is not read for a key, and a file without candidates is not read at all
+    LookupByRecordIndex   reads the record index of the metadata table, file group by file group (RECORD_INDEX); of a
+                          partitioned one the section of the partition that a row names (RECORD_LEVEL_INDEX)
+    LookupByBuckets       computes the bucket from the key and reads nothing (BUCKET)
+    LookupInHbaseIndex    reads a table of HBase, and key columns for keys without a valid entry (HBASE;
+                          `features.hbase_index.hbase_tasks`)
 
 The first two also read the keys of log files that may hold keys which the base file lacks (see
-`logs_with_uncovered_keys`), and of
-no others. Ranges and filters of base files do not cover these keys.  A key whose last log entry is a delete does not
-exist.
+`logs_with_uncovered_keys`), and of no others. Ranges and filters of base files do not cover these keys. A key whose
+last log entry is a delete does not exist.
 
 Results are pairs, because several files may hold a key (inserts may duplicate keys), and each copy is updated.
 

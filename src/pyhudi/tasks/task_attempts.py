@@ -1,8 +1,8 @@
 """Clean up task attempts that end after their write was committed or rolled back.
 
-A failed or completed job may leave attempts running on its cluster.  Files of such an attempt
-appear after the rollback or commit that should delete them, and an uncommitted file counts as committed once the
-active timeline begins after its instant.
+A failed or completed job may leave attempts running on its cluster. Files of such an attempt appear after the rollback
+or commit that should delete them, and an uncommitted file counts as committed once the active timeline begins after its
+instant.
 
     attempt      marker, file, and at its end a check of the heartbeat; if there is none, it deletes its own files
     the others   a rollback, or a completed commit, removes the heartbeat, and then reads its markers once more
@@ -28,27 +28,29 @@ from pyhudi.tasks.append_log import double_write_token
 
 @contextmanager
 def remove_if_write_ended(storage: Storage, instant_time: str, token: WriteToken) -> Iterator[None]:
-    """Delete the files of one task attempt, whose names hold this token, if its write has ended.  One request if it has
-    not.
+    """Delete the files of one task attempt, whose names contain this token, if its write has ended.
 
-    Raises WriteConflict if the write has ended before the attempt; its files are deleted then.
+    Costs one request if it has not.
+
+    Raises:
+        WriteConflict: The write has ended before the attempt, whose files were deleted.
     """
     try:
         yield
     except BaseException as error:
         try:
-            _remove_if_over(storage, instant_time, token)
+            _remove_if_ended(storage, instant_time, token)
         except HudiError as failure:
-            error.add_note(f"whether instant {instant_time} is over was not to be had: {failure}")
+            error.add_note(f"it is unknown whether write {instant_time} has ended: {failure}")
         raise
-    if _remove_if_over(storage, instant_time, token):
+    if _remove_if_ended(storage, instant_time, token):
         raise WriteConflict(
             f"instant {instant_time} of {storage.uri} was rolled back while one of its tasks was writing; write again",
             instants=(instant_time,),
         )
 
 
-def _remove_if_over(storage: Storage, instant_time: str, token: WriteToken) -> bool:
+def _remove_if_ended(storage: Storage, instant_time: str, token: WriteToken) -> bool:
     if last_heartbeat_ms(storage, instant_time) is not None:
         return False
     listing = DirectoryListing(storage)

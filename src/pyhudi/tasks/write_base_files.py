@@ -210,10 +210,7 @@ def _change_log(storage: Storage, spec: WriterSpec, task: MergeTask) -> Abstract
 
 
 def _columns_to_code(spec: WriterSpec, instant_time: str) -> list[str]:
-    """The columns that a merge may carry as dictionaries: keys are compared as text, and file names are replaced.
-
-    instant_time: of the old file; what has another name or type there is none of them.
-    """
+    """Columns of equal name and type in the old file that a merge may read as dictionaries; keys and file names are text."""
     if not spec.files.dictionary:
         return []
     moved = () if spec.ids is None else spec.ids.moved(instant_time)

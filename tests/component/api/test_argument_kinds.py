@@ -88,23 +88,24 @@ def untyped(function: Any) -> Any:
     return function
 
 
-def owners() -> dict[str, Callable[[], Any]]:
+def owners(table: Callable[[], hp.Table] = fresh) -> dict[str, Callable[[], Any]]:
     """Objects with public methods."""
     return {
-        "Table": fresh,
-        "scan": lambda: fresh().scan(),
-        "split": lambda: fresh().scan().splits()[0],
-        "merge": lambda: fresh().merge(ROWS, on="id"),
-        "index": lambda: fresh().index,
-        "alter": lambda: fresh().alter,
-        "inspect": lambda: fresh().inspect,
+        "Table": table,
+        "scan": lambda: table().scan(),
+        "split": lambda: table().scan().splits()[0],
+        "merge": lambda: table().merge(ROWS, on="id"),
+        "index": lambda: table().index,
+        "alter": lambda: table().alter,
+        "inspect": lambda: table().inspect,
         "catalog": hp.Catalog,
     }
 
 
 def methods() -> list[tuple[str, str]]:
     found = []
-    for owner, make in owners().items():
+    shared = fresh()
+    for owner, make in owners(lambda: shared).items():
         kind = type(make())
         for name in dir(kind):
             member = inspect.getattr_static(kind, name)

@@ -77,6 +77,25 @@ _COMMIT = [
 ]
 
 
+# Without the log files of the metadata table: their number depends on the name of the deleted file.
+_CLEAN = [
+    "list .hoodie/timeline",
+    "read .hoodie/hoodie.properties",
+    "put .hoodie/.heartbeat/T",
+    "put_if_absent .hoodie/timeline/T.clean.requested",
+    "put_if_absent .hoodie/timeline/T.clean.inflight",
+    "stat .hoodie/timeline/T.clean.inflight",
+    "list p000",
+    "delete p000/FILE",
+    "read .hoodie/.index_defs/index.json",
+    "list .hoodie/metadata/.hoodie/timeline",
+    "put_if_absent .hoodie/metadata/.hoodie/timeline/T.deltacommit.requested",
+    "put_if_absent .hoodie/metadata/.hoodie/timeline/T.deltacommit.inflight",
+    "put_if_absent .hoodie/metadata/.hoodie/timeline/T.deltacommit",
+    "put_if_absent .hoodie/timeline/T.clean",
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """A table, its clock and the options of its writes."""
@@ -210,6 +229,14 @@ def test_calls_under_the_lock(uri: str, table_type: str, action: str) -> None:
     for stamp in (1, 2):
         calls = upserted(table, stamp).locked
     assert calls == [call.format(action=action) for call in (*_BEGIN, *_sorted_logs(_COMMIT))]
+
+
+def test_a_clean_of_few_files_takes_the_lock_once(uri: str) -> None:
+    more = {"hoodie.clean.commits.retained": "1", "hoodie.metadata.compact.max.delta.commits": "100"}
+    table = made(uri, "cow", more=more)
+    calls = [upserted(table, stamp).locked for stamp in range(1, 5)][-1]
+    named = [re.sub(r"p000/.*parquet", "p000/FILE", call) for call in calls if not call.startswith("open_output")]
+    assert named[-len(_CLEAN) :] == _CLEAN
 
 
 def test_clean_without_files_inspects_each_commit_once(uri: str) -> None:

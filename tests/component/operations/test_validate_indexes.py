@@ -30,6 +30,7 @@ from pyhudi.metadata_table.metadata_records import (
 )
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore
 from pyhudi.records.column_statistics import ColumnRange
+from pyhudi.table import retry_on_corrupt
 from pyhudi.table.snapshot import load_snapshot
 from tests.support.needs import WIDE
 
@@ -300,7 +301,9 @@ def test_a_folder_that_is_gone_and_still_listed(table: Table, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"indexDefinitions": {"column_stats": 1}}'])
-def test_definitions_that_are_damaged(table: Table, tmp_path: Path, text: str) -> None:
+def test_definitions_that_are_damaged(table: Table, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No other process writes them anew meanwhile.
+    monkeypatch.setattr(retry_on_corrupt, "PAUSES_MS", ())
     path = tmp_path / ".hoodie/.index_defs/index.json"
     path.write_text(text)
     (path.parent / ".index.json.crc").unlink(missing_ok=True)

@@ -1,8 +1,9 @@
-"""CREATE TABLE ... LIKE: the new table has the definition of its source, whatever defines it."""
+"""CREATE TABLE ... LIKE, and SHOW CREATE TABLE: the new table has the definition of its source, whatever defines it."""
 
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +20,31 @@ SCHEMA = pa.schema(
         pa.field("op", pa.string()),
     ]
 )
+VERSION = "hoodie.write.table.version"
 OWN = ("hoodie.table.name", "hoodie.table.checksum", "hoodie.table.create.schema", "hoodie.table.initial.version")
 PAYLOADS = "org.apache.hudi.common.model."
 
 
 def definition(table: hp.Table) -> dict[str, str]:
     return {key: value for key, value in table.config.properties if key not in OWN and "metadata.partitions" not in key}
+
+
+def recreated(source: hp.Table) -> hp.Table:
+    """A table that the statement of SHOW CREATE TABLE creates."""
+    shown = hp.sql(f"SHOW CREATE TABLE `{source.uri}`").column(0)[0].as_py()
+    path = f"memory://like-{next(_numbers)}/copy"
+    hp.sql(shown.replace(f"`{source.uri}`", f"`{path}`"))
+    return hp.Table(path)
+
+
+def check_recreated(source: hp.Table) -> None:
+    """The columns and the definition are equal; partition columns come last."""
+    copy, expected = recreated(source), definition(source)
+    expected.pop("hoodie.database.name", None)
+    assert definition(copy) == expected
+    columns = {field.name: field for field in source.schema()}
+    assert len(columns) == len(copy.schema())
+    assert all(field.equals(columns[field.name], check_metadata=True) for field in copy.schema())
 
 
 def like(source: hp.Table, clauses: str = "") -> hp.Table:
@@ -108,6 +128,86 @@ def test_the_definition_is_that_of_the_source(arguments: dict[str, Any], options
     assert definition(copy) == expected
     assert copy.schema().equals(source.schema(), check_metadata=True)
     assert copy.name == "copy" and copy.scan().count() == 0
+    check_recreated(source)
+
+
+TYPES = (
+    pa.bool_(),
+    pa.int32(),
+    pa.float64(),
+    pa.string(),
+    pa.binary(),
+    pa.date32(),
+    pa.timestamp("us", "UTC"),
+    pa.decimal128(12, 3),
+    pa.list_(pa.field("element", pa.string())),
+    pa.struct([pa.field("cityName", pa.int64(), False), pa.field("odd name", pa.string(), metadata={"comment": "it's"})]),
+    pa.map_(pa.string(), pa.list_(pa.field("element", pa.struct([pa.field("B", pa.int32())])))),
+)
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "hoodie.write.table.version": ("8", "9"),
+    "hoodie.datasource.write.hive_style_partitioning": ("true", "false"),
+    "hoodie.datasource.write.partitionpath.urlencode": ("true",),
+    "hoodie.datasource.write.drop.partition.columns": ("true",),
+    "hoodie.write.record.merge.mode": ("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"),
+    "hoodie.table.timeline.timezone": ("UTC",),
+    "hoodie.table.base.file.format": ("ORC",),
+    "pyhudi.table.options.hoodie.clean.commits.retained": ("3",),
+    "pyhudi.table.options.hoodie.parquet.compression.codec": ("zstd", "gzip"),
+    "pyhudi.table.defaults.op": ("'I'", "'it''s'"),
+    "pyhudi.table.properties.owner": ("me", "it's \\ me"),
+    "pyhudi.table.properties.type": ("of mine",),
+    "pyhudi.table.properties.path": ("/elsewhere",),
+    "pyhudi.table.properties.comment": ("all 'rides'",),
+}
+
+
+def random_table(rng: random.Random) -> hp.Table:
+    fields = [
+        pa.field(f"c {n}" if n else "c0", rng.choice(TYPES), metadata={"comment": "it's"} if rng.random() < 0.3 else None)
+        for n in range(rng.randrange(4))
+    ]
+    columns = [*SCHEMA, *fields]
+    rng.shuffle(columns)
+    options = {key: rng.choice(values) for key, values in OPTIONS.items() if rng.random() < 0.4}
+    keys = rng.choice((None, "id", ["id", "op"]))
+    return hp.Table.create(
+        f"memory://like-{next(_numbers)}/source",
+        schema=pa.schema(columns),
+        record_key=keys,
+        partition_by=rng.choice((None, "day", ["day", "op"])),
+        ordering=None if keys is None else rng.choice(("ts", ["ts", "day"] if options.get(VERSION) == "9" else "ts")),
+        table_type=rng.choice(("cow", "mor")),
+        options=options,
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_shown_statements_of_random_tables_recreate_them(seed: int) -> None:
+    rng = random.Random(seed)
+    tables: list[hp.Table] = []
+    while len(tables) < 3:
+        try:
+            tables.append(random_table(rng))
+        except (hp.InvalidRequest, hp.Unsupported):
+            # Options that contradict each other.
+            continue
+    for table in tables:
+        check_recreated(table)
+
+
+def test_shown_statement_of_a_table_partitioned_by_a_field_of_a_struct() -> None:
+    place = pa.struct([pa.field("city", pa.string())])
+    schema = pa.schema([*SCHEMA, pa.field("place", place)])
+    source = hp.Table.create(f"memory://like-{next(_numbers)}/source", schema=schema, record_key="id", partition_by="place.city")
+    check_recreated(source)
+
+
+def test_shown_statements_redact_secrets() -> None:
+    options = {"pyhudi.table.properties.api.password": "hidden"}
+    source = hp.Table.create(f"memory://like-{next(_numbers)}/source", schema=SCHEMA, record_key="id", options=options)
+    shown = hp.sql(f"SHOW CREATE TABLE `{source.uri}`").column(0)[0].as_py()
+    assert "api.password" in shown and "hidden" not in shown
 
 
 def test_properties_of_the_statement_win() -> None:

@@ -98,7 +98,8 @@ def quickly() -> Iterator[None]:
                 stack.enter_context(patch.object(module, "parse_instant_file", _instant))
             if getattr(module, "read_settings", None) is read_settings:
                 stack.enter_context(patch.object(module, "read_settings", _read_settings))
-        stack.enter_context(patch.object(thread_pool, "_pool", _OneThread()))
+        for pool in ("_pool", "_engine_pool"):
+            stack.enter_context(patch.object(thread_pool, pool, _OneThread()))
         stack.enter_context(patch.object(config_module, "parse_properties", lambda data: dict(_properties(data))))
         stack.enter_context(patch.object(TableConfig, "from_properties", lambda values: _config(tuple(values.items()))))
         stack.enter_context(patch.object(tempfile, "TemporaryDirectory", _one_folder(stack)))

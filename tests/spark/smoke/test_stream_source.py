@@ -102,6 +102,7 @@ def test_it_goes_on_after_a_failure(source: SparkSession, tmp_path: Path, kind: 
     assert json.loads(offsets[-1].read_text().splitlines()[-1]) == {"completion_time": newest}
 
 
+@pytest.mark.full
 def test_change_data_and_what_completes_meanwhile(source: SparkSession, tmp_path: Path) -> None:
     table = make(tmp_path / "t", "cow")
     table.upsert(rows("ab", 1))

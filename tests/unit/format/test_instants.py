@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.instants import (
-    LEGAL_TRANSITIONS,
     Action,
     Instant,
     State,
@@ -156,17 +155,6 @@ def test_instants_that_cannot_be(build: object) -> None:
     assert callable(build)
     with pytest.raises(InvalidRequest):
         build()
-
-
-def test_transitions() -> None:
-    assert set(LEGAL_TRANSITIONS) == set(Action)
-    for action, legal in LEGAL_TRANSITIONS.items():
-        assert (INFLIGHT, DONE) in legal, action
-        assert (None, DONE) not in legal, action
-        assert (REQUESTED, DONE) not in legal, action
-        assert ((None, REQUESTED) in legal) != (action is Action.SAVEPOINT), action
-    back_to_requested = {action for action, legal in LEGAL_TRANSITIONS.items() if (INFLIGHT, REQUESTED) in legal}
-    assert back_to_requested == {Action.COMPACTION, Action.CLUSTERING}
 
 
 @pytest.mark.parametrize("zone", [UTC, ZoneInfo("Asia/Kolkata"), ZoneInfo("America/New_York")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.format.table_versions import TableVersion, TimelineLayout, parse_table_version, parse_timeline_layout
+from pyhudi.format.table_versions import TableVersion, parse_table_version, parse_timeline_layout
 
 
 def test_absent_is_current() -> None:
@@ -23,13 +23,10 @@ def test_what_is_read_and_written() -> None:
 
 def test_eight_differs_from_six() -> None:
     six, eight = TableVersion.SIX, TableVersion.EIGHT
-    for name in ("has_one_log_file_per_commit", "has_avro_delete_blocks", "has_merge_mode"):
+    for name in ("has_one_log_file_per_commit", "has_merge_mode"):
         assert (getattr(six, name), getattr(eight, name)) == (False, True), name
-    assert (six.has_rollback_blocks, eight.has_rollback_blocks) == (True, False)
     assert not eight.has_ordering_fields
     assert not eight.merges_by_modes
-    assert TimelineLayout.V2.has_avro_commit_metadata
-    assert not TimelineLayout.V1.has_avro_commit_metadata
 
 
 def test_nine_differs_from_eight() -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+pytest.importorskip("pyspark")
+
 from pyhudi.sql_engine.spark_table_names import settings
 
 

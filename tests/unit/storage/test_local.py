@@ -483,11 +483,11 @@ class TestSuspendedReplacement:
         real = getattr(module, step)
         results: list[object] = []
 
-        def late(*args: object) -> object:
+        def late(*args: object, **named: object) -> object:
             if not results:
                 results.append(None)
                 results[0] = act()
-            return real(*args)
+            return real(*args, **named)
 
         monkeypatch.setattr(module, step, late)
         return results

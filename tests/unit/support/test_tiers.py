@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.tiers import Tier, beyond_sample, is_selected, markers_of_path, tier_of
+from tests.support.tiers import Tier, beyond_sample, is_selected, markers_of_path, may_hold_selected, tier_of
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,12 @@ def test_markers_come_from_the_path(path: str, markers: tuple[str, ...]) -> None
 )
 def test_smoke_and_rest_add_up_to_full(markers: tuple[str, ...], tiers: set[Tier]) -> None:
     assert {tier for tier in Tier if is_selected(markers, tier)} == tiers
+
+
+def test_only_the_smoke_tier_has_no_test_in_a_module_of_the_full_one() -> None:
+    modules = ("unit/test_names.py", "test_docs.py", "spark/smoke/test_read.py", "spark/test_read.py", "interop/test_read.py")
+    assert [path for path in modules if not may_hold_selected(path, Tier.SMOKE)] == ["spark/test_read.py", "interop/test_read.py"]
+    assert all(may_hold_selected(path, tier) for path in modules for tier in Tier if tier is not Tier.SMOKE)
 
 
 def test_an_unknown_tier_is_an_error() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from pyhudi.engines.arrow.incoming import LocalIncoming, by_partition
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.names import WriteToken
+from pyhudi.storage.thread_pool import in_threads
 from pyhudi.tasks.engine_protocol import PrepareRequest
 from pyhudi.tasks.incoming_rows import incoming_rows
 from pyhudi.tasks.progress import stage, stage_name
@@ -59,7 +60,13 @@ class LocalEngine:
         """Run tasks on the pool; results in order. The first error cancels the tasks that have not started, and is raised."""
         todo = list(tasks)
         with stage(stage_name(getattr(function, "func", function)), len(todo)) as advance:
-            return self._run_all(function, todo, advance)
+
+            def run(task: T) -> R:
+                result = function(task)
+                advance()
+                return result
+
+            return in_threads(run, todo, self.threads, of_engine=True)
 
     def run_tasks(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
         """Like `map`: this process executes all tasks, regardless of their size."""
@@ -88,24 +95,6 @@ class LocalEngine:
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
-
-    def _run_all(self, function: Callable[[T], R], todo: list[T], advance: Callable[[], None]) -> list[R]:
-        def run(task: T) -> R:
-            result = function(task)
-            advance()
-            return result
-
-        if len(todo) <= 1 or self.threads == 1:
-            return [run(task) for task in todo]
-        with ThreadPoolExecutor(min(self.threads, len(todo)), thread_name_prefix="pyhudi") as pool:
-            futures: list[Future[R]] = [pool.submit(run, task) for task in todo]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            failed = next((f for f in done if f.exception() is not None), None)
-            if failed is not None:
-                for future in futures:
-                    future.cancel()
-                failed.result()
-            return [future.result() for future in futures]
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -259,10 +259,7 @@ class LocalIncoming:
         return answers
 
     def _in_files(self, request: TagRequest, tables: Sequence[pa.Table], *, keeps_pairs: bool = False) -> list[tuple[Ints, Ints]]:
-        """For each table the pairs (row, candidate number).
-
-        keeps_pairs: a retry passes the same tables, and reads only base files that the last lookup has not read.
-        """
+        """Pairs (row, candidate number) of each table; with ``keeps_pairs``, a retry reads only base files new to it."""
         found = self._pairs_in_changed_files(request, tables) if keeps_pairs else self._pairs_in_files(request, tables)
         return filter_live(request, [rows.column(RECORD_KEY).combine_chunks() for rows in tables], found, self._read_live)
 

@@ -17,7 +17,6 @@ def register_read_blob(spark: SparkSession, roots: str | None, storage_options: 
     """Define the temporary function `read_blob` of a session.
 
     Args:
-        spark: The session.
         roots: Folders whose files may be read, separated by commas.
         storage_options: Credentials and settings of their object stores.
     """

@@ -50,8 +50,6 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
     """A value cast to the type of its column; see the module's docstring.
 
     Args:
-        value: The value.
-        input_type: Its type.
         target_type: Type of the column.
         name: Name of the column.
         exactly: Also refuse numbers that the cast would round or truncate.

@@ -229,10 +229,7 @@ def _own(user_options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options_for_catalog(user_options: Mapping[str, str]) -> dict[str, str]:
-    """The path and the options of a table for the catalog.
-
-    Raises InvalidRequest for storage options, which may be credentials: all users of the catalog can read its columns.
-    """
+    """The path and the options of a table for the catalog; rejects storage options, which all its users could read."""
     own_options = _own(user_options)
     secrets = sorted(key for key in own_options if key.startswith(_STORAGE_PREFIX))
     if secrets:

@@ -2,16 +2,13 @@
 
 By the number of incoming keys:
 
-    few keys     collected once by the driver.  Tasks on the cluster get the keys of their partition and read the key
-                 columns of
-                 some of its files (`tasks.tag_location`, with key filters for a Bloom index), or get the keys of some
-                 file groups
-                 of the record index and query those; the driver then knows the location of each key
+    few keys     collected once by the driver. Tasks on the cluster get the keys of their partition and read the key
+                 columns of some of its files (`tasks.tag_location`, with key filters for a Bloom index), or get the
+                 keys of some file groups of the record index and query those; the driver then knows the location of
+                 each key
     many keys    a native join of the incoming keys with the key columns of the affected partitions' files; with a Bloom
-                 index,
-                 files whose key range does not overlap the incoming keys are pruned first.  With the record index the
-                 keys are
-                 shuffled by its file groups, and each task queries its own
+                 index, files whose key range does not overlap the incoming keys are pruned first. With the record index
+                 the keys are shuffled by its file groups, and each task queries its own
 
 Both return hits: each key that exists, with the numbers of all candidates that contain it.
 """

@@ -2,11 +2,9 @@
 
     1. collect   one job computes the rows, caches them and returns a bounded number: possibly all (incoming.py)
     2. measure   otherwise their bytes are counted.  Above `driver_batch_bytes` they stay on the cluster, else one more
-                 job collects
-                 them; Spark drops its cache
+                 job collects them; Spark drops its cache
     3. look up, write   tasks of the embedded engine (`engines/arrow/incoming.py`): in threads of the driver while they
-                        read and
-                 write at most `driver_work_bytes` of the table, else in one job on the cluster
+                 read and write at most `driver_work_bytes` of the table, else in one job on the cluster
 
 Spark prepares, and if necessary refuses, rows before they are collected, as for larger batches.
 """

@@ -3,16 +3,13 @@
 A small batch is collected by the driver and written from there (driver_batch.py); a larger one in jobs:
 
     1. prepare    columns cast to the table's, record key and partition path in front; cached and measured
-                  (incoming.py).
-                  If keys are looked up, the driver collects them at once, up to a number, and counts them itself
+                  (incoming.py). If keys are looked up, the driver collects them at once, up to a number, and counts
+                  them itself
     2. look up    few keys: one small job over the files or the record index; many keys: a native join, or a shuffle by
-                  file
-                  groups of the record index (distributed_lookup.py); with a bucket index only a hash
+                  file groups of the record index (distributed_lookup.py); with a bucket index only a hash
     3. write      rows get the number of their file group, one shuffle brings each group into one task, sorted by group,
-                  and one
-                  `mapInArrow` merges and writes group after group (routing.py, worker_tasks.py); the driver collects
-                  only write
-                  statuses
+                  and one `mapInArrow` merges and writes group after group (routing.py, worker_tasks.py); the driver
+                  collects only write statuses
 
 Duplicates are combined in the writing task, after a sort by key, which needs no shuffle of its own. Only with a global
 index, where rows of one key may belong to different partitions, a shuffle by key comes first.

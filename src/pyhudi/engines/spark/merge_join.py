@@ -3,8 +3,7 @@
     1. cache      the source, which is read more than once and must return the same rows each time
     2. bound      query the source for the minimum and maximum of the match columns: files outside of them are pruned
     3. join       the table with it, as an outer join if clauses apply to unmatched rows; each row gets the number of
-                  the first
-                  clause whose condition is true, and is dropped without one
+                  the first clause whose condition is true, and is dropped without one
     4. change     the rows (update_delete.py), which are then upserted
 
 Inserted rows must not have the key of an existing record. If rows match by the record key alone, an unmatched row has a
@@ -157,9 +156,7 @@ class _SparkMergeRun:
         return frozenset(partition_columns(self.config.keys))
 
     def plan(self, current_context: TableContext) -> SnapshotQuery:
-        """The rows that may match the source; all rows if a clause applies to unmatched ones or an insert must be
-        compared with them.
-        """
+        """Rows that may match the source; all rows if a clause or an insert concerns unmatched rows of the table."""
         clauses, names = self.merge.clauses, columns_to_read(current_context.config)
         reads_all = any(
             c.rows is ClauseRows.OF_TARGET or (c.outcome is ClauseAction.INSERT and self._is_unsure(c)) for c in clauses

@@ -161,9 +161,9 @@ def streamed_schema(context: TableContext, options: Options) -> pa.Schema:
     """Columns of a stream, or of an incremental query of any range: those of `pyhudi.columns`, else all."""
     chosen = options.names(COLUMNS) or ["*"]
     if reads_changes(options):
-        stored = read_spec(load_snapshot(context), ["*"], None).table_schema
+        stored = read_spec(load_snapshot(context), ["*"]).table_schema
         return chosen_change_columns(change_schema(stored, typed=False), chosen)
-    return read_spec(load_snapshot(context), chosen, None).output
+    return read_spec(load_snapshot(context), chosen).output
 
 
 def _divided(
@@ -209,11 +209,7 @@ def _needed(spec: ReadSpec) -> pa.Schema:
 
 
 def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | None:
-    """The columns to read with the types in the files.
-
-    stored: data columns of the files; None if equal to the table's. Returns None if a column needs more than a plain
-    cast, or is missing in the files and has a default.
-    """
+    """Columns to read, with the types in the files; None if one needs more than a cast, or has a default and is missing."""
     if stored is None:
         return needed
     fields = []

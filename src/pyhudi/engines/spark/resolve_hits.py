@@ -29,7 +29,6 @@ def resolve_live_hits(
     """Remove candidates without a live row of a key that has several candidates.
 
     Args:
-        session: Spark session.
         hits: Result of `lookup_distributed`, cached because it is read twice.
         request: The lookup request.
         persisted: Caches a DataFrame until the write ends.

@@ -5,8 +5,7 @@ every new worker, most of the cost of starting one, and PyHudi's tasks do not ne
 
     1. in a worker, PyArrow's check runs while pandas is hidden;
     2. when user code imports pandas later (workers run all functions of a session), PyArrow's check is repeated at
-    once, so that it
-       recognizes Series and their nulls as usual.
+       once, so that it recognizes Series and their nulls as usual.
 
 Nothing is changed on the driver, or if pandas is already imported.
 """

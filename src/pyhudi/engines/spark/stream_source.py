@@ -2,12 +2,10 @@
 
 Offset     {"completion_time": "20261121054507123"}: all instants completed up to then were read
 Batch      the instants that completed after its start, up to its end: their records in the latest state at the end, or
-with
-           `hoodie.datasource.query.incremental.format=cdc` every single change
+           with `hoodie.datasource.query.incremental.format=cdc` every single change
 Limits     pyhudi.stream.max.instants, .max.files, .max.bytes: whole instants, at least one; they apply to each batch
-unless the
-           trigger requests all available data.  Trigger.AvailableNow stops at the instants completed when the query
-                                                 started
+           unless the trigger requests all available data. Trigger.AvailableNow stops at the instants completed when the
+           query started
 Restart    an interrupted batch is planned again between the same two offsets, so nothing is lost or read twice
 
 The driver's Python worker plans; a partition includes its reader, and executors read it into Arrow.

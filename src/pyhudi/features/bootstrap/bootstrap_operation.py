@@ -77,7 +77,7 @@ _TIMES = {
 
 @dataclass(frozen=True, slots=True)
 class BootstrapSettings:
-    """How a bootstrap works."""
+    """Settings of a bootstrap."""
 
     rules: BootstrapRules
     commit: CommitSettings
@@ -92,7 +92,7 @@ class BootstrapSettings:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapTarget:
-    """Location of the new table.  options: as for table creation."""
+    """Location of the new table, and options as for table creation."""
 
     storage: Storage
     env: Environment
@@ -102,7 +102,13 @@ class BootstrapTarget:
 
 @dataclass(frozen=True, slots=True)
 class _SourceEntry:
-    """A source file.  folder: relative to the source; partition: of the table; mode: of its folder."""
+    """A source file.
+
+    Attributes:
+        folder: Relative to the source.
+        partition: Partition of the table.
+        mode: Mode of the folder.
+    """
 
     folder: str
     partition: str
@@ -113,8 +119,14 @@ class _SourceEntry:
 
 @dataclass(frozen=True, slots=True)
 class _BootstrapPlan:
-    """What is taken over.  properties: of the table; base_path: as these name the source; schema: the columns of the source and
-    of its folders; stored: those of them that the table's files have.
+    """What a bootstrap registers.
+
+    Attributes:
+        properties: Properties of the table.
+        base_path: The source, as the properties name it.
+        schema: Columns of the source files and of their folders.
+        stored: Those of them in the table's files.
+        files: The source files.
     """
 
     properties: Mapping[str, str]
@@ -125,7 +137,7 @@ class _BootstrapPlan:
 
     @property
     def modes(self) -> tuple[BootstrapMode, ...]:
-        """Those that occur, in the order of their instants."""
+        """Modes of the files, in the order of their instants."""
         return tuple(mode for mode in _TIMES if any(file.mode is mode for file in self.files))
 
 
@@ -134,7 +146,9 @@ def run_bootstrap(
 ) -> BootstrapResult:
     """Create a table over the files of a folder, which have the base file format of the table.
 
-    source: the folder, whose files are not changed; base_path: its path in the table's properties.
+    Args:
+        source: The folder, whose files are not changed.
+        base_path: Its path in the table's properties.
 
     Raises:
         InvalidRequest: The source cannot become a table; everything written is removed.
@@ -142,11 +156,11 @@ def run_bootstrap(
         TableState: Another process is creating it.
     """
     plan = _plan(target, source, base_path, engine, settings.rules)
-    _remove_earlier(target, plan, settings)
+    _remove_interrupted(target, plan, settings)
     config = create_table_files(target.storage, plan.properties, target.env)
     context = TableContext(target.storage, target.env, config, target.lock)
     try:
-        return _take_over(context, engine, plan, settings)
+        return _register_files(context, engine, plan, settings)
     except Exception as error:
         try:
             discard_new_table(context, settings.commit.lock_wait_ms)
@@ -155,26 +169,25 @@ def run_bootstrap(
         raise
 
 
-# Looking
-
-
 def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, rules: BootstrapRules) -> _BootstrapPlan:
     _check_disjoint(target.storage, source)
-    form = TableSettings.of(target.options).base_file_format
-    check_base_format(form)
-    listed = list(_files_below(source, "", form))
+    base_format = TableSettings.of(target.options).base_file_format
+    check_base_format(base_format)
+    listed = list(_files_below(source, "", base_format))
     tasks = [
         InspectSourceTask(target.storage.spec(), SourceFile(source.absolute(i.path), i.size_bytes, i.modified_ms))
         for _, i in listed
     ]
-    looked = engine.map(run_inspect_source, tasks)
+    source_infos = engine.map(run_inspect_source, tasks)
     files = tuple(
-        _SourceEntry(folder, rules.partition_name(folder), rules.select_mode(folder), task.source, seen)
-        for (folder, _), task, seen in zip(listed, tasks, looked, strict=True)
-        if seen.row_count
+        _SourceEntry(folder, rules.partition_name(folder), rules.select_mode(folder), task.source, source_info)
+        for (folder, _), task, source_info in zip(listed, tasks, source_infos, strict=True)
+        if source_info.row_count
     )
     if not files:
-        raise InvalidRequest(f"there are no {form} files with rows below {source.uri}: there is nothing to make a table over")
+        raise InvalidRequest(
+            f"there are no {base_format} files with rows below {source.uri}: there is nothing to make a table over"
+        )
     options = _with_hive_style(target.options, [file.partition for file in files])
     table = TableSettings.of(options)
     _check_possible(table, source)
@@ -188,29 +201,26 @@ def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engi
     return _BootstrapPlan(properties, base_path, schema, stored, files)
 
 
-def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str, FileInfo]]:
-    """(folder, file) of all data files below a folder; temporary and hidden files are skipped.
-
-    form: the format that they are to have.  Raises Unsupported for a file of another one.
-    """
+def _files_below(source: Storage, folder: str, base_format: str) -> Iterator[tuple[str, FileInfo]]:
+    """(folder, file) of all data files below a folder, without hidden ones. Raises Unsupported for another format."""
     listing = source.list(folder)
     for info in listing.files:
         if info.name.startswith((".", "_")):
             continue
-        if not info.name.endswith(BASE_EXTENSIONS[form]):
-            raise Unsupported(_other_format(source.absolute(info.path), form))
+        if not info.name.endswith(BASE_EXTENSIONS[base_format]):
+            raise Unsupported(_other_format(source.absolute(info.path), base_format))
         yield folder, info
     for path in listing.folders:
         if file_name(path) == META_FOLDER:
             raise InvalidRequest(f"{source.absolute(folder)} is a Hudi table already: read it, and write its rows to another one")
         if not file_name(path).startswith((".", "_")):
-            yield from _files_below(source, path, form)
+            yield from _files_below(source, path, base_format)
 
 
-def _other_format(uri: str, form: str) -> str:
+def _other_format(uri: str, base_format: str) -> str:
     formats = {extension: name for name, extension in BASE_EXTENSIONS.items()}
     own = next((name for extension, name in formats.items() if uri.endswith(extension)), None)
-    return f"{uri} is no {form} file ({BASE_EXTENSIONS[form]}): " + (
+    return f"{uri} is no {base_format} file ({BASE_EXTENSIONS[base_format]}): " + (
         f"a table is made over {own} files with {BASE_FORMAT}={own}, and over those of one format"
         if own
         else f"a table is made over files in {' or '.join(BASE_EXTENSIONS)} alone"
@@ -226,7 +236,7 @@ def _check_disjoint(table: Storage, source: Storage) -> None:
 
 
 def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
-    """The options, with the style of partition paths that the folders of the source have, where the caller does not say it."""
+    """The options, with the partition path style of the source folders unless the caller sets one."""
     keys = TableSettings.of(options).keys
     if options.explicit(HIVE_STYLE.stored_as) is not None or not keys.partition_fields:
         return options
@@ -238,18 +248,17 @@ def _check_possible(table: TableSettings, source: Storage) -> None:
         raise InvalidRequest(
             f"a table over {source.uri} needs a record key: set record_key to the columns that identify a record"
         )
-    for wrong, what in ((not table.populate_meta_fields, "without meta columns"),):
-        if wrong:
-            raise Unsupported(f"a table over files outside of it {what} is not made")
+    if not table.populate_meta_fields:
+        raise Unsupported("a table over files outside of it without meta columns is not made")
 
 
 def _schema(files: Sequence[_SourceEntry], table: TableSettings) -> pa.Schema:
     """The columns of all source files, in the order of the first, and the partition columns that they lack."""
     schema: pa.Schema | None = None
-    held: set[str] | None = None
+    shared_names: set[str] | None = None
     for file in files:
         names = set(file.source_info.schema.names)
-        held = names if held is None else held & names
+        shared_names = names if shared_names is None else shared_names & names
         own = next((name for name in file.source_info.schema.names if is_meta_field(name)), None)
         if own is not None:
             raise InvalidRequest(
@@ -260,20 +269,14 @@ def _schema(files: Sequence[_SourceEntry], table: TableSettings) -> pa.Schema:
             schema = evolve(schema, typed, SchemaMode.WIDEN, null_for_missing=True)
         except InvalidRequest as error:
             raise InvalidRequest(f"{file.source.uri} cannot be bootstrapped: {error}") from error
-    assert schema is not None and held is not None, "there are files"
-    partition_fields = typed_partition_columns(table.keys, {file.partition for file in files}, held)
+    assert schema is not None and shared_names is not None, "there are files"
+    partition_fields = typed_partition_columns(table.keys, {file.partition for file in files}, shared_names)
     schema = pa.schema([field.with_nullable(True) for field in schema])
     return pa.schema([*schema, *(field for field in partition_fields if field.name not in schema.names)])
 
 
-# What is there already
-
-
-def _remove_earlier(target: BootstrapTarget, plan: _BootstrapPlan, settings: BootstrapSettings) -> None:
-    """Remove what an earlier bootstrap of the same source left, which died before it was whole.
-
-    Raises TableExists for any other table, TableState for a bootstrap that is under way.
-    """
+def _remove_interrupted(target: BootstrapTarget, plan: _BootstrapPlan, settings: BootstrapSettings) -> None:
+    """Remove the files of an interrupted bootstrap of the same source. Raises TableExists for any other table."""
     try:
         config = load_table_config(target.storage)
     except TableNotFound:
@@ -301,11 +304,8 @@ def _remove_earlier(target: BootstrapTarget, plan: _BootstrapPlan, settings: Boo
         raise exists
 
 
-# Taking over
-
-
 @observed("bootstrap")
-def _take_over(context: TableContext, engine: Engine, plan: _BootstrapPlan, settings: BootstrapSettings) -> BootstrapResult:
+def _register_files(context: TableContext, engine: Engine, plan: _BootstrapPlan, settings: BootstrapSettings) -> BootstrapResult:
     action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
     schema_text = arrow_to_avro(plan.stored, context.config.name)
     parts = {BOOTSTRAP_PARTS_KEY: ",".join(_TIMES.values())} if len(plan.modes) > 1 else {}

@@ -71,8 +71,7 @@ def bootstrap(
     Raises:
         TableExists: There is a table at the target.
         InvalidRequest: The files cannot become a table: keys that are null, types that Hudi cannot hold, folders that
-            do not fit the
-            partition columns.  Nothing is left at the target.
+            do not fit the partition columns.  Nothing is left at the target.
         Unsupported: There are files of another format, or the options require an unsupported feature.
     """
     storage, env = open_storage(target, storage_options), environment or SystemEnvironment()

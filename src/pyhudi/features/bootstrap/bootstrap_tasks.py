@@ -44,7 +44,7 @@ from pyhudi.tasks.write_file_group import create_files
 from pyhudi.tasks.write_tasks import CreateTask, WriterSpec, WriteStatus
 
 _SKELETON_NAME = "HoodieRecordKey"
-"""What the record of a base file without data columns is called."""
+"""Avro record name of a base file without data columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,9 @@
 """Plan resizes of consistent hashing buckets: which nodes of a partition split, which merge, and which get a new file group.
 
     1. split   a node whose slice exceeds the split limit, half-way between the preceding node and itself, while the
-               number of
-               nodes is below the maximum
+               number of nodes is below the maximum
     2. merge   in ascending order, each slice within the merge limit with its neighbours, first preceding, then
-               following ones,
-               while they and the merged total are within the limit, down to the minimum number of nodes
+               following ones, while they and the merged total are within the limit, down to the minimum number of nodes
     3. sort    every other slice is rewritten unchanged, into a file group of a new id
 
 Slices hold the rows of nodes; a node without slice stays unchanged, and ends a merge.

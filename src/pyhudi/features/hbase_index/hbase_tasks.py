@@ -62,36 +62,41 @@ def lookup_in_hbase(lookup: LookupInHbaseIndex, keys: pa.StringArray) -> Iterato
         return
     with open_hbase(lookup.index) as table:
         for start in range(0, len(keys), KEYS_PER_LOOKUP):
-            asked = keys.slice(start, KEYS_PER_LOOKUP)
+            chunk = keys.slice(start, KEYS_PER_LOOKUP)
             rows: list[int] = []
             partitions: list[str | None] = []
             file_ids: list[str | None] = []
-            for number, entry in enumerate(table.get(asked.to_pylist())):
+            for number, entry in enumerate(table.get(chunk.to_pylist())):
                 if entry is None:
                     continue
                 if not entry.commit and counts(entry.deleting):
                     continue
-                believed = counts(entry.commit) and entry.deleting <= entry.commit
+                is_valid = counts(entry.commit) and entry.deleting <= entry.commit
                 rows.append(number)
-                partitions.append(entry.partition if believed else None)
-                file_ids.append(entry.file_id if believed else None)
-            found = asked.take(pa.array(rows, pa.int64()))
+                partitions.append(entry.partition if is_valid else None)
+                file_ids.append(entry.file_id if is_valid else None)
+            indexed = chunk.take(pa.array(rows, pa.int64()))
             yield pa.record_batch(
-                [found, pa.array(partitions, pa.string()), pa.array(file_ids, pa.string())], schema=LOOKUP_SCHEMA
+                [indexed, pa.array(partitions, pa.string()), pa.array(file_ids, pa.string())], schema=LOOKUP_SCHEMA
             )
 
 
 def find_in_hbase(
     lookup: LookupInHbaseIndex, keys: pa.StringArray, groups: Mapping[tuple[str, str], int]
 ) -> tuple[Ints, Ints, Ints]:
-    """Locate keys: pairs of a key (its index) and a group (its number); then the indices of keys to be looked up in files.
+    """Locate record keys by the index.
 
-    keys: distinct, no nulls.  groups: the numbers of those that the table has.
+    Args:
+        keys: Distinct, no nulls.
+        groups: Number of each file group of the table, by partition and file id.
+
+    Returns:
+        Pairs of a key (its position) and a file group (its number), then the positions of keys to look up in files.
     """
     rows, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for said in lookup_in_hbase(lookup, keys):
-        rows.append(np.asarray(pc.index_in(said.column("key"), value_set=keys), dtype=np.int64))
-        pairs = zip(said.column("partition").to_pylist(), said.column("file_id").to_pylist(), strict=True)
+    for entries in lookup_in_hbase(lookup, keys):
+        rows.append(np.asarray(pc.index_in(entries.column("key"), value_set=keys), dtype=np.int64))
+        pairs = zip(entries.column("partition").to_pylist(), entries.column("file_id").to_pylist(), strict=True)
         numbers.append(np.array([groups.get(pair, -1) for pair in pairs], dtype=np.int64))
     row, number = np.concatenate(rows), np.concatenate(numbers)
     found = number >= 0

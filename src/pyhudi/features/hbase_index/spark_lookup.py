@@ -42,7 +42,7 @@ def lookup_hbase_on_driver(
     tasks = [_HbaseLookup(lookup, distinct.take(pa.array(part)), groups) for part in pieces]
     place_of = np.full(len(distinct), -1, dtype=np.int64)
     unsure = np.zeros(len(distinct), dtype=np.bool_)
-    for part, (rows, numbers, others) in zip(pieces, run_tasks(session, _run_question, tasks), strict=True):
+    for part, (rows, numbers, others) in zip(pieces, run_tasks(session, _run_lookup, tasks), strict=True):
         place_of[part[rows]] = numbers
         unsure[part[others]] = True
     # A key may have several partition paths in the batch; each of its rows goes to the stored location of the key.
@@ -63,12 +63,14 @@ def lookup_hbase_distributed(
     lookup: LookupInHbaseIndex,
     persisted: Callable[[DataFrame], DataFrame],
 ) -> DataFrame:
-    """Return hits of all keys of the rows, as `lookup_distributed` of global keys. persisted: holds computed data until
-    the write ends.
+    """Return hits of all keys of the rows, as `lookup_distributed` of global keys.
+
+    Args:
+        persisted: Holds computed data until the write ends.
     """
-    asked = rows.select(RECORD_KEY).distinct()
-    said = persisted(
-        asked.mapInArrow(_LookupInHbase(lookup), ddl((RECORD_KEY, "string"), (KEY_PARTITION, "string"), (FILE_ID, "string")))
+    keys = rows.select(RECORD_KEY).distinct()
+    entries = persisted(
+        keys.mapInArrow(_LookupInHbase(lookup), ddl((RECORD_KEY, "string"), (KEY_PARTITION, "string"), (FILE_ID, "string")))
     )
     table = pa.table(
         {
@@ -77,15 +79,15 @@ def lookup_hbase_distributed(
             FILE: pa.array(range(len(request.candidates)), pa.int32()),
         }
     )
-    placed = said.join(F.broadcast(session.createDataFrame(table)), [KEY_PARTITION, FILE_ID], "left")
-    sure = placed.where(column(FILE).isNotNull())
-    hits = sure.select(RECORD_KEY, F.array(FILE).alias(FILES), F.array(KEY_PARTITION).alias(KEY_PARTITIONS))
-    unsure = placed.where(column(FILE).isNull()).select(RECORD_KEY)
+    located = entries.join(F.broadcast(session.createDataFrame(table)), [KEY_PARTITION, FILE_ID], "left")
+    in_files = located.where(column(FILE).isNotNull())
+    hits = in_files.select(RECORD_KEY, F.array(FILE).alias(FILES), F.array(KEY_PARTITION).alias(KEY_PARTITIONS))
+    unlocated = located.where(column(FILE).isNull()).select(RECORD_KEY)
     with translated_errors():
-        if not unsure.take(1):
+        if not unlocated.take(1):
             return hits
     return hits.unionByName(
-        lookup_distributed(session, unsure, replace(request, lookup=LookupByKeyColumns())).select(*hits.columns)
+        lookup_distributed(session, unlocated, replace(request, lookup=LookupByKeyColumns())).select(*hits.columns)
     )
 
 
@@ -98,28 +100,26 @@ class _HbaseLookup:
     groups: dict[tuple[str, str], int]
 
 
-def _run_question(request: _HbaseLookup) -> tuple[Ints, Ints, Ints]:
+def _run_lookup(request: _HbaseLookup) -> tuple[Ints, Ints, Ints]:
     return find_in_hbase(request.lookup, request.keys, request.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class _LookupInHbase:
-    """Keys (column RECORD_KEY, distinct) to RECORD_KEY, HOME and FILE_ID of those that the index has; null for what is not
-    believed.
-    """
+    """Map distinct record keys to RECORD_KEY, HOME and FILE_ID of indexed ones; null for entries of unknown commits."""
 
     lookup: LookupInHbaseIndex
 
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: list[pa.Array] = []
+        key_arrays: list[pa.Array] = []
         for batch in batches:
-            held.append(batch.column(0).cast(pa.string()))
-            if sum(map(len, held)) >= KEYS_PER_LOOKUP:
-                yield from self._ask(held)
-                held = []
-        yield from self._ask(held)
+            key_arrays.append(batch.column(0).cast(pa.string()))
+            if sum(map(len, key_arrays)) >= KEYS_PER_LOOKUP:
+                yield from self._find(key_arrays)
+                key_arrays = []
+        yield from self._find(key_arrays)
 
-    def _ask(self, key_arrays: list[pa.Array]) -> Iterator[pa.RecordBatch]:
-        for said in lookup_in_hbase(self.lookup, pa.concat_arrays([pa.array([], pa.string()), *key_arrays])):
-            yield pa.record_batch(said.columns, names=[RECORD_KEY, KEY_PARTITION, FILE_ID])
+    def _find(self, key_arrays: list[pa.Array]) -> Iterator[pa.RecordBatch]:
+        for entries in lookup_in_hbase(self.lookup, pa.concat_arrays([pa.array([], pa.string()), *key_arrays])):
+            yield pa.record_batch(entries.columns, names=[RECORD_KEY, KEY_PARTITION, FILE_ID])

@@ -4,7 +4,7 @@
     procedures.call("show_commits", path="/data/trips", limit=10)            # an Arrow table
     hs.call(spark, "show_commits", path="/data/trips", limit=10)             # a DataFrame
 
-Names, arguments, defaults and columns are those of Hudi 1.0.2, and of 1.1.1 for procedures that 1.0.2 lacks.
+Names, arguments, defaults and columns are those of Hudi 1.0.2, or of 1.1.1 or 1.2.0 for procedures that 1.0.2 lacks.
 `procedures.NAMES` lists the supported procedures; docs/procedures.md lists the intended differences.
 """
 
@@ -24,6 +24,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.features.procedures import (
     bootstrap_procedures,
     file_procedures,
+    lock_procedures,
     repair_procedures,
     service_procedures,
     table_procedures,
@@ -48,6 +49,7 @@ PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
         view_procedures,
         table_procedures,
         repair_procedures,
+        lock_procedures,
         bootstrap_procedures,
     )
 )

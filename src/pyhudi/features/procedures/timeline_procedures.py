@@ -14,7 +14,7 @@ from pyhudi.format.actions.rollback_metadata import RollbackMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time
 from pyhudi.format.properties import redact_secret
 from pyhudi.table.snapshot import read_commit
-from pyhudi.table.timeline.archived_timeline import Bounds
+from pyhudi.table.timeline.archived_timeline import Bounds, HistoryStore
 
 DAY_MS = 86_400_000
 _LARGEST = 2**63 - 1
@@ -223,10 +223,15 @@ def _archived(call: ProcedureCall) -> Iterator[tuple[Instant, CommitMetadata]]:
     for instant in reversed(history.instants(Bounds(start, end))):
         if instant.action not in COMMIT_LIKE:
             continue
-        row = history.find(instant.request_time, instant.action)
-        commit = decode_completed(instant.action, row.metadata or b"") if row else None
+        commit = archived_metadata(history, instant)
         if isinstance(commit, CommitMetadata):
             yield instant, commit
+
+
+def archived_metadata(history: HistoryStore, instant: Instant) -> object:
+    """Return the completed document of an instant of the archived timeline; None if there is no such row."""
+    row = history.find(instant.request_time, instant.action)
+    return decode_completed(instant.action, row.metadata or b"") if row else None
 
 
 def _named_write(call: ProcedureCall) -> tuple[Instant, CommitMetadata]:
@@ -283,8 +288,7 @@ def _cleans(call: ProcedureCall) -> Iterator[tuple[Instant, CleanMetadata]]:
     for instant in reversed(store.load().completed(Action.CLEAN)):
         yield instant, CleanMetadata.decode(store.read(instant))
     for instant in _archived_cleans(call):
-        row = store.history.find(instant.request_time, Action.CLEAN)
-        clean = decode_completed(Action.CLEAN, row.metadata or b"") if row else None
+        clean = archived_metadata(store.history, instant)
         if isinstance(clean, CleanMetadata):
             yield instant, clean
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.features.procedures.file_procedures import path_glob
 from pyhudi.features.procedures.procedure import ProcedureCall, Rows, procedure
+from pyhudi.features.procedures.timeline_procedures import archived_metadata
 from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.actions.restore_metadata import RestoreMetadata
@@ -199,8 +200,7 @@ def _deletions(call: ProcedureCall, partition: str) -> Iterator[tuple[Instant, s
         yield instant, "active", _deleted_files(decode_completed(instant.action, store.read(instant)), partition)
     for instant in reversed(store.history.instants()):
         if instant.action in _REMOVING:
-            row = store.history.find(instant.request_time, instant.action)
-            yield instant, "archived", _deleted_files(decode_completed(instant.action, (row and row.metadata) or b""), partition)
+            yield instant, "archived", _deleted_files(archived_metadata(store.history, instant), partition)
 
 
 def _deleted_files(document: object, partition: str) -> set[str]:

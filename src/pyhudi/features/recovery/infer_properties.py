@@ -284,7 +284,7 @@ def _infer_partitions(inference: _Inference, evidence: TableFacts, facts: Sequen
 
 @dataclass(frozen=True, slots=True)
 class _PartitionStyle:
-    """How folders may have been made.  is_encoded: None where both ways give the same."""
+    """A possible format of partition folders. is_encoded: None if URL encoding changes no name."""
 
     fields: tuple[str, ...]
     is_hive: bool
@@ -411,4 +411,4 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 _MOST_READINGS = 64
-"""How many ways to read folders are looked at: where there are more than one, it is asked for anyway."""
+"""Maximum number of tried folder formats: if several fit, the caller has to give the format."""

@@ -5,10 +5,10 @@
                   instant, or are the first of their file group, and others are compactions; of a copy-on-write table
                   each is a commit
     replaced      a file group whose rows exist in one that began after its last file, by key and sequence number: a
-                  clustering has copied them there.  The instant that began the later one becomes a replace commit
+                  clustering has copied them there. The instant that began the later one becomes a replace commit
     columns       of a table with column ids: the schema history, stored next to the timeline, has each schema with the
-                  instant that created it.  An instant stores the newest of its time if its files have these columns;
-                  one that wrote no file changed only the columns
+                  instant that created it. An instant stores the newest of its time if its files have these columns; one
+                  that wrote no file changed only the columns
     completion    as recorded in the metadata table; else when the last file of the instant was stored; else one tick
                   after its request, if all files are younger than the last request, because then they were copied
 
@@ -193,16 +193,16 @@ def plan_instants(
 
 def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, ...]:
     """Mark the last instant as a write if all are table services: readers take the columns of a table from a write."""
-    if not created or any(one.metadata.operation.sets_schema for one in created):
+    if not created or any(instant.metadata.operation.sets_schema for instant in created):
         return tuple(created)
     last = created[-1]
-    said = CommitMetadata(
+    metadata = CommitMetadata(
         partition_to_write_stats=last.metadata.partition_to_write_stats,
         extra_metadata=last.metadata.extra_metadata,
         operation_type=Operation.UNKNOWN.value,
         partition_to_replace_file_ids=last.metadata.partition_to_replace_file_ids,
     )
-    return (*created[:-1], RebuiltInstant(last.instant, said))
+    return (*created[:-1], RebuiltInstant(last.instant, metadata))
 
 
 def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping[Group, pa.Table]) -> dict[Group, str]:

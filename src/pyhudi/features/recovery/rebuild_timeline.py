@@ -2,8 +2,7 @@
 (`features.recovery.infer_timeline`).
 
     1. inspect  every data file is opened; the metadata table's own timeline, if there is one, shows which instants
-                completed,
-                and when
+                completed, and when
     2. lock: the list of instants, with the existing indexes, is stored next to the timeline; the metadata table is
     dropped
     3. each instant, newest first: its completed file, then those of its earlier states

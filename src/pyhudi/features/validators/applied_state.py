@@ -86,7 +86,7 @@ def state_query(snapshot: Snapshot, partitions: frozenset[str] | None) -> Snapsh
     plan = plan_slices(slices, None)
     if snapshot.config.bootstrap_base_path is not None:
         plan = replace(plan, slices=tuple(with_sources(snapshot.context, plan.slices)))
-    return SnapshotQuery(snapshot, read_spec(snapshot, ["*"], None), plan)
+    return SnapshotQuery(snapshot, read_spec(snapshot, ["*"]), plan)
 
 
 def _schema_after(before: Snapshot, metadata: CommitMetadata) -> TableSchema | None:

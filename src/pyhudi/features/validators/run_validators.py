@@ -48,7 +48,6 @@ def validate_commit(
     """Run the validators on the table as the commit would leave it.
 
     Args:
-        settings: The validators.
         engine: Runs their queries, None in this process.
         transaction: The transaction of the commit, whose data files exist.
         metadata: What it will publish.

@@ -83,7 +83,6 @@ def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> 
     """Encode a container file of one record, with codec null and only `avro.schema` in its header.
 
     Args:
-        schema: The schema.
         value: The record.
         sync: 16 bytes, random in files that are meant to be split.
 

@@ -24,7 +24,6 @@ def run_reader(read: Read, data: bytes, at: int, base: int | None = 0) -> tuple[
 
     Args:
         read: A compiled reader.
-        data: The bytes.
         at: Offset of the value.
         base: Offset of `data` in the file, for the error; None if unknown.
 

@@ -51,7 +51,6 @@ def fixed_values(array: pa.Array, dtype: npt.DTypeLike, width: int = 0) -> npt.N
     """Return the values of an array of fixed-width type as numpy array; null ones are arbitrary.
 
     Args:
-        array: The array.
         dtype: The numpy type.
         width: Return a table of that many items a row instead of a flat array.
     """
@@ -87,7 +86,6 @@ def varints(numbers: Longs, value_branch: int | None = None, null: int = 0, vali
     """Return a binary array with the zig-zag varint of each number.
 
     Args:
-        numbers: The numbers.
         value_branch: A byte to prepend to each.
         null: The byte that encodes a null.
         valid: Where it is False the value is only the byte `null`.

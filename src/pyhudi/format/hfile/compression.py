@@ -4,10 +4,11 @@ Every block of a file, index and file info included, is compressed with the code
 
     GZ       one gzip member
     NONE     the bytes themselves
-    SNAPPY   a Hadoop block stream: groups of (uncompressed length u32, then chunks of compressed length u32 + bytes until
-             the group's uncompressed length is reached)
+    SNAPPY   a Hadoop block stream: groups of (uncompressed length u32, then chunks of compressed length u32 + bytes
+             until the group's uncompressed length is reached)
     ZSTD     one zstd frame
-    LZO, LZ4, BZIP2   not supported. LZ4 chunks in a Hadoop block stream lack the uncompressed length that our codec needs.
+    LZO, LZ4, BZIP2   not supported. LZ4 chunks in a Hadoop block stream lack the uncompressed length that our codec
+                      needs.
 
 Hudi's default reader opens GZ and NONE only, so PyHudi writes no other codec. A block records its uncompressed length:
 a longer or shorter result is CorruptData, and no more than that is ever allocated.

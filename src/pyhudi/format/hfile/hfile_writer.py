@@ -273,12 +273,11 @@ def encode_hfile(
     options: HFileOptions | None = None,
     *,
     file_info: Mapping[str, bytes] | None = None,
-    meta_blocks: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """Encode a file in memory, such as a log block's content. batches: (keys, values) as for `HFileEncoder.add`."""
     encoder = HFileEncoder(options)
     parts = [encoder.add(keys, values) for keys, values in batches]
-    parts.append(encoder.finish(file_info=file_info, meta_blocks=meta_blocks))
+    parts.append(encoder.finish(file_info=file_info))
     return b"".join(parts)
 
 

@@ -257,9 +257,7 @@ def frame_block(kind: BlockType, headers: Mapping[HeaderKey, str], content_size_
     """Return the bytes before and after the content of a block, for writers that avoid a copy of the content.
 
     Args:
-        kind: Block type.
         headers: INSTANT_TIME at least.
-        content_size_bytes: Size of the content.
 
     Raises:
         InvalidRequest: A block that Hudi could not read: no instant, a type that is never written, or 2 GiB and more.

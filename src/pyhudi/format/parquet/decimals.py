@@ -149,7 +149,6 @@ def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk], *, veri
     """Read columns of one row group, in that order, except those whose pages do not qualify and must be read by Arrow.
 
     Args:
-        source: The file.
         chunks: The columns.
         verified: Verify the checksums of their pages.
 

@@ -121,7 +121,6 @@ def read_pages(pages: ColumnPages, chosen: npt.NDArray[np.int64], open_: Callabl
     """Return the rows of the chosen pages, in order, as a table of one column.
 
     Args:
-        pages: Pages of the column.
         chosen: Page numbers.
         open_: Opens the file in memory.
     """

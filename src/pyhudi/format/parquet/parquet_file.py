@@ -275,7 +275,6 @@ def open_parquet(
     """Open a Parquet file. Its footer is verified now, each page when it is read.
 
     Args:
-        source: The file.
         columns_to_code: Columns to read as dictionaries.
         metadata: A footer that was verified earlier.
         checks: Which pages are verified; None for all.

@@ -173,20 +173,19 @@ def estimate_file_group_count(
     max_count: int,
     growth_factor: float = 2.0,
     max_file_group_bytes: int = MAX_FILE_GROUP_BYTES,
-    record_bytes: int = AVERAGE_RECORD_BYTES,
 ) -> int:
     """Estimate the number of file groups of a new record or secondary index for a table of `record_count` records.
 
     Raises:
         InvalidRequest: Inconsistent bounds.
     """
-    if not 0 <= min_count <= max_count or max_count < 1 or max_file_group_bytes < record_bytes:
+    if not 0 <= min_count <= max_count or max_count < 1 or max_file_group_bytes < AVERAGE_RECORD_BYTES:
         raise InvalidRequest(
             f"invalid file group bounds of an index: {min_count} to {max_count} groups of at most {max_file_group_bytes} bytes"
         )
     if min_count == max_count:
         return min_count
-    required_count = math.ceil(record_count * growth_factor) // (max_file_group_bytes // record_bytes)
+    required_count = math.ceil(record_count * growth_factor) // (max_file_group_bytes // AVERAGE_RECORD_BYTES)
     return max(1, min(max(required_count, min_count), max_count))
 
 

@@ -95,7 +95,6 @@ def encode_payload(kind: MetadataRecordType, payloads: pa.Array, schema: str = R
     """Encode payloads as values of records of one type.
 
     Args:
-        kind: The record type.
         payloads: No nulls, of the type `payload_type` returns.
         schema: One of the schemas of `metadata_schema`.
     """

@@ -9,8 +9,7 @@ secondary_index.py        record keys by the value of a column
 expression_index.py       ranges or Bloom filters of a function's results
 
 metadata_index.py         the interface: `Index`, `IndexUpdate`
-index_events.py           its inputs: `WriteStarted`, `CommitPrepared`, `CommitPublishing`, `FilesCleaned`,
-`IndexBuild`
+index_events.py           its inputs: `WriteStarted`, `CommitPrepared`, `CommitPublishing`, `FilesCleaned`, `IndexBuild`
 index_validation.py       input and findings of index checks
 index_pruning.py          input and result of index lookups for a filtered read
 stored_ranges.py          ranges loaded from the statistics indexes
@@ -178,7 +177,6 @@ def prepare_all(
 
     Args:
         indexes: The indexes to update.
-        write: The commit.
         store: The metadata table under the lock, which decides whether earlier results are still valid.
         current: Earlier results; only outdated ones are loaded again.
 

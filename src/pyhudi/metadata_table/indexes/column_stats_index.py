@@ -296,9 +296,7 @@ class CommitStatistics:
         return bool(changed)
 
     def _removes_columns(self) -> bool:
-        """Return True if a column with statistics is dropped or renamed by its id: a later column of the same name
-        would inherit them.
-        """
+        """True if a column with statistics is dropped or renamed by id: a later one of that name would inherit them."""
         context = self._commit.context
         names = existing_columns(load_index_definitions(context).get(COLUMN_STATS), self._before)
         removed = [name for name in names if not _has_column(self.schema, name)]

@@ -157,7 +157,6 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
         in the index.
 
         Args:
-            commit: The commit.
             current: Ranges of files that the index does not have yet.
             type_: Type of the results.
         """

@@ -9,8 +9,7 @@ any number of those that are *defined*: an entry in the index definitions specif
     a commit         under the lock                        `begin`, then `updates_for_commit`
     a clean          under the lock                        `updates_for_clean`
     a rollback       deletes the log files of the instant with all its records. `survives_rollback` returns whether an
-    index
-                     that was built while the instant existed is still correct
+                     index that was built while the instant existed is still correct
     a restore        the metadata table has no earlier states: `survives_restore`
     a snapshot       building the index                    `group_count`, `build`
     validate         `check_columns`, `check`
@@ -236,7 +235,6 @@ class Index(ABC):
         """Store what readers need besides the index name, and return the updated table. The caller holds the lock.
 
         Args:
-            table: The table.
             columns: The columns with statistics.
         """
         return table
@@ -281,7 +279,6 @@ class Index(ABC):
         Args:
             partition: Name of the index.
             metadata: The opened metadata table.
-            row_filter: The filter.
             partitions: The table partitions of the read.
             indexed_files: Columns that another index has already covered.
         """
@@ -339,7 +336,6 @@ class HasPartitionRanges(ABC):
         """Convert an update to records.
 
         Args:
-            update: The update.
             schema: The table's, with meta columns.
             is_tight: The records replace older ones.
         """

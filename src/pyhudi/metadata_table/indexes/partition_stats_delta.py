@@ -43,7 +43,6 @@ def incremental_ranges(
     """Return the new ranges of those partitions whose stored ranges can be updated incrementally.
 
     Args:
-        commit: The commit.
         partitions: The partitions it touches.
         types: Types of the columns.
         current: (partition, name) -> ranges of the commit's own files.

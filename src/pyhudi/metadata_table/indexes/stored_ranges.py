@@ -73,7 +73,6 @@ def retain_ranges(
     """Retain the ranges of the newest files of some partitions; an LRU cache of 8 MiB holds recent partitions.
 
     Args:
-        context: The table.
         types: Types of the columns.
         files: Partition -> name -> ranges. The index contains those of files that existed before the commit.
     """
@@ -156,7 +155,6 @@ def files_pruned_by_ranges(row_filter: Filter, columns: Sequence[str], stats: pa
     """Return the files that stored ranges of some columns exclude.
 
     Args:
-        row_filter: The filter.
         columns: Columns of the filter with statistics.
         stats: STATS_SCHEMA, with nulls included in the value counts.
     """

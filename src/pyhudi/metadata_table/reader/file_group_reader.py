@@ -168,14 +168,14 @@ class GroupReader:
         small = [entry for entry in blocks if _is_small(*entry)]
         together: Iterator[Cells | None] | None = None
         if small and sum(block.content_size_bytes for _, block in small) <= FULL_READ_BYTES:
-            # Otherwise the reader of one block reports the error with its place.
+            # If this fails, reading block by block reports the error with its path.
             with suppress(CorruptData, Unsupported):
                 together = iter(self._small_cells(small, request))
         for log, block in blocks:
             if together is not None and _is_small(log, block):
                 yield next(together)
             else:
-                yield self._named(log, partial(self._block_cells, log, block, request))
+                yield self._with_path(log, partial(self._block_cells, log, block, request))
 
     def _small_cells(self, blocks: Sequence[tuple[LogFile, LogBlock]], request: KeyRequest) -> list[Cells | None]:
         cells, ends = self._files.cells(blocks)
@@ -220,7 +220,7 @@ class GroupReader:
             schema,
         )
 
-    def _named(self, log: LogFile, read: Callable[[], T]) -> T:
+    def _with_path(self, log: LogFile, read: Callable[[], T]) -> T:
         try:
             return read()
         except CorruptData as error:

@@ -89,7 +89,6 @@ class MetadataFiles:
         """Return all blocks of a log file, without their contents.
 
         Args:
-            log: The log file.
             verified: A completed instant wrote the file.
 
         Raises:

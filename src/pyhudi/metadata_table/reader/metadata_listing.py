@@ -214,7 +214,6 @@ def carry_on_after_commit(
     Nothing is retained if the listing is not of the state that the delta commit was made on.
 
     Args:
-        context: The table.
         before: Timeline of the metadata table, without the delta commit.
         after: The timeline with it.
         files: Its records of the files partition.

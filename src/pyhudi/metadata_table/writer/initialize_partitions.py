@@ -74,7 +74,6 @@ def ensure_metadata_table(
     properties.
 
     Args:
-        context: The table.
         engine: Runs tasks.
         settings: The writer's metadata settings.
         lock_wait_ms: Maximum wait for the table's lock.
@@ -102,7 +101,6 @@ def drop_for_new_columns(context: TableContext, settings: MetadataSettings, lock
     """Drop the metadata table before the types of columns change; the next write rebuilds it.
 
     Args:
-        context: The table.
         settings: The writer's metadata settings.
         lock_wait_ms: Maximum wait for the table's lock.
         before: The columns before the change. The list of columns with statistics is dropped too, unless it was

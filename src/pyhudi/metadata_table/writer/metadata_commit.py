@@ -72,7 +72,6 @@ def indexing_requirements(
     """Return what write tasks must collect for the table's metadata table; None if it has none.
 
     Args:
-        context: The table.
         settings: The writer's metadata settings.
         data_schema: The table's columns after the write.
         before: The table's columns before the write.
@@ -104,7 +103,6 @@ def prepare_metadata_commit(
     lock.
 
     Args:
-        context: The table.
         engine: Runs tasks; None for threads of this process.
         indexing: What the write tasks had to collect.
         data_schema: The table's columns after the commit.
@@ -290,12 +288,13 @@ def _check_requirements(indexes: Iterable[Index], commit: CommitPublishing) -> N
 def apply_clean_to_metadata(
     context: TableContext, request_time: str, clean: CleanMetadata, current_timeline: Timeline
 ) -> Timeline | None:
-    """Remove the files that a clean deleted from the metadata table. The caller holds the lock.
+    """Remove the files that a clean deleted from the metadata table.
+
+    The caller holds the lock, and has loaded the properties in ``context`` under it.
 
     Returns:
         The metadata table's timeline with the clean; None if there is no metadata table.
     """
-    context = context.reloaded()
     if FILES not in maintained_partitions(context.config):
         return None
     store = MetadataStore.open(context, retained_metadata_table(context))
@@ -324,7 +323,6 @@ def apply_rollback_to_metadata(
     file. A partition is dropped if it was built while the target, or one of its files, existed.
 
     Args:
-        context: The table.
         request_time: Instant of the rollback.
         target: Instant that is rolled back.
         deleted: Partition -> paths of its deleted files.
@@ -388,9 +386,7 @@ def _survives_rollback(partition: str, *, built_since: bool) -> bool:
 
 
 def _drop_plans(store: MetadataStore, timeline: Timeline) -> None:
-    """Drop compactions of the metadata table that died: they may read log files that are about to be deleted. They are
-    planned again.
-    """
+    """Drop interrupted compactions of the metadata table: they may read log files that are about to be deleted."""
     for instant in timeline.pending(Action.COMPACTION):
         store.storage.delete(store.files_of_instant(instant.request_time))
         store.context.timeline.remove_pending(instant.request_time, Action.COMPACTION)

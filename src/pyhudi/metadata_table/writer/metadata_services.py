@@ -1,10 +1,10 @@
 """Table services of the metadata table: compaction, cleaning and archival, run after a commit of the table when due.
 Format: docs/formats/metadata-table.md; docs/formats/timeline.md, "History".
 
-    compaction   under the table's lock, from plan to commit, by default after `hoodie.metadata.compact.max.delta.commits` delta
-                 commits. It merges what is committed on both tables: it is skipped while an instant is pending on the
-                 table's timeline but completed on the metadata table's. A compaction that died is executed again from
-                 its plan.
+    compaction   under the table's lock, from plan to commit, by default after
+                 `hoodie.metadata.compact.max.delta.commits` delta commits. It merges what is committed on both tables:
+                 it is skipped while an instant is pending on the table's timeline but completed on the metadata
+                 table's. A compaction that died is executed again from its plan.
     cleaning     of slices that a compaction replaced, after a compaction; at least 20 commits are retained
     archival     of its timeline, before the earliest instant of the table's active timeline and those that cleaning
                  counts
@@ -80,9 +80,7 @@ def run_metadata_services(
     """Run the services that are due.
 
     Args:
-        context: The table.
         engine: Runs tasks; None for threads of this process.
-        settings: The settings.
         loaded: The timelines of the metadata table right after a commit of this process, and of the table at that
             commit. If nothing is due in them, nothing is read. Later committers run the services after their own
             commit.

@@ -121,10 +121,7 @@ class MetadataSettings:
 
 
 def _record_index(options: Options) -> tuple[bool | None, tuple[bool, ...]]:
-    """The type of record index to build (True: partitioned; None: unchanged), and the disabled types.
-
-    Raises InvalidRequest if both types are enabled: a table has at most one.
-    """
+    """The record index to build (True: partitioned; None: unchanged) and the disabled types; rejects both types at once."""
     by_index = {"RECORD_INDEX": False, "GLOBAL_RECORD_LEVEL_INDEX": False, "RECORD_LEVEL_INDEX": True}.get(
         options.value_or_default(INDEX_TYPE)
     )

@@ -107,7 +107,6 @@ class ConcurrentCommits:
         `completed_instant` exists.
 
         Args:
-            context: The table.
             store: The metadata table.
             current_timeline: The table's timeline without `completed_instant`.
             completed_instant: The instant that was overtaken.
@@ -141,7 +140,6 @@ class ConcurrentCommits:
 
         Args:
             engine: Runs tasks; None for threads of this process.
-            context: The table.
             reader: The metadata table before the commit.
             completed_instant: The instant to complete.
             keys: Its keys.

@@ -40,7 +40,6 @@ def load_sole_writer(
 
     Args:
         store: Timeline store of the metadata table.
-        metadata: Timeline of the metadata table.
         current_timeline: The table's timeline.
         previous: An earlier result.
     """

@@ -225,12 +225,7 @@ def _check_no_constraint(config: TableConfig, change: ColumnChange) -> None:
 
 
 def _check_free_to_change(config: TableConfig, schema: TableSchema, change: ColumnChange) -> None:
-    """Check that a column may be changed.
-
-    Raises:
-        InvalidRequest: Records are identified, partitioned or ordered by the column.
-        Unsupported: Column ids cannot represent the change.
-    """
+    """Check that no key, partition or ordering uses a column, and that column ids can represent its change."""
     names = {change.path, change.name} if isinstance(change, Rename) else {change.path}
     if IS_DELETED in names:
         raise Unsupported(f"column {IS_DELETED!r} marks deletes, and cannot be changed by id; a write may add it")

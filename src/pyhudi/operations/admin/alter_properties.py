@@ -82,9 +82,7 @@ def run_set_properties(
 
 
 def _stored(key: str, value: str | None) -> tuple[str, str | None]:
-    """The property as it is stored: options of writes, reads and services have a prefix. Raises InvalidRequest for
-    properties that cannot change.
-    """
+    """The property as stored: options have a prefix. Raises InvalidRequest for properties that cannot change."""
     bare = key.removeprefix(OPTION_PREFIX)
     option = next((option for option in SUPPORTED.values() if bare in option.all_names), None)
     if option is None or option in TABLE_OPTIONS or option.stored_as:

@@ -52,7 +52,6 @@ def create_table(storage: Storage, env: Environment, options: Options, schema: p
 
     Args:
         storage: The storage of the table.
-        env: The environment.
         options: Options that define the table.
         schema: Its columns, None to use those of the first write.
 

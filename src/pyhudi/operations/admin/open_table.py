@@ -84,7 +84,6 @@ def make_table(
 
     Args:
         storage: The storage of the table.
-        env: The environment.
         user_options: Options of the caller.
         settings: These options with the arguments of the call and a name.
         schema: Its columns.
@@ -112,7 +111,6 @@ def existing_table_error(
 
     Args:
         uri: Location of the table.
-        storage_options: Options of the storage.
         options: Options of the call.
         instead: What to do with a table that has commits.
     """

@@ -141,8 +141,6 @@ def check_same_table(explicit: Options, requested: TableConfig, existing: TableC
     Args:
         explicit: Options that the caller set, all of which are compared.
         requested: The table as it would be created; its record key and partition fields are compared.
-        existing: The existing table.
-        uri: Its location.
     """
     differing = [
         f"its {name} is {existing_value}, not {requested_value}"

@@ -53,8 +53,6 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
     """Restore the table to the state as of a completed write.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         instant: Request time of the write, or the tag of its savepoint.
 
     Raises:

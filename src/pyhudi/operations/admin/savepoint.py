@@ -45,11 +45,8 @@ def run_savepoint(
     """Create a savepoint of a completed write.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         instant: Request time of the write, None for the newest.
         user: Author.
-        comments: Comment.
         tag: A name for it (`table.tags`).
 
     Raises:
@@ -107,8 +104,6 @@ def run_delete_savepoint(context: TableContext, settings: CommitSettings, instan
     """Delete a savepoint, or the remains of its unfinished creation. Its files stay until a clean deletes them.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         instant: Request time of the savepointed write, or its tag.
 
     Raises:

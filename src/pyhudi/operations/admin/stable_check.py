@@ -25,10 +25,7 @@ _LOOKS = 4
 
 
 def _state_of(context: TableContext) -> tuple[object, ...]:
-    """Return everything that changes with any change of a table: its properties, whether they are being written, and
-    the timelines of the table and the metadata table. File names suffice: a damaged timeline is for the check to
-    report.
-    """
+    """The table's properties, and the file names of its timeline and of the metadata table's: any change alters them."""
     storage = context.storage
     metadata_instants = storage.list(join_path(METADATA_FOLDER, TIMELINE_FOLDER)).files
     changing = storage.stat(PROPERTIES_BACKUP) is not None
@@ -41,7 +38,6 @@ def repeat_until_stable(
     """Return the result of the last run, and its valid findings.
 
     Args:
-        context: The table.
         attempt: The check.
         found: Returns the findings of a run, equal for equal defects.
     """

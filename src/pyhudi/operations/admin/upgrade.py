@@ -29,8 +29,6 @@ def run_upgrade(
     """Upgrade a table to a later version. No other process may write concurrently.
 
     Args:
-        context: The table.
-        engine: The engine.
         settings: Settings of compactions.
         compression: Compression codec of history files, by its Arrow name.
         to: Target version; None for the version of new tables, or the table's own if that is later.
@@ -62,8 +60,6 @@ def run_downgrade(
     """Downgrade a table to an earlier version.
 
     Args:
-        context: The table.
-        engine: The engine.
         settings: Settings of compactions.
         to: Target version, None for the next lower one.
 
@@ -111,7 +107,6 @@ def _run_steps(
     """Run some steps in order, after all of them have checked the table.
 
     Args:
-        context: The table.
         step_context: Inputs of the steps.
         directions: The steps to run.
         every: All steps in this direction. The one that ends in the table's version may have died before its cleanup.

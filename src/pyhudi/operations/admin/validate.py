@@ -164,8 +164,6 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     """Run every check that applies to the table.
 
     Args:
-        context: The table.
-        engine: The engine.
         sample: Number of base files to open, sampled uniformly; None for all.
         keys: Check for duplicate keys in a partition, which reads the keys of all rows.
 
@@ -305,7 +303,7 @@ class _Validation:
     def check_keys(self) -> None:
         """Check for duplicate keys in a partition."""
         if self._snapshot.schema is not None:
-            spec = read_spec(self._snapshot, self._key_columns(), None)
+            spec = read_spec(self._snapshot, self._key_columns())
             self._run_check("keys", partial(check_keys, self._engine, spec, self._slices), "")
 
     def check_indexes(self, metadata: MetadataTable) -> None:
@@ -322,7 +320,7 @@ class _Validation:
             self._partitions,
             [DirectoryFile(file.info, file.instant_time) for file in self._files],
             self._names_of_pending_cleans,
-            lambda: read_spec(self._snapshot, self._key_columns(), None),
+            lambda: read_spec(self._snapshot, self._key_columns()),
         )
         for name, check in index_checks(table, self.skip):
             self.guarded(name, partial(self._run_check, name, check))
@@ -355,10 +353,7 @@ class _Validation:
                     yield _DataFile(info, partition, base.file_id, base.instant_time, True)
 
     def _expected(self, commits: Mapping[str, CommitMetadata]) -> dict[str, tuple[str, int]]:
-        """Return the files that commits wrote and readers need, as path -> (instant, bytes): the newest base file of
-        each file group that is not replaced, and the log files written since. Files double-written for a dropped resize
-        are excluded.
-        """
+        """Path -> (instant, bytes) of the files that readers need, without those double-written for a dropped resize."""
         times = {instant.request_time for instant in self._timeline.instants}
         removed = self._removed_names().union(self._names_of_pending_cleans())
         newest: dict[tuple[str, str], str] = {}

@@ -106,9 +106,6 @@ def check_logs(
     """Check the current log files against their commits.
 
     Args:
-        context: The table.
-        engine: The engine.
-        timeline: The timeline.
         slices: Current file slices.
         commits: Commits of the active timeline, by request time.
     """
@@ -151,7 +148,6 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
     """Check for duplicate keys in a partition. Memory: the keys of one partition.
 
     Args:
-        engine: The engine.
         spec: How all key columns are read.
         slices: Current file slices.
     """
@@ -236,7 +232,6 @@ def index_checks(table: CheckedTable, skip: Callable[[str, str], None]) -> Itera
     """Return the checks that apply to the indexes of a table, by name.
 
     Args:
-        table: The table.
         skip: Called with the name of an index that cannot be checked, and the reason.
     """
     for name in in_build_order(table.metadata.partitions):

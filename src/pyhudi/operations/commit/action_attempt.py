@@ -47,8 +47,6 @@ def backoff(context: TableContext, settings: CommitSettings, conflict: WriteConf
     alive, up to a limit.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         conflict: The conflict that ended the last attempt.
         attempt_ms: Duration of the last attempt.
         number: Number of attempts that failed before the last one.

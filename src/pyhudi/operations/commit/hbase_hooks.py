@@ -1,7 +1,6 @@
-"""Hooks that keep the HBase index up to date on commit and rollback. Without the index they do nothing; the
-implementation
-is
-`features.hbase_index`.
+"""Hooks that keep the HBase index up to date on commit and rollback; they do nothing without it.
+
+Implementation: `features.hbase_index`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """Fairness towards concurrent writers of Apache Hudi, which do not retry after a conflict.
 
 A PyHudi write that loses a conflict is planned again within a fraction of a second. A Hudi write takes seconds from its
-request
-to its commit, fails when another writer has committed to its file groups, and starts from scratch. Next to a few busy
-PyHudi
-writers it would never commit. So before committing, a PyHudi write waits for other writes that satisfy all of these
-conditions:
-they were requested earlier, are not from PyHudi, are alive, and change the same file groups or have not yet reported
-which
-file groups they change.
+request to its commit, fails when another writer has committed to its file groups, and starts from scratch. Next to a
+few busy PyHudi writers it would never commit. So before committing, a PyHudi write waits for other writes that satisfy
+all of these conditions: they were requested earlier, are not from PyHudi, are alive, and change the same file groups or
+have not yet reported which file groups they change.
 
 It waits once, for a limited time, without holding the lock.
 
@@ -43,8 +39,6 @@ def wait_for_foreign_writers(
     """Wait while a live, older write of Hudi may be about to commit to the same file groups.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         requested_on: The timeline when this write was requested.
         own_time: Request time of this write.
         groups: File groups that this write changes; None waits for every older write.
@@ -72,8 +66,6 @@ def reject_late_foreign_writers(
     """Reject the commit if an older, live write of Hudi appeared on the timeline after this write was requested.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         requested_on: The timeline when this write was requested.
         current_timeline: The timeline under the lock.
         own_time: Request time of this write.

@@ -29,7 +29,7 @@ from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.storage import liveness
 from pyhudi.storage.base import Storage
 from pyhudi.storage.heartbeats import list_heartbeats
-from pyhudi.storage.locks import QUEUE_FOLDER
+from pyhudi.storage.locks import AUDIT_FOLDER, QUEUE_FOLDER
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -186,6 +186,7 @@ def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) 
             HEARTBEAT_FOLDER,
             LOCK_FOLDER,
             QUEUE_FOLDER,
+            AUDIT_FOLDER,
             join_path(METADATA_FOLDER, META_FOLDER),
             join_path(METADATA_FOLDER, TIMELINE_FOLDER),
         ),

@@ -1,8 +1,7 @@
 """Ownership of pending plans: how exactly one live process claims a plan on the timeline.
 
     lock: check that the plan is pending, has no pending rollback of an earlier attempt, and has no live owner; then
-        start the
-          heartbeat and write `<t>.<action>.inflight`
+          start the heartbeat and write `<t>.<action>.inflight`
 
 A process that dies after its first heartbeat leaves the heartbeat file behind. That file records that the plan was
 started, so the next writer or service may roll it back. A plan without a heartbeat waits for a process to claim it.
@@ -68,10 +67,8 @@ def claim(
     """Claim a pending plan for this process. At most one live process owns a plan.
 
     Args:
-        context: The table.
         request_time: Request time of the plan.
         action: Its action.
-        settings: Commit settings.
         resumes: True if the work of a dead attempt is continued. If False, dead attempts have been rolled back before,
             and an inflight file belongs to another process.
         content: Content of the inflight file.
@@ -119,12 +116,10 @@ def plan_and_claim(
     If the process dies in between, the plan counts as started.
 
     Args:
-        context: The table.
         locked_context: The table while the caller holds its lock.
         request_time: Request time of the plan.
         action: Its action.
         plan: Content of the requested file.
-        settings: Commit settings.
         content: Content of the inflight file.
     """
     heartbeat = WriterHeartbeat(context.storage, context.env, request_time, settings.heartbeats)

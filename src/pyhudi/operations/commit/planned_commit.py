@@ -125,7 +125,6 @@ def rolled_metadata(
     Args:
         commits: Metadata of commits.
         store: The timeline's files.
-        timeline: The timeline.
         keys: Names of the entries.
         limit: Number of commits to search, from the newest on.
     """

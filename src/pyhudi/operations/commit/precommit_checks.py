@@ -71,7 +71,6 @@ def precommit_check(
     """Return the check of a commit against a timeline, see `PlannedCommit.validate`; None without validators.
 
     Args:
-        settings: The validators.
         engine: Runs the queries; None uses threads of this process.
         transaction: The transaction of the commit.
         metadata: What it will publish.

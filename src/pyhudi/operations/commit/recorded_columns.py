@@ -41,7 +41,6 @@ def record_columns(
     """Complete the metadata of a commit with the table's current columns.
 
     Args:
-        commit: The commit.
         start: The state that it was planned on, see `PlannedCommit`.
         columns: Columns of the write with ids, if the table resolves columns by id.
         without_ids: A timeline on which the table was found to have no column history; None if unknown.

@@ -12,10 +12,8 @@ A write without an inflight file has written nothing that readers count or a rol
 file is removed.
 
 An unfinished rollback is detected by its pending instant and completed from its plan, by several processes at once if
-necessary:
-each step is idempotent. A write cannot complete while a rollback of it is pending (see `transaction`). Log files are
-deleted like
-base files (table version 8).
+necessary: each step is idempotent. A write cannot complete while a rollback of it is pending (see `transaction`). Log
+files are deleted like base files (table version 8).
 
 Source: docs/formats/writing.md, "Rollback".
 """
@@ -103,8 +101,6 @@ def rollback_failed_writes(
     policy). Pending compactions and clusterings are not rolled back: their plans run later.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         timeline: A freshly loaded timeline, for callers that continue with it if nothing was rolled back.
 
     Returns:
@@ -261,7 +257,6 @@ def begin_drop(locked_context: TableContext, timeline: Timeline, planned: Instan
         locked_context: The table while the caller holds its lock.
         timeline: Its current timeline.
         planned: The planned resize.
-        settings: Commit settings.
 
     Returns:
         The rollback instant.
@@ -400,7 +395,6 @@ def _publish(
 
     Args:
         locked_context: The table while the caller holds its lock.
-        settings: Commit settings.
         requested: The rollback instant.
         plan: Its plan.
         files: Planned files by partition.

@@ -106,7 +106,6 @@ def schedule(service: ScheduledAction[Any], *, if_due: bool = False) -> Schedule
     """Schedule a plan without running it.
 
     Args:
-        service: The action.
         if_due: Plan only if the trigger fires.
 
     Raises:
@@ -155,7 +154,6 @@ def run_all(
     plan covers the remaining work.
 
     Args:
-        service: The action.
         if_due: Schedule only if the trigger fires.
         schedule: False schedules no new plan.
         should_continue: Called before each plan; if it returns False, the remaining plans stay pending.

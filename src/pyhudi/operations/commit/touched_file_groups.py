@@ -59,7 +59,6 @@ def file_groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = Fa
     inserted.
 
     Args:
-        metadata: The commit metadata.
         appends_insert: Count records appended to log files as inserts.
     """
     groups = written_groups(metadata)

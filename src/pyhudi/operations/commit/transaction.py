@@ -157,9 +157,6 @@ class Transaction:
         """Take an instant time and write the requested file.
 
         Args:
-            context: The table.
-            action: The action.
-            settings: Commit settings.
             requested: Content of the requested file.
             at: Fixed instant time to use instead of the clock.
 

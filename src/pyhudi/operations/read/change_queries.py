@@ -92,8 +92,6 @@ def plan_change_query(
     """Plan a query for all changes by the instants of a range.
 
     Args:
-        context: The table.
-        range_: The range.
         columns: Of op, ts_ms, before, after; None or "*" for all.
         condition: Predicate on these columns.
         typed: Return images as structs.
@@ -123,7 +121,7 @@ def plan_change_query(
     chosen = {instant: metadata for instant, metadata in commits.items() if changes_records(metadata)}
     snapshot = with_latest_columns(snapshot, chosen)
     check_columns_compatible(snapshot, {**_before_replaced(snapshot, chosen), **chosen})
-    reader = replace(read_spec(snapshot, ["*"], None), checksums=settings.checksums)
+    reader = replace(read_spec(snapshot, ["*"]), checksums=settings.checksums)
     schema = change_schema(reader.table_schema, typed=typed)
     spec = ChangeSpec(
         reader=reader,

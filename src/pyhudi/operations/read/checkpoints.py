@@ -38,8 +38,6 @@ def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | 
     """Check that nothing before the start of a range was rolled back after the reader passed it.
 
     Args:
-        snapshot: The snapshot.
-        range_: The range.
         by_stream: The start is a stream's offset, at which an instant did complete, so that a rollback counts as well.
             Other starts may be any time, and a rollback does not record whether its target had completed; in most cases
             the target had failed.

@@ -116,7 +116,6 @@ def plan_filtered_read(
     """Return the file slices that may have matching rows, and the pruning steps.
 
     Args:
-        snapshot: The snapshot.
         spec: Columns and condition.
         settings: How files are found.
         as_of: Request time of a time travel query.
@@ -276,9 +275,7 @@ class _Request:
 
 
 class _Indexes:
-    """The indexes of a table, applied to a filter: each step uses the index types that support it. ``prunings`` records
-    the steps.
-    """
+    """The indexes of a table, applied to a filter; ``prunings`` records the steps."""
 
     def __init__(self, metadata: MetadataTable, row_filter: Filter, prunings: list[PruningStep]) -> None:
         self._metadata = metadata

@@ -50,13 +50,11 @@ def plan_read_lookup(
     """Plan the query for the rows of some keys, each row once, in no order.
 
     Args:
-        context: The table.
         keys: Record keys as string array, or rows with at least the record key fields.
         columns: Output columns.
         settings: How files are found.
         as_of: Time travel.
         values_from_path: Read partition columns from the path.
-        cached: Cached snapshot.
 
     Raises:
         InvalidRequest: Keys are null, lack a key field, or cannot exist in the table.

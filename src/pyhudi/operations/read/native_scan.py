@@ -77,7 +77,6 @@ def divide_query(
     all files if page checksums are to be verified at each read.
 
     Args:
-        query: The query.
         can_read: Rule of the engine, in addition to the common ones.
         merges_logs: False leaves all slices with logs to PyHudi's reader.
     """

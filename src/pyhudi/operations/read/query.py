@@ -164,7 +164,6 @@ def plan_snapshot_query(
     """Plan a snapshot, time travel or read-optimized query.
 
     Args:
-        context: The table.
         columns: Output columns, None for all.
         condition: Predicate.
         as_of: An instant, a time in a form of `planning.time_travel`, or a tag (`table.tags`).
@@ -238,8 +237,6 @@ def plan_incremental_query(
     If an overwrite has since changed column types incompatibly, the rows have the columns of that time.
 
     Args:
-        context: The table.
-        range_: The range.
         columns: Output columns, None for all.
         condition: Predicate.
         fall_back: If files of those instants were cleaned or the instants archived, read the latest state and filter by
@@ -343,9 +340,9 @@ def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
     return with_meta_fields(columns) if meta_columns else columns
 
 
-def read_spec(snapshot: Snapshot, columns: Sequence[str] | None, condition: Filter | None) -> ReadSpec:
+def read_spec(snapshot: Snapshot, columns: Sequence[str] | None) -> ReadSpec:
     """Return how tasks read the current rows of the snapshot. Raises the errors of `plan_snapshot_query`."""
-    return _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path=False)
+    return _read_spec(snapshot, columns, None, _validity(snapshot), values_from_path=False)
 
 
 def _validity(snapshot: Snapshot, as_of: str | None = None) -> InstantValidity:

@@ -39,7 +39,6 @@ def semi_join_filter(query: SnapshotQuery, rows: pa.Table, *, exactly: bool = Fa
     """Restrict a query to the rows that equal one of ``rows`` in all of its columns.
 
     Args:
-        query: The query.
         rows: The join keys.
         exactly: If False, the result may have other rows too, with several columns or very many rows.
 

@@ -74,7 +74,6 @@ def next_position(context: TableContext, start: str, limits: BatchLimits, until:
     """Return the end offset of the micro-batch that begins at ``start``; ``start`` itself if nothing completed.
 
     Args:
-        context: The table.
         start: Offset of the stream.
         limits: Limits of a micro-batch.
         until: Ignore what completes after this time.

@@ -87,7 +87,6 @@ def run_archive(
     """Archive the instants that are due.
 
     Args:
-        context: The table.
         settings: Settings of the archival.
         timeline: A freshly loaded timeline; if it shows that nothing is due, nothing is read.
         data_table: The timeline of the data table, if ``context`` is a metadata table.

@@ -7,6 +7,9 @@
     5. lock: delete the folders of empty partitions, unless a write is pending; update the metadata table; publish
        `<t>_<c>.clean`
 
+A clean of few files holds the lock from 3 to 5. To delete them takes less time than to acquire the lock again and to load
+the timeline again, and other writers wait once instead of twice.
+
 A heartbeat shows from before 3 on that the clean is alive. A crash leaves a pending clean, whose plan the next clean
 completes: at once if PyHudi created it and its process is dead; otherwise when its newest file is old (see
 `is_service_dead`). Missing files count as failed deletions, as in Hudi, and are not an error.
@@ -17,8 +20,8 @@ Source: docs/formats/writing.md, "Cleaning".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyhudi.errors import InvalidRequest, SnapshotOutdated
@@ -62,7 +65,7 @@ from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
-from pyhudi.table.listing import DirectoryListing, FileListing
+from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.pending_plans import load_compaction_plan, load_pending_compactions, load_planned_files, planned_path
 from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.table.table_context import TableContext
@@ -71,6 +74,9 @@ from pyhudi.tasks.engine_protocol import Engine
 
 _DELETE_BYTES = 256 << 10
 """Cost of deleting one file, as an equivalent number of bytes read and written."""
+
+_FILES_UNDER_LOCK = 32
+"""Most files that a clean deletes while it holds the lock."""
 
 _RELOADS = 4
 
@@ -115,6 +121,36 @@ class PlannedClean:
 
 
 @dataclass(frozen=True, slots=True)
+class _Cleaned:
+    """What a clean did.
+
+    Attributes:
+        instant: The completed instant; None if another process has completed the same clean.
+        missing: Number of missing files.
+        partitions: The deleted partitions.
+    """
+
+    instant: Instant | None = None
+    missing: int = 0
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Requested:
+    """A clean that this process has put on the timeline.
+
+    Attributes:
+        transaction: The clean.
+        locked: The table under the lock, with its current properties.
+        timeline: The timeline with the clean.
+    """
+
+    transaction: Transaction
+    locked: TableContext
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
 class _Inspected:
     """A plan without files: every commit before its earliest instant to retain left nothing to delete.
 
@@ -154,8 +190,6 @@ def run_clean(
     """Complete unfinished cleans, then clean.
 
     Args:
-        context: The table.
-        settings: Settings of the clean.
         timeline: A freshly loaded timeline, so that it need not be loaded again.
         engine: Deletes the files; None uses threads.
         on_metadata_commit: Called with the timeline of the metadata table after the clean has committed to it, or None
@@ -179,20 +213,16 @@ def run_clean(
     if pending:
         now = store.load()
     now, planned = _plan_on(context, now, settings.cleaning)
-    done: Instant | None = None
-    missing = 0
-    partitions: tuple[str, ...] = ()
-    plan = planned.plan
-    if plan is not None:
-        requested = _request(context, settings, plan, now)
-        if requested is None:
+    cleaned = _Cleaned()
+    if planned.plan is not None:
+        request = partial(_request, context, settings, planned.plan, now)
+        published = _clean(context, settings.commit, planned.plan, request, engine, on_metadata_commit)
+        if published is None:
             why = "another process concurrently cleaned, created a savepoint, planned a service or rolled a write back"
             planned = PlannedClean(None, why, planned.earliest, {}, {}, ())
         else:
-            with _beating(requested.heartbeat):
-                done, missing, partitions = _execute(
-                    context, settings.commit, requested.instant_time, plan, engine, on_metadata_commit
-                )
+            cleaned = published
+    done = cleaned.instant
     return CleanResult(
         dry_run=False,
         instant=done.request_time if done else None,
@@ -201,17 +231,15 @@ def run_clean(
         reason=planned.reason,
         earliest_retained=planned.earliest.request_time if planned.earliest else None,
         files=planned.files,
-        missing=missing,
+        missing=cleaned.missing,
         size_bytes=sum(planned.sizes.values()),
-        partitions_deleted=partitions,
+        partitions_deleted=cleaned.partitions,
         finished=finished,
         rolled_back=rolled_back,
     )
 
 
-def plan_clean(
-    context: TableContext, timeline: Timeline, settings: CleaningRules, listing: FileListing | None = None
-) -> PlannedClean:
+def plan_clean(context: TableContext, timeline: Timeline, settings: CleaningRules) -> PlannedClean:
     """Decide which files to delete. Lists only partitions that may have any; lists nothing if no clean is due."""
     store = context.timeline
     last = load_last_clean(store, timeline)
@@ -225,7 +253,7 @@ def plan_clean(
             earliest = limit_commits(timeline, settings, last, earliest)
     if reason is not None:
         return PlannedClean(None, reason, None, {}, {}, ())
-    files_of = listing if listing is not None else DirectoryListing(context.storage)
+    listing = DirectoryListing(context.storage)
     savepoints = savepointed_times(timeline)
     carried: _Inspected | None = context.carried.get(_INSPECTED)
     since = last
@@ -236,7 +264,7 @@ def plan_clean(
     )
     partitions: Iterable[str]
     if inspected is None:
-        partitions = settings.partitions_to_clean(files_of.partitions())
+        partitions = settings.partitions_to_clean(listing.partitions())
     else:
         partitions = sorted(set().union(*(partitions_with_garbage(read_commit(store, i)) for i in inspected)))
     sizes: dict[str, int] = {}
@@ -245,7 +273,7 @@ def plan_clean(
         state, needed_from = _load_slicing(context, timeline)
         planned = load_planned_files(store, timeline.pending())
         saved = load_savepointed_files(store, timeline)
-        for partition, infos in files_of.files(partitions).items():
+        for partition, infos in listing.files(partitions).items():
             groups = build_file_groups(partition, infos, state, change_logs=True)
             # A write that was pending when a savepoint was created counts at its time now: a restore needs both states.
             seen = {file_name(file.path) for time in savepoints for file in _files_as_of(groups, state, time)}
@@ -371,27 +399,64 @@ def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
     heartbeat.stop(delete=True)
 
 
-def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline) -> Transaction | None:
+def _clean(
+    context: TableContext,
+    settings: CommitSettings,
+    plan: CleanerPlan,
+    request: Callable[[TableContext], _Requested | None],
+    engine: Engine | None,
+    on_metadata_commit: MetadataListener,
+) -> _Cleaned | None:
+    """Claim the plan with ``request`` under the lock, and execute it; return None if another action came first."""
+    paths = _paths_by_partition(context, plan)
+    begun_ms = context.env.now_ms()
+    with ExitStack() as running:
+        with context.locked(settings.lock_wait_ms) as locked:
+            requested = request(locked)
+            if requested is None:
+                return None
+            clean = requested.transaction
+            running.enter_context(_beating(clean.heartbeat))
+            if sum(map(len, paths.values())) <= _FILES_UNDER_LOCK:
+                deleted = _delete_files(context.storage, paths, None)
+                return _publish(
+                    requested.locked,
+                    settings,
+                    clean.instant_time,
+                    plan,
+                    deleted,
+                    requested.timeline,
+                    begun_ms=begun_ms,
+                    on_metadata_commit=on_metadata_commit,
+                )
+        return _execute(context, settings, clean.instant_time, plan, engine, on_metadata_commit)
+
+
+def _request(
+    context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline, locked: TableContext
+) -> _Requested | None:
     """Claim the plan on the timeline; return None if a clean, a savepoint or another plan came first."""
-    with context.locked(settings.commit.lock_wait_ms) as locked:
-        timeline = locked.timeline.load()
-        check_may_begin(context, timeline, "cleaning")
-        if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
-            return None
-        if not all(timeline.is_completed(write.request_time) for write in planned_on.completed_writes()):
-            # After a rollback, a file slice that was superseded may be the newest one.
-            return None
-        if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
-            # A savepoint created after planning may retain files that the plan deletes.
-            return None
-        known = {instant.step for instant in planned_on.pending()}
-        needed = load_planned_files(locked.timeline, (i for i in timeline.pending() if i.step not in known))
-        if any(needed.intersection(paths) for paths in _paths_by_partition(context, plan).values()):
-            # A service planned since may read them too; a service planned later sees this clean.
-            return None
-        time = new_instant_time(context, timeline, settings.commit)
-        content = plan.encode(context.env.token_bytes(16))
-        return plan_and_claim(context, locked, time, Action.CLEAN, content, settings.commit, content=content)
+    timeline = locked.timeline.load()
+    config = check_may_begin(context, timeline, "cleaning")
+    if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
+        return None
+    if not all(timeline.is_completed(write.request_time) for write in planned_on.completed_writes()):
+        # After a rollback, a file slice that was superseded may be the newest one.
+        return None
+    if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
+        # A savepoint created after planning may retain files that the plan deletes.
+        return None
+    known = {instant.step for instant in planned_on.pending()}
+    needed = load_planned_files(locked.timeline, (i for i in timeline.pending() if i.step not in known))
+    if any(needed.intersection(paths) for paths in _paths_by_partition(context, plan).values()):
+        # A service planned since may read them too; a service planned later sees this clean.
+        return None
+    time = new_instant_time(context, timeline, settings.commit)
+    content = plan.encode(context.env.token_bytes(16))
+    claimed = plan_and_claim(context, locked, time, Action.CLEAN, content, settings.commit, content=content)
+    inflight = Instant(time, Action.CLEAN, State.INFLIGHT)
+    with_clean = Timeline.of((*timeline.instants, inflight), timeline.archived_completions)
+    return _Requested(claimed, replace(locked, config=config), with_clean)
 
 
 def _execute(
@@ -401,53 +466,73 @@ def _execute(
     plan: CleanerPlan,
     engine: Engine | None,
     on_metadata_commit: MetadataListener = lambda timeline: None,
-) -> tuple[Instant | None, int, tuple[str, ...]]:
-    """Delete the files of a plan and publish the clean.
-
-    Returns:
-        The completed instant, the number of missing files, and the deleted partitions. The instant is None if another
-        process has
-        completed the same clean.
-    """
+) -> _Cleaned:
+    """Delete the files of a plan that is on the timeline, and publish the clean under the lock."""
     begun_ms = context.env.now_ms()
     # If another process runs the same plan, repeated deletions are harmless, and one of the two completes it.
     deleted = _delete_files(context.storage, _paths_by_partition(context, plan), engine)
-    missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
     with context.locked(settings.lock_wait_ms) as locked:
         timeline = locked.timeline.load()
-        current = [i for i in timeline.instants if i.request_time == request_time and i.action is Action.CLEAN]
-        if not current or current[0].state is State.COMPLETED:
-            return None, missing, ()
-        deleted_partitions = _delete_partitions(locked, timeline, plan.partitions_to_be_deleted or ())
-        # Without this value the next clean would search from the time of the first clean.
-        earliest = plan.earliest_instant_to_retain
-        metadata = CleanMetadata(
-            start_clean_time=request_time,
-            time_taken_in_millis=max(0, context.env.now_ms() - begun_ms),
-            total_files_deleted=sum(len(entry.success_delete_files) for entry in deleted.values()),
-            earliest_commit_to_retain=earliest.timestamp if earliest else "",
-            last_completed_commit_timestamp=plan.last_completed_commit_timestamp,
-            partition_metadata={
-                partition: CleanPartitionMetadata(
-                    partition,
-                    plan.policy,
-                    entry.delete_path_patterns,
-                    entry.success_delete_files,
-                    entry.failed_delete_files,
-                    partition in deleted_partitions,
-                )
-                for partition, entry in {
-                    **{p: CleanPartitionMetadata(p, plan.policy) for p in deleted_partitions},
-                    **deleted,
-                }.items()
-            },
-            extra_metadata=dict(plan.extra_metadata or {}),
+        return _publish(
+            locked.reloaded(),
+            settings,
+            request_time,
+            plan,
+            deleted,
+            timeline,
+            begun_ms=begun_ms,
+            on_metadata_commit=on_metadata_commit,
         )
-        on_metadata_commit(apply_clean_to_metadata(locked, request_time, metadata, timeline))
-        time = new_instant_time(context, timeline, settings)
-        inflight = Instant(request_time, Action.CLEAN, State.INFLIGHT)
-        done = locked.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
-    return done, missing, deleted_partitions
+
+
+def _publish(
+    locked: TableContext,
+    settings: CommitSettings,
+    request_time: str,
+    plan: CleanerPlan,
+    deleted: Mapping[str, CleanPartitionMetadata],
+    timeline: Timeline,
+    *,
+    begun_ms: int,
+    on_metadata_commit: MetadataListener,
+) -> _Cleaned:
+    """Publish a clean whose files are deleted, unless another process has.
+
+    The caller holds the lock, and has loaded the properties and the timeline under it.
+    """
+    env, missing = locked.env, sum(len(metadata.failed_delete_files) for metadata in deleted.values())
+    inflight = Instant(request_time, Action.CLEAN, State.INFLIGHT)
+    if inflight.step not in {instant.step for instant in timeline.pending(Action.CLEAN)}:
+        return _Cleaned(missing=missing)
+    deleted_partitions = _delete_partitions(locked, timeline, plan.partitions_to_be_deleted or ())
+    # Without this value the next clean would search from the time of the first clean.
+    earliest = plan.earliest_instant_to_retain
+    metadata = CleanMetadata(
+        start_clean_time=request_time,
+        time_taken_in_millis=max(0, env.now_ms() - begun_ms),
+        total_files_deleted=sum(len(entry.success_delete_files) for entry in deleted.values()),
+        earliest_commit_to_retain=earliest.timestamp if earliest else "",
+        last_completed_commit_timestamp=plan.last_completed_commit_timestamp,
+        partition_metadata={
+            partition: CleanPartitionMetadata(
+                partition,
+                plan.policy,
+                entry.delete_path_patterns,
+                entry.success_delete_files,
+                entry.failed_delete_files,
+                partition in deleted_partitions,
+            )
+            for partition, entry in {
+                **{p: CleanPartitionMetadata(p, plan.policy) for p in deleted_partitions},
+                **deleted,
+            }.items()
+        },
+        extra_metadata=dict(plan.extra_metadata or {}),
+    )
+    on_metadata_commit(apply_clean_to_metadata(locked, request_time, metadata, timeline))
+    time = new_instant_time(locked, timeline, settings)
+    done = locked.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(env.token_bytes(16)))
+    return _Cleaned(done, missing, deleted_partitions)
 
 
 def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, tuple[str, ...]]:

@@ -234,8 +234,6 @@ def schedule_clustering(
     """Schedule a clustering, after dropping clusterings that no process will run.
 
     Args:
-        context: The table.
-        engine: The engine.
         options: Settings of the clustering.
         if_due: Schedule only if enough writes completed since the last plan.
 
@@ -253,13 +251,11 @@ def schedule_clustering(
     return _of_groups(planned.instant, action.planned, options.plan.sort_columns)
 
 
-def plan_and_run_clustering(
-    context: TableContext, engine: Engine, options: ClusterSettings, *, if_due: bool = False
-) -> ClusteringResult:
+def plan_and_run_clustering(context: TableContext, engine: Engine, options: ClusterSettings) -> ClusteringResult:
     """Schedule a clustering, claim it at once, and run it. Raises the errors of `schedule_clustering` and
     `execute_clustering`.
     """
-    done = plan_and_run(Clustering(context, engine, options), if_due=if_due)
+    done = plan_and_run(Clustering(context, engine, options), if_due=False)
     return ClusteringResult(None, None) if isinstance(done, NotDue) else done
 
 
@@ -288,8 +284,6 @@ def run_clusterings(
     A plan is dropped if one of its file groups was written to since.
 
     Args:
-        context: The table.
-        engine: The engine.
         options: Settings of the clustering.
         schedule: False runs pending plans only.
         should_continue: Called before each plan; if it returns False, the remaining plans stay pending.

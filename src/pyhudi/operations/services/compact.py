@@ -113,8 +113,6 @@ def run_compaction(
     """Run the compaction planned at ``instant``; without one, run all pending compactions, then schedule and run a new one.
 
     Args:
-        context: The table.
-        engine: The engine.
         settings: Settings of the compaction.
         instant: A pending compaction.
         if_due: Schedule the new one only if its trigger fires.
@@ -155,7 +153,6 @@ def schedule_compaction(
     """Schedule a compaction without running it.
 
     Args:
-        context: The table.
         settings: Settings of the compaction.
         if_due: Schedule only if its trigger fires.
         extra_metadata: Extra metadata of the plan.

@@ -87,7 +87,6 @@ def index_request(
             secondary_index one column.
         name: Name of a secondary or expression index; by default that of the column and function.
         function: Makes column_stats and bloom_filters an expression index over one column.
-        function_options: Options of the function.
 
     Raises:
         InvalidRequest: The arguments do not define an index.

@@ -51,10 +51,7 @@ def with_services(
     """Run the services that are due after a write, and add their outcomes to its result. None run if the write committed nothing.
 
     Args:
-        context: The table.
         engine: Runs tasks of services; None defers services with tasks to a later write.
-        settings: Settings of the services.
-        result: Result of the write.
         before: The timeline on which the write was planned.
         action: The completed action of the write.
         delete_partitions: Deletes expired partitions.
@@ -84,9 +81,7 @@ def run_services(
     """Run the services that are due after a commit.
 
     Args:
-        context: The table.
         engine: Runs tasks of services.
-        settings: Settings of the services.
         timeline: A timeline with the commit, possibly not the newest.
         completed_instant: The commit.
         delete_partitions: Deletes expired partitions.
@@ -170,9 +165,7 @@ def run_services_once(
     """Run each chosen service once.
 
     Args:
-        context: The table.
         engine: Runs tasks of services.
-        settings: Settings of the service run.
         delete_partitions: Deletes expired partitions.
         should_continue: Called before each service and each plan; if it returns False, the rest is left for another
             run.

@@ -47,7 +47,7 @@ class Trigger(StrEnum):
 
 
 class Mode(StrEnum):
-    """What is run of a service."""
+    """Which steps of a service run."""
 
     OFF = "nothing"
     PLAN = "what is due is scheduled, and run elsewhere"

@@ -57,7 +57,6 @@ def select_replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, 
     """Return the file groups that an overwriting write replaces.
 
     Args:
-        attempt: The attempt.
         paths: Partition paths of the incoming rows.
 
     Raises:
@@ -84,12 +83,7 @@ def select_replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, 
 
 
 def _matching_partitions(attempt: Attempt, where: Filter, paths: set[str]) -> set[str]:
-    """Partitions of the table and of the rows that match a predicate over the partition columns.
-
-    Raises:
-        InvalidRequest: The predicate has another column, or does not match a partition of the rows.
-        Unsupported: The path of a partition does not decide the predicate.
-    """
+    """Partitions of the table and of the rows that match a predicate over the partition columns."""
     keys, uri = attempt.context.config.keys, attempt.context.storage.uri
     schema = pa.schema([*attempt.schemas.data_schema, *attempt.schemas.partition_columns])
     condition = bind(parse_filter(where), schema)
@@ -165,9 +159,7 @@ def run_delete_partitions(
     """Delete all records of partitions by replacing their file groups with nothing.
 
     Args:
-        context: The table.
         partitions: Partition paths; `*` matches any characters.
-        settings: Settings of the write.
         engine: Looks up the keys to remove from the record index, if the table has one; None uses threads.
     """
     patterns = tuple(partitions)

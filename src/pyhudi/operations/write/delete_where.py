@@ -38,10 +38,8 @@ def run_delete_where(
     """Delete the records that match a filter. The filter is evaluated again after a conflict with another writer.
 
     Args:
-        context: The table.
         engine: Reads and writes the rows.
         where: The filter; None deletes all records.
-        settings: Settings of the write.
         read: Returns the rows of a query as input of the engine; None reads them into memory with tasks of the engine.
         all_columns: Query all columns, because ``read`` filters rows itself and drops all columns but `key_names`.
     """

@@ -133,10 +133,8 @@ def write_in_group(
     """Write a small batch, in one commit with those of other writers that wait for the lock.
 
     Args:
-        context: The table.
         engine: The engine of a commit that this thread leads.
         rows: The batch.
-        settings: Settings of the write.
         options: Digest of all options that the write depends on; only equal ones share a commit.
         write_alone: Writes the batch in a commit of its own.
 

@@ -235,8 +235,6 @@ def plan_write_lookup(
     Args:
         settings: The index.
         context: The table, with its current properties.
-        snapshot: The snapshot.
-        slices: The file slices.
         new_file_id: Names the new file group of a partition's bucket; None if the write creates none.
         hashing: Consistent hashing metadata of the partitions that the write touches.
         is_checked: True if `check_lookup` has accepted these slices.
@@ -278,8 +276,6 @@ def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snap
 
     Args:
         settings: The index.
-        context: The table.
-        snapshot: The snapshot.
         slices: File slices that the write may touch, if `depends_on_groups`. Consistent hashing metadata is checked when
             it is loaded.
     """
@@ -400,7 +396,6 @@ def check_bucket_counts_unchanged(context: TableContext, planned: Timeline, curr
     """Check that the table still has the bucket counts with which the write assigned its rows.
 
     Args:
-        context: The table.
         planned: The timeline that the write was planned on.
         current_timeline: The timeline under the lock.
         lookup: The lookup of the write.

@@ -57,7 +57,6 @@ def write_by_key(
     """Write rows to the file groups that store their keys, or to which their buckets belong; the other rows are inserts.
 
     Args:
-        attempt: The attempt.
         incoming: The incoming rows.
         counts: Number of rows by partition path.
         replaced: File groups that the write replaces.

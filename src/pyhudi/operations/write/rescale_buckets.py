@@ -30,8 +30,6 @@ def plan_rescale(
     """Plan new bucket counts.
 
     Args:
-        context: The table.
-        snapshot: The snapshot.
         rules: The rules, in the syntax of `hoodie.bucket.index.partition.expressions`.
         count: Buckets of the partitions that match no rule; None keeps the stored count. For a table that stores no
             counts, the current count of all partitions.
@@ -66,7 +64,6 @@ def run_rescale(
     """Rewrite the partitions whose bucket count changes, and store the new counts with the commit.
 
     Args:
-        context: The table.
         engine: Reads and writes the rows.
         plan: Plans the new counts on a snapshot; called again after a conflict.
         settings: Settings of an insert_overwrite.

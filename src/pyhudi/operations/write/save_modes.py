@@ -92,8 +92,6 @@ class Save:
         Args:
             uri: Location of the table.
             mode: Save mode.
-            options: The options.
-            storage_options: Options of the storage.
             columns: Columns of the rows.
 
         Raises:
@@ -128,7 +126,6 @@ class Save:
         """Write the rows.
 
         Args:
-            engine: The engine.
             data: The rows.
             partition_paths: Returns the partition paths of the rows.
             batch: The micro-batch of a stream that the rows belong to. A committed batch is not written again.

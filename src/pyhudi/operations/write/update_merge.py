@@ -146,11 +146,8 @@ def run_merge_changes(
     """Upsert the rows that an engine computes from the rows of a query.
 
     Args:
-        context: The table.
-        engine: The engine.
         plan: Returns the query for the current table.
         change: Returns the changed rows of a query as input of the engine, with DELETE_COLUMN.
-        settings: Settings of the write.
         description: Name of the operation, for messages.
         repeated: Message for two changed rows of one record.
 

@@ -35,8 +35,6 @@ def encode_profile(profile: WorkloadProfile, operation: Operation, token: bytes)
     """Encode the workload profile for the inflight file: planned inserts of each partition, then each file group with updates.
 
     Args:
-        profile: The profile.
-        operation: The operation.
         token: Sixteen random bytes.
     """
     by_partition: dict[str, list[WriteStat]] = {}
@@ -86,8 +84,6 @@ def exclusive_write(context: TableContext, settings: CommitSettings, longest_ms:
     may commit first, for a limited time.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         longest_ms: Expected maximum duration, published to waiting writers.
 
     Raises:
@@ -197,8 +193,6 @@ def retry_on_conflict(
     """Run an attempt, and retry after conflicts as often as the settings allow.
 
     Args:
-        context: The table.
-        settings: Commit settings.
         attempt: Plans and runs one attempt on the given table. After `CommitSettings.exclusive_after` conflicts it runs
             as an exclusive write, which no other write can overtake. An attempt that early conflict detection stopped
             does not count.

@@ -52,7 +52,6 @@ def skip_if_committed(
     """Run a write, unless it is committed.
 
     Args:
-        context: The table.
         mark: Identifies the write; None runs it in any case.
         operation: Name of the operation, for the result of a skipped write.
         write: Runs the write; its commit checks the mark again.

@@ -39,11 +39,6 @@ def check_preconditions(
     """Check the options of a write against the table.
 
     Args:
-        context: The table.
-        settings: Settings of the write.
-        shape: Traits of the operation.
-        schemas: Schemas of the write.
-        snapshot: The snapshot.
         counts: Number of rows by partition path.
 
     Returns:

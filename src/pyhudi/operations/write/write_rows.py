@@ -94,10 +94,7 @@ def run_write(
     """Write records.
 
     Args:
-        context: The table.
-        engine: The engine.
         data: Any input that the engine accepts.
-        settings: Settings of the write.
         base_snapshot: The snapshot that the caller read the data from, if any. Changes since then are a conflict, after
             which the caller has to read again.
         marks_deletes: The column DELETE_COLUMN marks rows that delete their keys regardless of ordering values. For
@@ -199,8 +196,6 @@ def run_followups(write: Write, result: WriteResult, before: Timeline) -> WriteR
     """Run the table services and the catalog sync that follow a write, and add them to the result.
 
     Args:
-        write: The write.
-        result: Its result.
         before: The timeline that it was planned on.
     """
     context, engine, settings = write.started_from, write.engine, write.settings
@@ -244,11 +239,7 @@ def _check_bootstrapped(snapshot: Snapshot) -> None:
 def _with_metadata_table(
     context: TableContext, engine: Engine, snapshot: Snapshot, settings: WriteSettings, schemas: WriteSchemas
 ) -> tuple[TableContext, Snapshot]:
-    """Return the table and its snapshot with the metadata table that the settings request.
-
-    Raises:
-        InvalidRequest: A defined index does not support the new columns.
-    """
+    """The table and its snapshot with the requested metadata table; rejects new columns that no index supports."""
     before = snapshot.schema.arrow if snapshot.schema else None
     if settings.replaces_schema:
         check_computable(open_indexes(context), schemas.data_schema)
@@ -432,11 +423,7 @@ class Write:
         return attempt
 
     def _constraints(self) -> tuple[tuple[str, str], ...]:
-        """Return the constraints that the rows have to satisfy.
-
-        Raises:
-            Unsupported: A partial update has some of the columns that one reads.
-        """
+        """Constraints of the rows. Raises Unsupported if a partial update has only some of the columns of one."""
         columns, constraints = self.schemas.input, table_constraints(self.started_from.config)
         if columns is None or not constraints:
             return constraints

@@ -34,10 +34,6 @@ def writer_spec(
     """Return how the tasks of an attempt write files. Raises the errors of `check_event_time`.
 
     Args:
-        context: The table.
-        settings: Settings of the write.
-        shape: Traits of the operation.
-        schemas: Schemas of the write.
         snapshot: The snapshot that the attempt is planned on.
         transaction: Its transaction.
         ids: Ids of the columns after the write, see `ReadSpec`.

@@ -85,7 +85,6 @@ def exact_filter(expr: Expr, table: pa.Schema, *, alias: str | None = None, is_p
 
     Args:
         expr: Filter.
-        table: Schema of the table.
         alias: Qualifier of the table's columns.
         is_plain: The engine's rule; None for `has_exact_type`.
     """

@@ -129,7 +129,6 @@ class EntryPool:
             chosen: Entry of each key.
             barrier: Whether the base row of each key is ignored.
             deleted: Whether each key is deleted.
-            rule: Merge rule.
             sources: Columns whose values come from other entries than `chosen`.
         """
         ordering = None if self.ordering is None else self.ordering.take(pa.array(chosen))

@@ -1,8 +1,7 @@
 """Catalog of the Hive metastore over thriftpy2.
 
-Changes of tables and partitions read the entry first, so that properties set by other tools are preserved.  A request
-is sent once:
-one without a response may have been executed, and the catalog sync checks the state.
+Changes of tables and partitions read the entry first, so that properties set by other tools are preserved. A request is
+sent once: one without a response may have been executed, and the catalog sync checks the state.
 
 No SASL (Kerberos) and no TLS; hive-site.xml is not read.
 """

@@ -4,28 +4,20 @@
 
 How each guarantee is implemented; the NameNode executes its operations sequentially:
 
-1. A file in HDFS is visible while it is being written.  So everything is written to `.pyhudi-<process>-<uuid>.tmp` in
-the same
-   folder and renamed: over an existing file (`put`, `open_output`), or only if the name is free (`put_if_absent`).
-       Both are atomic.
-2. HDFS has no conditional replacement.  `put_if_matches` composes three atomic operations.  The tag is the inode's id,
-and each
-   replacement creates a new inode.  (a) The new content is written to a temporary file.  (b) Its name is set as the
-   extended
-   attribute `user.pyhudi.claim.1` of the file, which fails if the attribute exists: one writer owns the claim.  (c) The
-   owner of
-   the claim renames over the file if its inode still matches the tag.  A claim is valid while its temporary file
-   exists.  A
-   writer that finds another claim waits for it, then deletes that temporary file, so that its rename must fail, and
-   claims the
-   next number.  This is atomic among calls of `put_if_matches`, and against `put_if_absent`.  A plain `put` or `delete`
-   of the
-   same path at the same time is not detected.
+1. A file in HDFS is visible while it is being written. So everything is written to `.pyhudi-<process>-<uuid>.tmp` in
+   the same folder and renamed: over an existing file (`put`, `open_output`), or only if the name is free
+   (`put_if_absent`). Both are atomic.
+2. HDFS has no conditional replacement. `put_if_matches` composes three atomic operations. The tag is the inode's id,
+   and each replacement creates a new inode. (a) The new content is written to a temporary file. (b) Its name is set as
+   the extended attribute `user.pyhudi.claim.1` of the file, which fails if the attribute exists: one writer owns the
+   claim. (c) The owner of the claim renames over the file if its inode still matches the tag. A claim is valid while
+   its temporary file exists. A writer that finds another claim waits for it, then deletes that temporary file, so that
+   its rename must fail, and claims the next number. This is atomic among calls of `put_if_matches`, and against
+   `put_if_absent`. A plain `put` or `delete` of the same path at the same time is not detected.
 3. A rename whose response is lost is verified: it happened if the temporary file is missing and the name has its
-content.
+   content.
 4. When a call returns, its data is on the DataNodes that replicate it, in their memory or on their disks, as for files
-that
-   Hadoop's own clients have closed.
+   that Hadoop's own clients have closed.
 
 Options: `hdfs_options`.
 

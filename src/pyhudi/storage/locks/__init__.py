@@ -4,6 +4,7 @@ lock_provider       the interface of every lock
 in_process          threads of one process
 lease               common base of locks that expire
   storage_lease     all processes that access the table's storage: PyHudi's default
+  lock_audit        the record of its acquisitions, and its switch
 file_system_lock    the lock file of Hudi's FileSystemBasedLockProvider
 zookeeper, dynamodb, hive_metastore     locks on servers
 fifo_queue          waiting writers in order of arrival
@@ -18,12 +19,24 @@ from pyhudi.options.lock_options import LOCK_WAIT
 from pyhudi.storage.locks.file_system_lock import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
 from pyhudi.storage.locks.hold_notices import HOLD_NOTICE_PATH, MAX_HOLD_MS
 from pyhudi.storage.locks.in_process import InProcessLock
+from pyhudi.storage.locks.lock_audit import (
+    AUDIT_FOLDER,
+    AUDIT_SUFFIX,
+    AUDIT_SWITCH_PATH,
+    AuditedHold,
+    is_audit_enabled,
+    set_audit_enabled,
+)
 from pyhudi.storage.locks.lock_provider import LockProvider
 from pyhudi.storage.locks.lock_registry import CombinedLock, LockFactory, LockSettings, open_lock, register_lock_provider
 from pyhudi.storage.locks.retained_lock import RetainedLock
 from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
 
 __all__ = [
+    "AUDIT_FOLDER",
+    "AUDIT_SUFFIX",
+    "AUDIT_SWITCH_PATH",
+    "AuditedHold",
     "FILE_LOCK_NAME",
     "LEASE_PATH",
     "LOCK_WAIT",
@@ -40,6 +53,8 @@ __all__ = [
     "StorageLock",
     "StorageLockSettings",
     "RetainedLock",
+    "is_audit_enabled",
     "open_lock",
     "register_lock_provider",
+    "set_audit_enabled",
 ]

@@ -8,11 +8,9 @@ The lock is the item of a table whose hash key is `key`; all attributes are stri
     recordVersionNumber     a uuid, replaced with each renewal
     isReleased              "1" if its owner released the lock and left the item (some clients do)
 
-1. No item: put one, on the condition that there is none.  If the item is released, or its version has not changed for
-as long
-   as its lease lasts, as observed by this process: put a new one, on the condition that it is unchanged.  The server
-       lets one
-   writer win.
+1. No item: put one, on the condition that there is none. If the item is released, or its version has not changed for as
+   long as its lease lasts, as observed by this process: put a new one, on the condition that it is unchanged. The
+   server lets one writer win.
 2. A renewal writes another version, and the release deletes the item, on the condition that owner and version are ours.
 
 No clocks of different machines are compared.  The table is created if it does not exist.

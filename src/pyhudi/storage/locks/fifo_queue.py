@@ -2,13 +2,11 @@
 
     .hoodie/.locks/waiting/<number>.<process>.<id>      one empty ticket file for each waiting process
 
-1. A process that finds the lock taken creates a ticket with a number one above the greatest existing one.  It does not
-try to
-   acquire the lock while a smaller ticket exists or, without a ticket, while any exists.  Numbers define the order, not
-   clocks.
-2. A ticket is rewritten periodically while its owner waits.  A ticket that is unchanged for longer than its owner may
-sleep, or
-   whose process is known to be dead, is ignored, and deleted by the next process that sees it.
+1. A process that finds the lock taken creates a ticket with a number one above the greatest existing one. It does not
+   try to acquire the lock while a smaller ticket exists or, without a ticket, while any exists. Numbers define the
+   order, not clocks.
+2. A ticket is rewritten periodically while its owner waits. A ticket that is unchanged for longer than its owner may
+   sleep, or whose process is known to be dead, is ignored, and deleted by the next process that sees it.
 3. A process that stops waiting deletes its ticket.
 
 The queue only determines who tries first. The lock itself guarantees exclusion, so a lost ticket costs no more than the
@@ -42,10 +40,14 @@ class FifoQueue:
         # Ticket -> its modification time, and when this was first observed.
         self._seen: dict[str, tuple[int, int]] = {}
 
-    def waiting_ahead(self) -> int:
-        """Number of processes ahead: those with smaller tickets, or all if this process has none. Raises as `Storage.list`."""
+    def waiting_ahead(self, *, is_empty: bool) -> int:
+        """Number of processes ahead: those with smaller tickets, or all if this process has none. Raises as `Storage.list`.
+
+        is_empty: True if the caller knows that there is no folder of tickets.
+        """
         now_ms = self._env.monotonic_ms()
-        tickets = {info.name: info.modified_ms for info in self._storage.list(self._folder).files if _TICKET.fullmatch(info.name)}
+        files = () if is_empty else self._storage.list(self._folder).files
+        tickets = {info.name: info.modified_ms for info in files if _TICKET.fullmatch(info.name)}
         if self._ticket is not None and self._ticket not in tickets:
             # It was deleted because this process seemed dead, as after a long suspension: rejoin at the end of the
             # queue.

@@ -1,12 +1,10 @@
 """Lock of the Hive metastore, compatible with Hudi's HiveMetastoreBasedLockProvider: an exclusive Hive lock on a table,
 over thriftpy2.
 
-1. `lock` requests it.  ACQUIRED: it is held.  WAITING: the request is in the server's queue; as in Hudi, it is
-cancelled at once
-   and repeated later.
-2. `heartbeat` renews it.  The server drops a lock without heartbeats for `hive.txn.timeout` (300 s), and reports that
-on the next
-   request.
+1. `lock` requests it. ACQUIRED: it is held. WAITING: the request is in the server's queue; as in Hudi, it is cancelled
+   at once and repeated later.
+2. `heartbeat` renews it. The server drops a lock without heartbeats for `hive.txn.timeout` (300 s), and reports that on
+   the next request.
 3. `unlock` releases it.
 
 The table need not exist. The server identifies a lock by a number, so a lost response leaves a lock of unknown number:

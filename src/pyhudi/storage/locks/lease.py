@@ -2,10 +2,9 @@
 
 1. `acquire` tries until the lock is held or the time limit is reached.
 2. While it is held, a periodic task renews it, only if it is still ours.
-3. `check` verifies that it is still ours.  It queries the server if the last proof is too old, or if the connection to
-the server
-   may have been interrupted.  Call it just before publishing.
-4. `release` releases it, if it is still ours.  The lease of a dead process expires; no cleanup is needed.
+3. `check` verifies that it is still ours. It queries the server if the last proof is too old, or if the connection to
+   the server may have been interrupted. Call it just before publishing.
+4. `release` releases it, if it is still ours. The lease of a dead process expires; no cleanup is needed.
 
 A lease begins when its request is sent, so the holder never overestimates it. The holder measures it with a clock that
 is never set and that includes suspended time. A forked child holds none of its parent's leases.

@@ -2,10 +2,9 @@
 commits exclusively.
 
 1. `hold` acquires the inner lock, and stores a notice with the maximum duration of the hold in the table's storage.
-2. Until `end`, `acquire` only verifies that the lock is still ours, and `release` retains it.  The inner lock renews
-itself as
-   usual.  A lost lock ends the hold, and the next acquisition waits like that of any writer.
-3. `end` deletes the notice and releases the lock.  From then on this behaves as the inner lock.
+2. Until `end`, `acquire` only verifies that the lock is still ours, and `release` retains it. The inner lock renews
+   itself as usual. A lost lock ends the hold, and the next acquisition waits like that of any writer.
+3. `end` deletes the notice and releases the lock. From then on this behaves as the inner lock.
 
     `.hoodie/.locks/turn.json`      `{"owner":"<process>","turn":"<id>","longest_ms":<how long it may be held>}`
 

@@ -20,6 +20,9 @@ count by the monotonic clock, so that it does not consider a valid lease expired
 clocks, so that other writers do not consider its lease expired.
 
 Each acquisition has a unique id.  After a lost response, our id in the object proves that the write succeeded.
+
+The listing of `.hoodie/.locks` before an attempt shows whether processes wait, and whether there may be an audit
+(`storage.locks.lock_audit`). So a table without both costs one listing.
 """
 
 from __future__ import annotations
@@ -32,11 +35,12 @@ from pyhudi.errors import StorageFull, StorageUnavailable
 from pyhudi.format.paths import LOCK_FOLDER
 from pyhudi.options import lock_options
 from pyhudi.options.declaration import Options, read_settings
-from pyhudi.storage.base import Storage
+from pyhudi.storage.base import Listing, Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.fifo_queue import FifoQueue
 from pyhudi.storage.locks.hold_notices import json_fields
 from pyhudi.storage.locks.lease import LeaseLock
+from pyhudi.storage.locks.lock_audit import AuditState, LockAudit, end_audit_of_dead, start_audit
 from pyhudi.storage.locks.lock_provider import LockWait
 from pyhudi.storage.process_identity import Process
 
@@ -108,6 +112,7 @@ class StorageLock(LeaseLock):
         self._lease: _Lease | None = None
         # Tag of the object that was written last; None if unknown.
         self._tag: str | None = None
+        self._audit: LockAudit | None = None
         # Content of the lock object when it was not free, and when it was first observed. No two leases have equal content,
         # so a process that tries once in a while observes how long one is unchanged.
         self._watched: tuple[bytes | None, int] = (None, 0)
@@ -164,7 +169,8 @@ class StorageLock(LeaseLock):
 
     def _try_acquire(self) -> str | None:
         self._ahead = 0
-        self._ahead = self._queue.waiting_ahead()
+        lock_files = self._storage.list(LOCK_FOLDER)
+        self._ahead = self._queue.waiting_ahead(is_empty=QUEUE_FOLDER not in lock_files.folders)
         if self._ahead:
             return f"{self._ahead} other writers wait for it"
         # The time is read before the request is sent, so the lease is never overestimated.
@@ -174,6 +180,7 @@ class StorageLock(LeaseLock):
         if stored is not None and stored[0] != self._watched[0]:
             self._watched = (stored[0], steady_ms)
         tag: str | None = None
+        current: _Lease | None = None
         if stored is None:
             acquired = self._storage.put_if_absent(self._path, new_lease.encode())
         else:
@@ -190,16 +197,37 @@ class StorageLock(LeaseLock):
         if not acquired:
             return "another writer was faster"
         self._lease, self._tag = new_lease, tag
+        self._audit = self._start_audit(lock_files, new_lease, current)
         return None
+
+    def _start_audit(self, lock_files: Listing, lease: _Lease, previous: _Lease | None) -> LockAudit | None:
+        now_ms = self._env.now_ms()
+        audit = start_audit(self._storage, lock_files, lease.owner, now_ms, lease.valid_until)
+        if audit is None or previous is None or previous.expired or previous.owner == lease.owner:
+            return audit
+        if now_ms < previous.valid_until:
+            end_audit_of_dead(self._storage, previous.owner, now_ms, previous.valid_until)
+        return audit
 
     def _extend(self) -> str | None:
         assert self._lease is not None, "the lock is held"
-        return self._replace(self._lease, expired=False)
+        now_ms = self._env.now_ms()
+        obstacle = self._replace(self._lease, expired=False)
+        if obstacle is None and self._audit is not None:
+            self._audit.record(AuditState.RENEW, now_ms, self._lease.valid_until)
+        return obstacle
 
     def _release_lease(self) -> str | None:
         assert self._lease is not None, "the lock is held"
+        now_ms = self._env.now_ms()
+        obstacle = self._free_lease(self._lease)
+        if obstacle is None and self._audit is not None:
+            self._audit.record(AuditState.END, now_ms, self._lease.valid_until)
+        return obstacle
+
+    def _free_lease(self, lease: _Lease) -> str | None:
         try:
-            return self._replace(self._lease, expired=True)
+            return self._replace(lease, expired=True)
         except StorageFull:
             # Deleting needs no space.  It is unconditional, but safe within the lease: no other process writes the
             # object then.
@@ -209,7 +237,7 @@ class StorageLock(LeaseLock):
             return None
 
     def _clear_lease(self) -> None:
-        self._lease, self._tag = None, None
+        self._lease, self._tag, self._audit = None, None, None
 
     def _replace(self, lease: _Lease, *, expired: bool) -> str | None:
         """Rewrite our lease, if it is still ours; None on success, otherwise why it is not."""

@@ -5,13 +5,11 @@ client of kazoo.
     <base path>/<lock key>/_c_<uuid>-lock-<10 digits>               one for each process that holds the lock or waits
     for it
 
-1. A process that wants the lock creates an ephemeral sequential node.  The server assigns the number; the smallest
-number after
-   the last `lock-` holds the lock, as Curator orders them.  (Curator orders the node names of kazoo's own recipe
-   differently.)
-2. A node exists as long as the session of its creator.  So the lock is still ours if our node exists and belongs to the
-current
-   session; the server is queried for it, after a `sync` with its leader.
+1. A process that wants the lock creates an ephemeral sequential node. The server assigns the number; the smallest
+   number after the last `lock-` holds the lock, as Curator orders them. (Curator orders the node names of kazoo's own
+   recipe differently.)
+2. A node exists as long as the session of its creator. So the lock is still ours if our node exists and belongs to the
+   current session; the server is queried for it, after a `sync` with its leader.
 3. The release deletes the node.
 
 All locks of a process on the same servers share one session. A request without a response may have created a node of

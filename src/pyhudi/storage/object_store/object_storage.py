@@ -7,20 +7,14 @@ Object names are the paths without percent-encoding. An object appears as a whol
 listed at once (all three stores are strongly consistent). How each guarantee is implemented:
 
 1. `put_if_absent` and `put_if_matches` are conditional PUTs (If-None-Match: *, If-Match: etag; a generation in GCS).
-Each call
-   marks its object with a unique id (user metadata `pyhudiput`).  A request without a response, or refused by a busy
-   store, is
-   retried.  If the retry fails its condition, the mark distinguishes the call's own object from another writer's.
-   Endpoints that
-   ignore the condition would lose commits: before the first conditional PUT of a process a probe detects them, and the
-       store
-   is Unsupported.
-2. `open_output` is a multipart upload of 8 MiB parts, at most four concurrently.  A failed `with` block leaves the
-parts as an
-   unfinished upload, which is invisible but stored until a lifecycle rule of the bucket expires it.
-3. `open_input` fetches the last 64 KiB when it opens, because Parquet and HFile readers begin there.  Later reads use
-read-ahead
-   for small ranges and several concurrent requests for large ones.
+   Each call marks its object with a unique id (user metadata `pyhudiput`). A request without a response, or refused by
+   a busy store, is retried. If the retry fails its condition, the mark distinguishes the call's own object from another
+   writer's. Endpoints that ignore the condition would lose commits: before the first conditional PUT of a process a
+   probe detects them, and the store is Unsupported.
+2. `open_output` is a multipart upload of 8 MiB parts, at most four concurrently. A failed `with` block leaves the parts
+   as an unfinished upload, which is invisible but stored until a lifecycle rule of the bucket expires it.
+3. `open_input` fetches the last 64 KiB when it opens, because Parquet and HFile readers begin there. Later reads use
+   read-ahead for small ranges and several concurrent requests for large ones.
 
 Options: `object_options`.
 
@@ -229,9 +223,7 @@ class ObjectStorage(UriMixin):
         return self._send(key, self.absolute(path), data, mode)
 
     def _send(self, key: str, where: str, data: bytes, mode: Any) -> str | None:
-        """Conditional PUT with retries.  Returns the tag of the written object; None if the condition fails because of
-        another writer.
-        """
+        """Conditional PUT with retries: the tag of the written object, None if another writer was first."""
         attributes = {_MARK: uuid.uuid4().hex}
         deadline = time.monotonic() + RETRY_TIMEOUT.total_seconds()
         # Whether an earlier request may have succeeded without a response.

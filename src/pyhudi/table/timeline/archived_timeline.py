@@ -2,8 +2,7 @@
 
     load     the version file names a manifest (else the highest that exists); the manifest names Parquet files
     look up  only files whose range of request times may hold the instant are opened, and of those only matching row
-             groups;
-             documents are read on demand
+             groups; documents are read on demand
     add      Parquet file -> manifest n+1 -> version file; each step leaves the history before or after it, never
              between
     clean    manifests older than the newest few, then every Parquet file that no retained manifest names

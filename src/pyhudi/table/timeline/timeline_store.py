@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
+from functools import lru_cache
 
 from pyhudi.errors import SnapshotOutdated, TableState
 from pyhudi.format.actions.archived_instants import decode_completed, decode_plan
@@ -65,7 +66,7 @@ class TimelineStore:
         if self.layout.has_completion_time_in_names:
             names = self.storage.names(self.folder)
             self._check_folder(names)
-            instants = tuple(i for name in names if (i := parse_instant_file(name, self.layout)) is not None)
+            instants = _parse_names(names, self.layout)
             # Their completion times are the times of their files.
             if not any(instant.is_legacy for instant in instants):
                 return instants
@@ -170,6 +171,12 @@ class TimelineStore:
                 f"the timeline folder {self.storage.absolute(self.folder)} is missing; the table cannot be read (an "
                 f"empty folder is a table without commits)"
             )
+
+
+# An operation loads the same timeline several times.
+@lru_cache(maxsize=32)
+def _parse_names(names: tuple[str, ...], layout: TimelineLayout) -> tuple[Instant, ...]:
+    return tuple(instant for name in names if (instant := parse_instant_file(name, layout)) is not None)
 
 
 def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:
