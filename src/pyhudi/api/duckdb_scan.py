@@ -6,11 +6,12 @@ a path as a glob pattern, and names without regard to case: files that this affe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
+import numpy as np
 import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported
@@ -31,7 +32,9 @@ _GLOB_CHARACTERS = frozenset("*?[")
 _OPTIONS = "hive_partitioning = false, union_by_name = false, can_have_nan = true"
 """The statistics of Parquet ignore NaN, so without `can_have_nan` DuckDB would skip row groups with it."""
 
-_ROW_NUMBER = "file_row_number"
+_ROW_NUMBER, _FILE_INDEX = "file_row_number", "file_index"
+_ROW_BITS = 40
+"""Bits of the number of a row in its file; the number of the file is above them."""
 
 _TYPES: dict[pa.DataType, str] = {
     pa.bool_(): "BOOLEAN",
@@ -85,10 +88,11 @@ def native_rows(query: SnapshotQuery, condition: Expr | None, new_name: Callable
 
     try:
         where = "" if condition is None else f" WHERE {to_engine(condition, _DuckDBExpressions())}"
-        parts = [part for scan in divided.scans for part in _selects(scan, query.schema.names, where, named)]
+        parts = [_select(scan, query.schema.names, where, named) for scan in divided.scans]
     except Unsupported:
         return None
-    parts += [f"SELECT * FROM {named(rows)}" for rows in divided.merged]
+    if divided.merged is not None:
+        parts.append(f"SELECT * FROM {named(divided.merged)}")
     storage = open_storage(query.spec.storage)
     assert isinstance(storage, LocalStorage), "engines read local files only"
     folder = storage.full_path("")
@@ -153,21 +157,21 @@ def _can_read(path: str, schema: pa.Schema) -> bool:
     names = {name.casefold() for name in schema.names}
     # DuckDB reads a group that a file declares as Variant as its own type.
     plain = all(field.type != VARIANT_TYPE for field in schema)
-    return plain and _GLOB_CHARACTERS.isdisjoint(path) and len(names) == len(schema.names) and _ROW_NUMBER not in names
+    is_distinct = len(names) == len(schema.names) and names.isdisjoint((_ROW_NUMBER, _FILE_INDEX))
+    return plain and is_distinct and _GLOB_CHARACTERS.isdisjoint(path)
 
 
-def _selects(scan: NativeScan, names: Iterable[str], where: str, named: Callable[[pa.Table], str]) -> Iterator[str]:
+def _select(scan: NativeScan, names: Iterable[str], where: str, named: Callable[[pa.Table], str]) -> str:
     columns = ", ".join(f"{_column(column)} AS {quote_identifier(column.field.name)}" for column in scan.columns)
-    chosen = ", ".join(map(quote_identifier, names))
-    if not scan.has_hidden_rows:
-        files = ", ".join(map(text_literal, scan.paths))
-        yield f"SELECT {chosen} FROM (SELECT {columns} FROM read_parquet([{files}], {_OPTIONS})){where}"
-        return
-    for file in scan.files:
-        hidden = named(pa.table({"hidden": pa.array(file.hidden, pa.int64())}))
-        source = f"read_parquet([{text_literal(file.path)}], {_OPTIONS}, file_row_number = true)"
-        rows = f"SELECT {columns} FROM {source} ANTI JOIN {hidden} ON {_ROW_NUMBER} = hidden"
-        yield f"SELECT {chosen} FROM ({rows}){where}"
+    source = f"read_parquet([{', '.join(map(text_literal, scan.paths))}], {_OPTIONS}"
+    rows = f"SELECT {columns} FROM {source})"
+    if scan.has_hidden_rows:
+        # One join for all files costs less than one for each.
+        numbers = [file.hidden + (index << _ROW_BITS) for index, file in enumerate(scan.files) if file.hidden is not None]
+        hidden = named(pa.table({"number": pa.array(np.concatenate(numbers), pa.int64())}))
+        number = f"{_ROW_NUMBER} + (CAST({_FILE_INDEX} AS BIGINT) << {_ROW_BITS})"
+        rows = f"SELECT {columns} FROM {source}, file_row_number = true) ANTI JOIN {hidden} ON {number} = {hidden}.number"
+    return f"SELECT {', '.join(map(quote_identifier, names))} FROM ({rows}){where}"
 
 
 def _column(column: NativeColumn) -> str:

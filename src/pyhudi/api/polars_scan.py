@@ -12,6 +12,7 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,11 @@ _ROW_INDEX = "\x00row"
 """Name of the column of row numbers; no table has it."""
 
 
-_SMALL_BYTES = 16 << 20
-"""Base files of a scan below which PyHudi's reader, which reads single pages, takes as long as Polars."""
+_SMALL_BYTES = 1 << 20
+"""Base files of a scan for which PyHudi's reader takes as long as Polars, if Polars is loaded."""
+
+_UNLOADED_BYTES = 16 << 20
+"""Base files of a scan for which Polars is not loaded, however many scans there are."""
 
 _LARGE_BYTES = 128 << 20
 """Base files on which PyHudi's reader loses as much time as loading Polars takes (0.3 seconds)."""
@@ -106,9 +110,9 @@ def native_rows(query: SnapshotQuery, condition: Expr | None, *, merges_logs: bo
             frame = frame if test is None else frame.filter(test)
             frame = frame if query.schema.names else frame.with_columns(polars.lit(value=True).alias(""))
             frames.append(frame.select(schema.names))
-        for rows in divided.merged:
-            ones = polars.select(polars.repeat(value=True, n=rows.num_rows).alias(""))
-            frames.append((to_frame(rows) if query.schema.names else ones).lazy())
+        if (rows := divided.merged) is not None:
+            ones = polars.repeat(value=True, n=rows.num_rows).alias("")
+            frames.append((to_frame(rows) if query.schema.names else polars.select(ones)).lazy())
         expected = frame_schema(schema)
         if all(frame.collect_schema() == expected for frame in frames):
             return NativeRows(polars.concat(frames), divided.plain, divided.rest)
@@ -210,14 +214,17 @@ def is_worth_loading(slices: Iterable[object]) -> bool:
     """
     bases = (slice_.base for slice_ in slices if isinstance(slice_, FileSlice))
     size_bytes = sum(base.size_bytes for base in bases if base is not None)
-    if size_bytes < _SMALL_BYTES or _Process.inherits_polars or find_spec("polars") is None:
+    if size_bytes < _SMALL_BYTES or _Process.inherits_polars:
         return False
     if "polars" in sys.modules:
         return True
+    if size_bytes < _UNLOADED_BYTES or find_spec("polars") is None:
+        return False
     _Process.read_bytes += size_bytes
     return _Process.read_bytes >= _LARGE_BYTES
 
 
+@lru_cache(maxsize=256)
 def frame_schema(schema: pa.Schema) -> polars.Schema:
     """Convert an Arrow schema to the schema of a DataFrame."""
     return to_frame(schema.empty_table()).schema

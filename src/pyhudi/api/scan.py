@@ -223,6 +223,9 @@ class Scan(ForeignNames):
         query = self._query
         if self._limit is not None or not isinstance(query, SnapshotQuery) or not query.schema.names:
             return None
+        if query.spec.matching_keys() is not None:
+            # PyHudi's reader looks up keys in filters and single pages.
+            return None
         native = native_rows(query, query.spec.condition)
         if native is not None:
             with suppress_polars_errors():

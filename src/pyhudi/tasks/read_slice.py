@@ -21,6 +21,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
@@ -31,7 +32,7 @@ from pyhudi.format.parquet.parquet_file import take_rows
 from pyhudi.format.paths import file_name
 from pyhudi.options import file_options
 from pyhudi.planning.data_skipping import record_key_texts, with_alternative_key_forms
-from pyhudi.records.column_statistics import footer_ranges, may_omit_nan
+from pyhudi.records.column_statistics import Value, footer_ranges, may_omit_nan, stored_value
 from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr, In
@@ -229,9 +230,9 @@ class SliceOverlay:
 
 
 def overlay_slice(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
-    """Compute what the logs of a slice change, reading of the base file only what decides that: ordering values, and
-    record keys if the logs have no positions. None if merging needs other columns of base rows, or if positions do not
-    fit the base file.
+    """Compute what the logs of a slice change, reading of the base file only what decides that: ordering values unless
+    statistics decide, and record keys if the logs have no positions. None if merging needs other columns of base rows, or
+    if positions do not fit the base file.
     """
     if not spec.rule.selects_one_side or spec.rule.custom_merge or spec.rule.filling is not None:
         return None
@@ -246,10 +247,13 @@ def overlay_slice(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
     if spec.populate_meta_fields:
         key_names = key_names[:1]
     inputs = pa.schema([field for field in needed if field.name in {*spec.rule.ordering.heads, *key_names}])
+    if records.ordering is not None and not set(spec.rule.ordering.heads) <= set(inputs.names):
+        return None
     visited = np.zeros(len(records.keys), dtype=np.bool_)
     hidden, sources = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     first_row = 0
-    for rows in _base_rows(storage, spec, slice_, inputs, _batch_rows(records)):
+    least = _least_ordering(spec, records)
+    for rows in _base_rows(storage, spec, slice_, inputs, _batch_rows(records), least=least):
         keys = None if records.positions is not None else _record_keys(spec, rows)
         row_numbers, source = records.replaced_rows(rows, keys, visited, first_row)
         hidden.append(row_numbers)
@@ -265,6 +269,18 @@ def overlay_slice(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
         rows = row_filter(spec.condition, wanted).select(rows)
     output = relabel(rows.select(spec.output.names), spec.output) if spec.output.names else rows_without_columns(rows.num_rows)
     return SliceOverlay(np.concatenate(hidden), output)
+
+
+def _least_ordering(spec: ReadSpec, records: LogRecords) -> tuple[str, Value] | None:
+    """The ordering field and its smallest value in records with positions; None if footers may lack bounds for it."""
+    fields, values = spec.rule.ordering.fields, records.ordering
+    if records.positions is None or values is None or values.null_count or len(fields) != 1 or "." in fields[0]:
+        return None
+    types = pa.types
+    if not (types.is_signed_integer(values.type) or types.is_date(values.type) or types.is_timestamp(values.type)):
+        return None
+    least = stored_value(pc.min(values))
+    return None if least is None else (fields[0], least)
 
 
 def _record_keys(spec: ReadSpec, rows: pa.Table) -> pa.ChunkedArray:
@@ -404,9 +420,17 @@ def _chosen_rows(
 
 
 def _base_rows(
-    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, batch_rows: int = BATCH_ROWS
+    storage: Storage,
+    spec: ReadSpec,
+    slice_: FileSlice,
+    needed: pa.Schema,
+    batch_rows: int = BATCH_ROWS,
+    *,
+    least: tuple[str, Value] | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of a slice's base file in the needed columns, in batches."""
+    """The rows of a slice's base file in the needed columns, in batches; a row group without columns if no value of the
+    ordering field is larger than `least`.
+    """
     if is_joined(slice_):
         yield from _joined_rows(storage, spec, slice_, needed)
         return
@@ -416,11 +440,13 @@ def _base_rows(
         file = _BaseFile.of(opened, spec, slice_.partition, path, needed)
         stored = _stored_names(file, needed)
         for group in range(opened.metadata.num_row_groups):
-            if spec.keeps_rows or not stored:
+            if least is not None and _has_at_most(file, group, spec, *least):
+                yield _group_rows(file, group, pa.schema([]))
+            elif spec.keeps_rows or not stored:
                 yield _group_rows(file, group, needed)
-                continue
-            for rows in row_group_batches(opened, group, stored, batch_rows):
-                yield _in_layout(file, rows, needed)
+            else:
+                for rows in row_group_batches(opened, group, stored, batch_rows):
+                    yield _in_layout(file, rows, needed)
 
 
 def _batch_rows(records: LogRecords) -> int:
@@ -555,6 +581,16 @@ def path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: C
 def _own_columns(file: _BaseFile, condition: Expr) -> list[str]:
     """The columns of a condition that the file stores under their own names."""
     return [name for name in columns(condition) if not {*file.constants, *file.moved} & {name.split(".")[0]}]
+
+
+def _has_at_most(file: _BaseFile, group: int, spec: ReadSpec, name: str, value: Value) -> bool:
+    """Whether statistics show that all ordering values of a row group are at most a value."""
+    if name in file.constants or name in file.moved:
+        return False
+    known = footer_ranges(file.opened.metadata, spec.table_schema, [name], row_groups=[group]).get(name)
+    if known is None or known.max is None or (spec.rule.ordering.null_is_zero and known.null_count != 0):
+        return False
+    return known.max <= value  # type: ignore[operator]
 
 
 def _group_may_match(file: _BaseFile, group: int, condition: Expr, schema: pa.Schema) -> bool:

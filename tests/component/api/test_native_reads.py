@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from pyhudi.records.filters.engine_expressions import to_engine
 from pyhudi.records.filters.filter_ast import Constant
 from pyhudi.sql_engine import duckdb_engine
 from pyhudi.table.file_slices import FileSlice
+from pyhudi.tasks import read_slice
 from tests.support.golden_tables import golden_cases, open_golden
 from tests.support.old_columns import grown
 from tests.support.rows import assert_same_rows
@@ -234,7 +236,7 @@ def watched(*, native: bool) -> Iterator[Divisions]:
     divisions = Divisions()
 
     def dividing(query: Any, *rule: Any, **options: Any) -> DividedQuery:
-        divisions.append(divide_query(query, *rule, **options) if native else DividedQuery((), (), (), tuple(query.tasks)))
+        divisions.append(divide_query(query, *rule, **options) if native else DividedQuery((), None, (), tuple(query.tasks)))
         return divisions[-1]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -329,6 +331,51 @@ def test_only_plain_slices_are_read_by_engines(tables: dict[str, Table]) -> None
     assert [len(divided["widened_floats"].plain), len(divided["widened_floats"].rest)] == [2, 2]
     for kind in ("merged", "deleted", "by_keys", "by_commit_time"):
         assert any(scan.has_hidden_rows for scan in divided[kind].scans) and divided[kind].merged, kind
+
+
+@pytest.mark.parametrize(
+    ("type_", "log_values", "reads_ordering"),
+    [
+        (pa.int64(), [3, 5, 4], False),
+        (pa.int64(), [3, 5, 2], True),
+        (pa.int32(), [3, 3, 3], False),
+        (pa.timestamp("us", "UTC"), [3, 5, 4], False),
+        (pa.timestamp("us", "UTC"), [3, 5, 2], True),
+        (pa.timestamp("ms", "UTC"), [3, 5, 4], False),
+        (pa.date32(), [3, 5, 4], False),
+        (pa.float64(), [3, 5, 4], True),
+    ],
+)
+def test_ordering_values_are_read_only_if_statistics_do_not_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: pa.DataType, log_values: list[int], reads_ordering: bool
+) -> None:
+    def rows(values: list[int]) -> pa.Table:
+        table = _rows(len(values)).set_column(1, "part", pa.array(["p"] * len(values)))
+        numbers = pa.array(values, pa.int32() if pa.types.is_date(type_) else pa.int64())
+        return table.set_column(2, "ts", numbers.cast(type_)).set_column(
+            3, "flag", pa.array([values == log_values] * len(values))
+        )
+
+    table = _create(tmp_path, table_type="mor")
+    table.insert(rows([1, 2, 3, 3]))
+    table.upsert(rows(log_values))
+    group_rows, read = read_slice._group_rows, list[str]()
+
+    def recording(file: Any, group: int, needed: pa.Schema, *rest: Any, **options: Any) -> pa.Table:
+        read.extend(needed.names)
+        return group_rows(file, group, needed, *rest, **options)
+
+    monkeypatch.setattr(read_slice, "_group_rows", recording)
+    table.scan(["flag"]).to_polars()
+    assert ("ts" in read) == reads_ordering
+    monkeypatch.undo()
+    for columns in (["id", "flag", "ts"], ["flag"], []):
+        answer = partial(_polars_rows, table, columns)
+        assert assert_same_answer(answer).engine_files == bool(columns)
+
+
+def _polars_rows(table: Table, columns: list[str]) -> pa.Table:
+    return table.scan(columns).to_polars().to_arrow()
 
 
 @EACH_SHARE
@@ -706,6 +753,7 @@ def test_large_reads_load_polars(tables: dict[str, Table], monkeypatch: pytest.M
     monkeypatch.delitem(sys.modules, "polars")
     monkeypatch.setattr(polars_scan._Process, "read_bytes", 0)
     size = sum(task.base.size_bytes for task in tasks if isinstance(task, FileSlice) and task.base is not None)
+    monkeypatch.setattr(polars_scan, "_UNLOADED_BYTES", 0)
     monkeypatch.setattr(polars_scan, "_LARGE_BYTES", 2 * size)
     assert not polars_scan.is_worth_loading(tasks)
     assert polars_scan.is_worth_loading(tasks)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
+from pyhudi.api import polars_scan
 from pyhudi.format.parquet.pages import PAGE_ROWS, ColumnPages, read_pages
 from pyhudi.tasks import read_slice
 
@@ -40,6 +41,11 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     made.bulk_insert(rows(0, COUNT, 1))
     made.upsert(rows(COUNT - 10, 20, 2))
     return made
+
+
+@pytest.fixture(autouse=True)
+def read_without_polars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polars_scan, "_SMALL_BYTES", 1 << 62)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro_columns import CHUNK_BYTES, CHUNK_ROWS, avro_records, big_endian_ints, join, part_sizes
+from pyhudi.format.avro_columns import CHUNK_BYTES, CHUNK_ROWS, Longs, avro_records, big_endian_ints, join, part_sizes
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.byte_cursor import ByteCursor
 from pyhudi.format.hudi_types import vector_columns_entry
@@ -101,7 +101,7 @@ def decode_avro(schema: str, content: bytes | memoryview, columns: Sequence[str]
     codec = avro_records(schema)
     view = memoryview(content).cast("B")
     for starts, ends in _record_ranges(view):
-        yield codec.decode(view, np.array(starts, np.int64), np.array(ends, np.int64), columns)
+        yield codec.decode(view, starts, ends, columns)
 
 
 def encode_parquet(schema: str, batches: Iterable[pa.RecordBatch], compression: str = "gzip") -> bytes:
@@ -171,7 +171,7 @@ _HEAD: Final = struct.Struct(">ii")
 _INT: Final = struct.Struct(">i")
 
 
-def _record_ranges(view: memoryview) -> Iterator[tuple[list[int], list[int]]]:
+def _record_ranges(view: memoryview) -> Iterator[tuple[Longs, Longs]]:
     """Yield the bounds of the records of an Avro content, in chunks."""
     cursor = ByteCursor(view)
     version, count = cursor.i32(), cursor.i32()
@@ -183,27 +183,28 @@ def _record_ranges(view: memoryview) -> Iterator[tuple[list[int], list[int]]]:
         raise CorruptData("invalid number of records in a data block", offset=4, found=count)
     end = len(view)
     at = cursor.offset
-    unpack = _INT.unpack_from
+    unpack, size_bytes = _INT.unpack_from, _INT.size
     while count:
         first = at
-        starts: list[int] = []
         ends: list[int] = []
         # Each size gives the position of the next one, so this loop follows the chain: 0.1 microseconds for a record, a
         # fraction of the cost of decoding it. A vectorized search for sizes would touch every byte.
-        while count and len(starts) < CHUNK_ROWS and at - first < CHUNK_BYTES:
-            if end - at < _INT.size:
+        for _ in range(min(count, CHUNK_ROWS)):
+            if end - at < size_bytes:
                 raise CorruptData("a data block is truncated inside its records", offset=at)
             (size,) = unpack(view, at)
-            at += _INT.size
+            at += size_bytes
             if not 0 <= size <= end - at:
                 raise CorruptData(
-                    "a record extends past the end of its block", offset=at - _INT.size, expected=end - at, found=size
+                    "a record extends past the end of its block", offset=at - size_bytes, expected=end - at, found=size
                 )
-            starts.append(at)
             at += size
             ends.append(at)
-            count -= 1
-        yield starts, ends
+            if at - first >= CHUNK_BYTES:
+                break
+        count -= len(ends)
+        bounds = np.array([first, *ends], np.int64)
+        yield bounds[:-1] + size_bytes, bounds[1:]
     if at != end:
         raise CorruptData("trailing bytes after the records of a block", offset=at, expected=at, found=end)
 

@@ -69,8 +69,7 @@ _MAX_PARTITION_PREFIXES = 512
 
 def find_partitions(metadata: MetadataTable) -> tuple[str, ...]:
     """Return all partition paths of the table, sorted; `('',)` for a table without partitions that holds data."""
-    partition_rows = _files_of(metadata.lookup(FILES, pa.array([ALL_PARTITIONS], pa.string())))
-    return tuple(sorted("" if name == ROOT else name for name in partition_rows.column("name").to_pylist()))
+    return _partition_paths(_files_of(metadata.lookup(FILES, pa.array([ALL_PARTITIONS], pa.string()))))
 
 
 def find_files(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
@@ -79,7 +78,21 @@ def find_files(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordB
     One lookup serves all partitions.
     """
     keys = pa.array([partition or ROOT for partition in dict.fromkeys(partitions)], pa.string())
-    files = _files_of(metadata.lookup(FILES, keys)) if len(keys) else _files_of([])
+    return _with_paths(_files_of(metadata.lookup(FILES, keys)) if len(keys) else _files_of([]))
+
+
+def find_all_files(metadata: MetadataTable) -> tuple[tuple[str, ...], pa.RecordBatch]:
+    """Return the results of `find_partitions`, and of `find_files` for all partitions, with one read."""
+    rows = _files_of(metadata.read(FILES))
+    is_list = pc.equal(rows.column("partition"), ALL_PARTITIONS)
+    return _partition_paths(rows.filter(is_list)), _with_paths(rows.filter(pc.invert(is_list)))
+
+
+def _partition_paths(rows: pa.RecordBatch) -> tuple[str, ...]:
+    return tuple(sorted("" if name == ROOT else name for name in rows.column("name").to_pylist()))
+
+
+def _with_paths(files: pa.RecordBatch) -> pa.RecordBatch:
     partition_paths = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
     return files.set_column(0, FILES_SCHEMA.field(0), partition_paths)
 
@@ -127,9 +140,7 @@ def _joined(groups: Sequence[GroupCells]) -> GroupCells:
 def scan_files(metadata: MetadataTable) -> pa.RecordBatch:
     """Return the files of all partitions, as `find_files`, without the partition list."""
     files = _files_of(list(metadata.scan(FILES)))
-    files = files.filter(pc.not_equal(files.column("partition"), ALL_PARTITIONS))
-    partition_paths = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
-    return files.set_column(0, FILES_SCHEMA.field(0), partition_paths)
+    return _with_paths(files.filter(pc.not_equal(files.column("partition"), ALL_PARTITIONS)))
 
 
 def find_column_stats(

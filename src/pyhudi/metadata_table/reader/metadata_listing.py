@@ -22,8 +22,15 @@ from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, ROOT
+from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.metadata_table.reader.cell_merge import Cells, GroupCells
-from pyhudi.metadata_table.reader.index_lookups import find_files, find_files_since, find_partitions, merge_newer_files
+from pyhudi.metadata_table.reader.index_lookups import (
+    find_all_files,
+    find_files,
+    find_files_since,
+    find_partitions,
+    merge_newer_files,
+)
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.file_slices import LogFile
@@ -40,6 +47,9 @@ T = TypeVar("T")
 
 MAX_LISTING_BYTES = 32 << 20
 """A listing that takes more is neither cached nor carried on to the next operation."""
+
+_READ_WHOLE_BYTES = 256 << 10
+"""Size of a `files` partition that is decoded as a whole, which takes less time than two lookups in it."""
 
 _CARRIED = "metadata listing"
 
@@ -82,8 +92,18 @@ class MetadataListing:
     def partitions(self) -> tuple[str, ...]:
         """Return all partition paths, sorted."""
         if self._partitions is None:
-            self._partitions = self._lookup_or_fall_back(find_partitions, self._directories.partitions)
+            self._partitions = self._lookup_or_fall_back(self._find_partitions, self._directories.partitions)
         return self._partitions
+
+    def _find_partitions(self, metadata: MetadataTable) -> tuple[str, ...]:
+        """Look up the partitions, and with them their files if these are few."""
+        stored = (file for slice_ in metadata.slices(FILES) for file in (*((slice_.base,) if slice_.base else ()), *slice_.logs))
+        if self._files or self._earlier is not None or sum(file.size_bytes for file in stored) > _READ_WHOLE_BYTES:
+            return find_partitions(metadata)
+        partitions, files = find_all_files(metadata)
+        self._files.update(_by_partition(files, partitions))
+        self._carry_on()
+        return partitions
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
         """Return the files of each partition, with one lookup for all uncached ones. modified_ms is 0: it is not recorded."""

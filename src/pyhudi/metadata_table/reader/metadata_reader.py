@@ -306,6 +306,10 @@ class MetadataTable:
             groups = [groups[number] for number in np.unique(shards).tolist()]
         return self._reader.read_all([(slice_, request) for slice_ in groups])
 
+    def read(self, partition: str) -> list[GroupCells]:
+        """Return all cells of a partition, one result for each group."""
+        return self._reader.read_all([(slice_, KeyRequest()) for section in self._require(partition) for slice_ in section])
+
     def scan(self, partition: str) -> Iterator[GroupCells]:
         """Yield the cells of all groups of a partition; a group's base file is read lazily."""
         for slice_ in (slice_ for section in self._require(partition) for slice_ in section):

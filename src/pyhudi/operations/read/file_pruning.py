@@ -289,7 +289,8 @@ class _Indexes:
     def prune_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the partitions in which rows may match."""
         for kind, index in self._readable:
-            if not partitions or partitions == ("",):
+            if len(partitions) < 2:
+                # The statistics of its files prune what those of a single partition do.
                 break
             pruned = kind.pruned_partitions(index, self._metadata, self._filter)
             if pruned is not None:

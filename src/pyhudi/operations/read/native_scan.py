@@ -43,6 +43,7 @@ from pyhudi.storage.local import LocalStorage
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.base_file_reader import missing_file_error, open_base_input, open_base_rows
+from pyhudi.tasks.incoming_layout import rows_without_columns
 from pyhudi.tasks.read_slice import ReadSpec, SliceOverlay, is_joined, overlay_slice, path_values
 
 _VERIFIED: LruCache[tuple[str, int, int], frozenset[str]] = LruCache(1 << 14)
@@ -59,13 +60,14 @@ class DividedQuery:
     Attributes:
         scans: What the engine reads: columns of the output, then those that only the condition of the query needs. Files
             appear once.
-        merged: Rows of the logs of plain slices, which replace hidden rows of `scans`, in the columns of the output.
+        merged: Rows of the logs of plain slices, which replace hidden rows of `scans`, in the columns of the output; None
+            if there are none.
         plain: The slices of these files.
         rest: Tasks of PyHudi's reader.
     """
 
     scans: tuple[NativeScan, ...]
-    merged: tuple[pa.Table, ...]
+    merged: pa.Table | None
     plain: tuple[FileSlice, ...]
     rest: tuple[Any, ...]
 
@@ -86,7 +88,7 @@ def divide_query(
         or not isinstance(storage, LocalStorage)
         or query.spec.checksums is ChecksumMode.ALWAYS
     ):
-        return DividedQuery((), (), (), tuple(query.tasks))
+        return DividedQuery((), None, (), tuple(query.tasks))
     layouts = _Layouts(storage, query.spec, _needed_columns(query.spec))
     candidates: list[FileSlice] = []
     log_bytes = 0
@@ -112,9 +114,17 @@ def divide_query(
     scans = grouped_scans(files.values())[:MAX_SCANS]
     scanned = {path for scan in scans for path in scan.paths}
     plain = tuple(slice_ for slice_, (file, _) in files.items() if file.path in scanned)
-    merged = tuple(overlay.rows for path, overlay in overlays.items() if path in scanned and overlay.rows.num_rows)
+    merged = [overlay.rows for path, overlay in overlays.items() if path in scanned and overlay.rows.num_rows]
     plain_slices = frozenset(plain)
-    return DividedQuery(tuple(scans), merged, plain, tuple(task for task in query.tasks if task not in plain_slices))
+    rest = tuple(task for task in query.tasks if task not in plain_slices)
+    return DividedQuery(tuple(scans), _joined(merged, query.schema), plain, rest)
+
+
+def _joined(tables: list[pa.Table], schema: pa.Schema) -> pa.Table | None:
+    if not tables:
+        return None
+    # Arrow loses the number of rows of tables without columns.
+    return pa.concat_tables(tables) if schema.names else rows_without_columns(sum(rows.num_rows for rows in tables))
 
 
 def _overlay(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:

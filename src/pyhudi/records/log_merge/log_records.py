@@ -82,7 +82,7 @@ class LogRecords:
         For complete records of a rule that selects one of the two sides.
 
         Args:
-            base: Rows of the base file in the columns of the ordering value.
+            base: Rows of the base file in the columns of the ordering value; without columns if every record wins.
             keys: As in `merge_base`.
             visited: As in `merge_base`.
             first_row: As in `merge_base`.
@@ -91,7 +91,9 @@ class LogRecords:
         visited[source] = True
         if not len(source):
             return base_rows, source
-        wins = self._log_wins(base.take(pa.array(base_rows)) if base.num_columns else base, source)
+        if not base.num_columns:
+            return base_rows + first_row, source
+        wins = self._log_wins(base.take(pa.array(base_rows)), source)
         return base_rows[wins] + first_row, source[wins]
 
     def _merged(self, base: pa.Table, at: Ints, source: Ints, first_row: int) -> pa.Table:
