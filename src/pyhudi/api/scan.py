@@ -82,8 +82,9 @@ class Scan(ForeignNames):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read the rows as record batches.
 
-        File slices are read one after another, so memory holds one row group and the log records of one slice.
-        Change data comes in the order of the changes (see `Table.changes`); other rows have no defined order.
+        File slices are read one after another, so memory holds one batch of rows and the log records of one slice;
+        with a filter, one row group. Change data comes in the order of the changes (see `Table.changes`); other rows
+        have no defined order.
         """
         batches = read_batches(self._query.reader, self._query.tasks)
         return batches if self._limit is None else first_rows(batches, self._limit)
@@ -129,7 +130,10 @@ class Scan(ForeignNames):
                 frame, tasks = native
                 tables.append(from_frame(frame, self.schema))
                 del frame, native
-        read: Callable[[Any], Iterator[pa.Table]] = self._query.reader
+        query = self._query
+        if isinstance(query, SnapshotQuery):
+            query = replace(query, spec=replace(query.spec, keeps_rows=True))
+        read: Callable[[Any], Iterator[pa.Table]] = query.reader
         parts = LocalEngine(self._threads).map(lambda task: list(read(task)), tasks)
         tables += [table for part in parts for table in part]
         if not self.schema.names:

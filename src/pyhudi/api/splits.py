@@ -51,7 +51,7 @@ class Split:
     def to_batches(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> Iterator[pa.RecordBatch]:
         """Read the rows as record batches, in the order of `Scan.to_batches`.
 
-        Memory holds a row group, and the log records of one slice.
+        Memory holds one batch of rows, and the log records of one slice; with a filter, one row group.
 
         Args:
             columns: Some of the split's columns; None for all.

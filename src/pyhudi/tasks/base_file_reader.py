@@ -5,7 +5,7 @@ Source: docs/formats/base-file.md, "Footer".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from pyhudi.format.bloom_probe import text_might_contain
 from pyhudi.format.names import is_orc
 from pyhudi.format.orc.orc_reader import OrcFile, OrcFooter
 from pyhudi.format.parquet.page_checks import ChecksumMode, PageChecks
-from pyhudi.format.parquet.parquet_file import open_parquet, read_footer, read_parted_footer
+from pyhudi.format.parquet.parquet_file import CheckedParquetFile, open_parquet, read_footer, read_parted_footer
 from pyhudi.options import service_options
 from pyhudi.storage.base import Storage
 from pyhudi.table.footer_cache import FooterCache
@@ -60,6 +60,19 @@ OpenFile = pq.ParquetFile | OrcFile
 
 Footer = pq.FileMetaData | OrcFooter
 """Footer of a base file; the same interface for every format."""
+
+BATCH_ROWS = 32_768
+"""Rows of a base file that are decoded at a time."""
+
+
+def row_group_batches(file: OpenFile, group: int, columns: Sequence[str], batch_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
+    """Yield the rows of a row group in some columns, at least one, in tables of at most `batch_rows` rows; a stripe of ORC
+    is one table.
+    """
+    if isinstance(file, CheckedParquetFile):
+        yield from file.read_batches(group, columns, batch_rows)
+    else:
+        yield file.read_row_group(group, columns=columns, use_threads=False)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
     run_compact    base file and logs of a slice become the next base file; rows keep their meta columns except the file
                    name
 
-A compaction streams the base file by row group; the merged log records of the slice are in memory, as in reads. Code
+A compaction streams the base file in batches; the merged log records of the slice are in memory, as in reads. Code
 shared with log compactions is here, too (see `tasks.log_compaction_tasks`).
 
 Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md, "Commit metadata".

@@ -2,11 +2,12 @@
 
 For a slice without log files only the base file's requested columns are read, row groups are pruned by statistics, and
 the filter is applied to the remaining rows. A slice with log files is merged: the logs are reduced to one record for
-each key, the base file is streamed by row group, and log records without a base row come last; the filter is applied
+each key, the base file is streamed in batches, and log records without a base row come last; the filter is applied
 after merging, except that entries and rows of keys that it excludes are dropped before. Missing columns of a file are
 null; columns whose type was widened since are cast.
 
-Memory: the merged log records of one slice in the requested columns, and one row group.
+Memory: the merged log records of one slice in the requested columns, and one batch of base rows; with a filter, one row
+group.
 
 Source: docs/formats/reading.md, "One slice" and "Schema".
 """
@@ -49,7 +50,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.footer_cache import FooterCache
-from pyhudi.tasks.base_file_reader import OpenFile, open_base_rows
+from pyhudi.tasks.base_file_reader import BATCH_ROWS, OpenFile, open_base_rows, row_group_batches
 from pyhudi.tasks.bootstrap_join import JoinedColumns, joined_rows
 from pyhudi.tasks.dictionary_columns import CODED, decode_dictionaries
 from pyhudi.tasks.incoming_layout import as_batch, rows_without_columns
@@ -89,6 +90,7 @@ class ReadSpec:
         ids: Column ids, if files are read by these; None if they are read by column names.
         footers: Cache of base file footers, None for no cache.
         checksums: When page checksums of base files are verified.
+        keeps_rows: The caller keeps all rows, so that batches save no memory: row groups are decoded at once.
     """
 
     storage: StorageSpec
@@ -106,6 +108,7 @@ class ReadSpec:
     ids: ColumnIds | None = None
     footers: FooterCache | None = field(default=None, repr=False, compare=False)
     checksums: ChecksumMode = ChecksumMode.ALWAYS
+    keeps_rows: bool = False
     _key_texts: list[pa.StringArray | None] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
@@ -249,7 +252,8 @@ def overlay_slice(spec: ReadSpec, slice_: FileSlice) -> SliceOverlay | None:
     visited = np.zeros(len(records.keys), dtype=np.bool_)
     hidden, sources = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     first_row = 0
-    for rows in _base_rows(storage, spec, slice_, inputs, _least_ordering(spec, records)):
+    least = _least_ordering(spec, records)
+    for rows in _base_rows(storage, spec, slice_, inputs, _batch_rows(records), least=least):
         keys = None if records.positions is not None else _record_keys(spec, rows)
         row_numbers, source = records.replaced_rows(rows, keys, visited, first_row)
         hidden.append(row_numbers)
@@ -350,7 +354,7 @@ def _merged_parts(
         read = _columns_by_position(spec, needed) if by_position else needed
         first_row = 0
         by_key = None if only is None else bind(In(RECORD_KEY, tuple(only.to_pylist())), spec.table_schema)
-        for rows in _chosen_rows(storage, replace(spec, condition=by_key), slice_, read):
+        for rows in _chosen_rows(storage, replace(spec, condition=by_key), slice_, read, _batch_rows(records)):
             keys = None if by_position else _record_keys(spec, rows)
             try:
                 for merged in records.merge_base(rows, keys, seen, first_row):
@@ -378,11 +382,13 @@ def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
     return pa.schema(others) if others else needed
 
 
-def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of a base file for which the condition is true, a table for each row group that has some."""
+def _chosen_rows(
+    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.Table]:
+    """The rows of a base file for which the condition is true: a table for each row group that has some, or all in batches."""
     # Late materialization: the filter's columns are read first, and the others only if a row matches.
     if spec.condition is None:
-        yield from _base_rows(storage, spec, slice_, needed)
+        yield from _base_rows(storage, spec, slice_, needed, batch_rows)
         return
     if is_joined(slice_):
         yield from map(row_filter(spec.condition, needed).select, _joined_rows(storage, spec, slice_, needed))
@@ -414,10 +420,16 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
 
 
 def _base_rows(
-    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, least: tuple[str, Value] | None = None
+    storage: Storage,
+    spec: ReadSpec,
+    slice_: FileSlice,
+    needed: pa.Schema,
+    batch_rows: int = BATCH_ROWS,
+    *,
+    least: tuple[str, Value] | None = None,
 ) -> Iterator[pa.Table]:
-    """The row groups of a slice's base file in the needed columns; without columns if no value of the ordering field is
-    larger than `least`.
+    """The rows of a slice's base file in the needed columns, in batches; a row group without columns if no value of the
+    ordering field is larger than `least`.
     """
     if is_joined(slice_):
         yield from _joined_rows(storage, spec, slice_, needed)
@@ -426,9 +438,20 @@ def _base_rows(
     with open_base_rows(storage, path, needed.names, spec.footers, checksums=spec.checksums) as opened:
         assert opened is not None, "no key was asked for"
         file = _BaseFile.of(opened, spec, slice_.partition, path, needed)
+        stored = _stored_names(file, needed)
         for group in range(opened.metadata.num_row_groups):
-            is_older = least is not None and _has_at_most(file, group, spec, *least)
-            yield _group_rows(file, group, pa.schema([]) if is_older else needed)
+            if least is not None and _has_at_most(file, group, spec, *least):
+                yield _group_rows(file, group, pa.schema([]))
+            elif spec.keeps_rows or not stored:
+                yield _group_rows(file, group, needed)
+            else:
+                for rows in row_group_batches(opened, group, stored, batch_rows):
+                    yield _in_layout(file, rows, needed)
+
+
+def _batch_rows(records: LogRecords) -> int:
+    """How many base rows are merged at a time: without positions, each batch is matched with a hash table of all records."""
+    return BATCH_ROWS if records.positions is not None else max(BATCH_ROWS, len(records.keys))
 
 
 def _base_path(slice_: FileSlice) -> str:
@@ -493,15 +516,26 @@ def _group_rows(
     """Read the needed columns of a row group; `chosen` selects rows by number, None selects all."""
     # Texts with few distinct values are read as dictionaries, so that only chosen rows are expanded. keep_dictionary: a single
     # column of the stored type is not expanded.
-    wanted = names_in_file(file.origins, [name for name in needed.names if name not in file.constants])
-    stored = [name for name in wanted if name in file.present_columns]
+    stored = _stored_names(file, needed)
     count = file.opened.metadata.row_group(group).num_rows if chosen is None else len(chosen)
     rows = rows_at(file.opened, group, stored, chosen) if stored else rows_without_columns(count)
     if keep_dictionary and file.origins is None and stored == needed.names and _is_coded_text(rows.schema, needed):
         return rows
+    return _in_layout(file, rows, needed)
+
+
+def _stored_names(file: _BaseFile, needed: pa.Schema) -> list[str]:
+    """The names in the file of those needed columns that it stores."""
+    wanted = names_in_file(file.origins, [name for name in needed.names if name not in file.constants])
+    return [name for name in wanted if name in file.present_columns]
+
+
+def _in_layout(file: _BaseFile, rows: pa.Table, needed: pa.Schema) -> pa.Table:
+    """Return rows of a file's stored columns in the needed columns."""
     rows = decode_dictionaries(rows)
     if not needed.names:
         return rows
+    count = rows.num_rows
     rows = by_ids(rows, file.origins, needed)
     for name, value in file.constants.items():
         if name in needed.names:

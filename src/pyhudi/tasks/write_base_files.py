@@ -3,8 +3,8 @@ rows into the old one.
 
 Incoming rows have the layout that `stored_rows` describes; `merge_rows` merges them with old rows.
 
-A merge streams the old file by row group. In memory are one row group, and the incoming rows of this one file group;
-spilled rows stay on disk, memory-mapped, and only their keys are in memory.
+A merge streams the old file in batches. In memory are one batch, the row group that is being written, and the incoming
+rows of this one file group; spilled rows stay on disk, memory-mapped, and only their keys are in memory.
 
 Source: docs/formats/writing.md, "Files of a write"; docs/formats/timeline.md, "Commit metadata".
 """
@@ -34,7 +34,7 @@ from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
 from pyhudi.table.listing import check_no_nested_table
 from pyhudi.tasks.base_file_bloom_filter import inherited_filter
-from pyhudi.tasks.base_file_reader import OpenFile, open_base_file
+from pyhudi.tasks.base_file_reader import BATCH_ROWS, OpenFile, open_base_file, row_group_batches
 from pyhudi.tasks.base_file_writer import BaseFileWriter, WrittenFile
 from pyhudi.tasks.bootstrap_join import JoinedColumns, joined_rows
 from pyhudi.tasks.cdc_writer import ChangeLog
@@ -166,8 +166,10 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Recor
             ) as writer:
                 changes = KeyChanges(spec.key_shards)
                 merger = RowMerger(spec, task, incoming, rule, counts=counts, matched=matched, changes=changes, log=log)
-                # While rows are encoded nothing holds the old rows any more, which are as many.
-                for merged in map(merger.merge, _old_rows(storage, spec, task, old, schema, old_name.instant_time)):
+                # Each batch is matched with a hash table of all incoming keys.
+                batch_rows = max(BATCH_ROWS, incoming.num_rows)
+                old_rows = _old_rows(storage, spec, task, old, schema, old_name.instant_time, batch_rows=batch_rows)
+                for merged in map(merger.merge, old_rows):
                     writer.write(merged, has_known_keys=inherited is not None)
                     del merged
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
@@ -224,23 +226,25 @@ def _read_schema(old: OpenFile, spec: WriterSpec) -> pa.Schema:
 
 
 def _old_rows(
-    storage: Storage, spec: WriterSpec, task: MergeTask, old: OpenFile, schema: pa.Schema, instant_time: str
+    storage: Storage, spec: WriterSpec, task: MergeTask, old: OpenFile, schema: pa.Schema, instant_time: str, *, batch_rows: int
 ) -> Iterator[pa.Table]:
     """The rows of the old file in the layout of `_read_schema`, those of bootstrap source files with their meta columns."""
     if task.source is None:
-        return _stored_batches(old, schema, spec.origins(instant_time))
+        return _stored_batches(old, schema, spec.origins(instant_time), batch_rows)
     columns = JoinedColumns(spec.storage, spec.keys, task.partition)
     return joined_rows(storage, task.base_path, task.source, schema, columns)
 
 
-def _stored_batches(old: OpenFile, schema: pa.Schema, origins: Mapping[str, ColumnOrigin] | None) -> Iterator[pa.Table]:
-    """The rows of an old file by row group, in the layout that `_read_schema` gives.  origins: positions of its columns."""
+def _stored_batches(
+    old: OpenFile, schema: pa.Schema, origins: Mapping[str, ColumnOrigin] | None, batch_rows: int
+) -> Iterator[pa.Table]:
+    """The rows of an old file in batches, in the layout that `_read_schema` gives.  origins: positions of its columns."""
     present = set(old.schema_arrow.names)
     wanted = names_in_file(origins, [name for name in schema.names if name != FILE_NAME])
     columns = [name for name in wanted if name in present]
     for group in range(old.metadata.num_row_groups):
-        # Not referenced here, so that the consumer can release it.
-        yield conform_table(by_ids(old.read_row_group(group, columns=columns, use_threads=False), origins, schema), schema)
+        for rows in row_group_batches(old, group, columns, batch_rows):
+            yield conform_table(by_ids(rows, origins, schema), schema)
 
 
 def _last_of_each_key(rows: pa.Table) -> pa.Table:

@@ -359,13 +359,13 @@ def test_ordering_values_are_read_only_if_statistics_do_not_decide(
     table = _create(tmp_path, table_type="mor")
     table.insert(rows([1, 2, 3, 3]))
     table.upsert(rows(log_values))
-    group_rows, read = read_slice._group_rows, list[str]()
+    in_layout, read = read_slice._in_layout, list[str]()
 
-    def recording(file: Any, group: int, needed: pa.Schema, *rest: Any, **options: Any) -> pa.Table:
+    def recording(file: Any, rows: pa.Table, needed: pa.Schema) -> pa.Table:
         read.extend(needed.names)
-        return group_rows(file, group, needed, *rest, **options)
+        return in_layout(file, rows, needed)
 
-    monkeypatch.setattr(read_slice, "_group_rows", recording)
+    monkeypatch.setattr(read_slice, "_in_layout", recording)
     table.scan(["flag"]).to_polars()
     assert ("ts" in read) == reads_ordering
     monkeypatch.undo()

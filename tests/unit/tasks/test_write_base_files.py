@@ -16,6 +16,7 @@ from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.records.record_merge import CommitTimeRule, EventTimeRule, RecordMergeRule
 from pyhudi.storage import Storage
 from pyhudi.storage.markers import Markers
+from pyhudi.tasks import write_base_files
 from pyhudi.tasks.base_file_reader import footer_filter, open_base_file
 from pyhudi.tasks.base_file_writer import BaseFileWriter
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
@@ -321,6 +322,23 @@ def test_an_old_file_of_several_row_groups() -> None:
     assert merged.stat.num_update_writes == 429
     table = read(storage, merged.stat.path)
     assert len(set(table.column("_hoodie_commit_seqno").to_pylist())) == 3000
+
+
+def test_a_row_group_is_merged_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_base_files, "BATCH_ROWS", 200)
+    storage = new_storage()
+    many = rows(*((f"k{number:04d}", 1, f"{number % 3}") for number in range(1000)))
+    (old,) = create(spec(storage, SCHEMA, OLD), many)
+    with open_base_file(storage, old.stat.path or "") as file:
+        assert file.metadata.num_row_groups == 1
+    merged = merge(storage, old, incoming(rows(*((f"k{number:04d}", 2, f"new {number}") for number in range(0, 1005, 10)))))
+    expected = [(f"k{n:04d}", 1, f"{n % 3}") if n % 10 else (f"k{n:04d}", 2, f"new {n}") for n in range(1000)]
+    assert data(storage, merged) == [*expected, ("k1000", 2, "new 1000")]
+    assert (merged.stat.num_update_writes, merged.stat.num_inserts) == (100, 1)
+    table = read(storage, merged.stat.path)
+    assert len(set(table.column("_hoodie_commit_seqno").to_pylist())) == 1001
+    with open_base_file(storage, merged.stat.path or "") as file:
+        assert file.metadata.num_row_groups == 1
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "uncompressed", "lz4_raw"])

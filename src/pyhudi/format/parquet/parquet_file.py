@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -180,22 +180,45 @@ class CheckedParquetFile(pq.ParquetFile):
         names = list(dict.fromkeys(self.schema_arrow.names if columns is None else columns))
         bits = self._bits(names)
         verified = self._checks.is_due(i, bits)
-        read = super().read_row_group if verified else self._without_checks.read_row_group
-        chunks = decimal_chunks(self.metadata, i, columns)
-        numbers = read_decimals(self._bytes, chunks, verified=verified) if chunks else None
-        if numbers is None or not numbers.column_names:
-            rows = read(i, columns, use_threads, use_pandas_metadata)
-            self._checks.passed(i, bits)
-            return rows
+        numbers = self._read_decimals(i, columns, verified=verified)
         other_names = [name for name in names if name not in numbers.column_names]
-        columns_by_name = dict(zip(numbers.schema, numbers.columns, strict=True))
-        if other_names:
-            other_columns = read(i, other_names, use_threads, use_pandas_metadata)
-            columns_by_name.update(zip(other_columns.schema, other_columns.columns, strict=True))
+        if numbers.column_names and not other_names:
+            rows = _in_order(names, numbers)
+        else:
+            wanted = other_names if numbers.column_names else columns
+            read = pq.ParquetFile.read_row_group(self._pages_of(verified=verified), i, wanted, use_threads, use_pandas_metadata)
+            rows = _in_order(names, numbers, read) if numbers.column_names else read
         self._checks.passed(i, bits)
-        order = {name.split(".")[0]: place for place, name in enumerate(names)}
-        fields = sorted(columns_by_name, key=lambda field: order[field.name])
-        return pa.table([columns_by_name[field] for field in fields], schema=pa.schema(fields))
+        return rows
+
+    def read_batches(self, i: int, columns: Sequence[str], batch_rows: int) -> Iterator[pa.Table]:
+        """Read a row group as `read_row_group` does, in tables of at most `batch_rows` rows.
+
+        Memory holds the pages of the row group, one batch, and the decimals that are read as integers.
+        """
+        names = list(dict.fromkeys(columns))
+        bits = self._bits(names)
+        verified = self._checks.is_due(i, bits)
+        numbers = self._read_decimals(i, names, verified=verified)
+        other_names = [name for name in names if name not in numbers.column_names]
+        if other_names:
+            first_row = 0
+            pages = self._pages_of(verified=verified)
+            for batch in pages.iter_batches(batch_rows, row_groups=[i], columns=other_names, use_threads=False):
+                yield _in_order(names, numbers.slice(first_row, batch.num_rows), pa.Table.from_batches([batch]))
+                first_row += batch.num_rows
+        else:
+            for first_row in range(0, numbers.num_rows, batch_rows):
+                yield _in_order(names, numbers.slice(first_row, batch_rows))
+        self._checks.passed(i, bits)
+
+    def _read_decimals(self, i: int, columns: Sequence[str] | None, *, verified: bool) -> pa.Table:
+        """Return the decimals of a row group that are read as integers, maybe none."""
+        return read_decimals(self._bytes, decimal_chunks(self.metadata, i, columns), verified=verified)
+
+    def _pages_of(self, *, verified: bool) -> pq.ParquetFile:
+        """Return the file whose pages Arrow reads."""
+        return self if verified else self._without_checks
 
     def _in_memory(self, name: str, *, verified: bool) -> Callable[[pa.NativeFile], pq.ParquetFile]:
         """Return the function that opens a file in memory with one column of this file, with the same options."""
@@ -216,6 +239,14 @@ class CheckedParquetFile(pq.ParquetFile):
         """Bits of the positions of columns; those of a field of a struct are the struct's."""
         heads = {name.split(".")[0] for name in names if name not in self._positions}
         return sum(1 << self._positions[name] for name in {*names, *heads} if name in self._positions)
+
+
+def _in_order(names: Sequence[str], *tables: pa.Table) -> pa.Table:
+    """Return the columns of tables as one table; order: that of the names, which may be those of fields of a column."""
+    columns_by_field = {field: column for rows in tables for field, column in zip(rows.schema, rows.columns, strict=True)}
+    order = {name.split(".")[0]: place for place, name in enumerate(names)}
+    fields = sorted(columns_by_field, key=lambda field: order[field.name])
+    return pa.table([columns_by_field[field] for field in fields], schema=pa.schema(fields))
 
 
 def take_rows(rows: pa.Table, positions: npt.NDArray[np.int64]) -> pa.Table:

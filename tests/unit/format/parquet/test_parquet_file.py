@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pyhudi.errors import CorruptData
+from pyhudi.format.parquet.page_checks import ChecksumMode, PageChecks
 from pyhudi.format.parquet.parquet_file import ParquetWriter, SplitFooter, open_parquet, read_footer, read_parted_footer
 
 ROWS = pa.table({"key": [f"k{n}" for n in range(300)], "v": [n if n % 7 else None for n in range(300)], "t": ["x", "y"] * 150})
@@ -145,3 +147,67 @@ def test_damage_to_a_text_that_stands_apart_is_seen() -> None:
         damaged[at] ^= 1 << at % 8
         with pytest.raises(CorruptData):
             parted(bytes(damaged))
+
+
+def many_rows() -> bytes:
+    """A file of one row group, whose decimals are read as integers."""
+    numbers = range(20_000)
+    columns = {
+        "text": [f"t{n % 5}" if n % 11 else None for n in numbers],
+        "unique": pa.array([Decimal(n) for n in numbers], pa.decimal128(15, 2)),
+        "nested": [{"a": n, "b": [n % 3]} for n in numbers],
+        "repeated": pa.array([Decimal(n % 7) if n % 5 else None for n in numbers], pa.decimal128(9, 1)),
+    }
+    return written_as_one(pa.table(columns))
+
+
+def written_as_one(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with ParquetWriter(sink, rows.schema, compression="zstd", use_dictionary=["text", "repeated"], data_page_size=2000) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ["text", "unique", "nested", "repeated"],
+        ["repeated", "nested", "text"],
+        ["unique", "repeated"],
+        ["nested.a", "unique"],
+        ["text"],
+    ],
+)
+@pytest.mark.parametrize("coded", [[], ["text"]])
+def test_batches_contain_the_rows_of_their_row_group(columns: list[str], coded: list[str]) -> None:
+    with open_parquet(pa.BufferReader(many_rows()), coded) as file:
+        expected = file.read_row_group(0, columns)
+        batches = list(file.read_batches(0, columns, 3000))
+    assert [batch.num_rows for batch in batches] == [3000] * 6 + [2000]
+    assert pa.concat_tables(batches).unify_dictionaries().equals(expected.unify_dictionaries())
+
+
+def test_batches_do_not_hold_the_row_group() -> None:
+    rows = pa.table({"value": [f"{n:0100d}" for n in range(50_000)]})
+    data = written_as_one(rows)
+    before = pa.total_allocated_bytes()
+    with open_parquet(pa.BufferReader(data)) as file:
+        held = [pa.total_allocated_bytes() - before for _ in file.read_batches(0, ["value"], 1000)]
+    assert len(held) == 50 and max(held) < rows.nbytes // 10
+
+
+def test_damage_is_found_by_batches() -> None:
+    data = bytearray(many_rows())
+    data[len(data) // 2] ^= 1
+    with open_parquet(pa.BufferReader(bytes(data))) as file, pytest.raises((CorruptData, OSError)):
+        for _ in file.read_batches(0, ["text", "unique", "nested", "repeated"], 3000):
+            pass
+
+
+def test_checksums_of_batches_are_verified_once_if_all_are_read() -> None:
+    checks = PageChecks(ChecksumMode.ONCE)
+    with open_parquet(pa.BufferReader(many_rows()), checks=checks) as file:
+        next(file.read_batches(0, ["text"], 3000))
+        assert checks.is_due(0, 0b1)
+        list(file.read_batches(0, ["text"], 3000))
+        assert not checks.is_due(0, 0b1)
