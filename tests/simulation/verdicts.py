@@ -40,8 +40,8 @@ SAME: Mapping[str, str] = {
         "2-refused 2-refused both"
     ),
     "log compaction": (
-        "both both both both/1-yields both/1-yields both/1-yields 1-yields 2-yields 1-yields both both 2-refused 1-yields "
-        "both both 2-idle 2-refused 2-refused 2-refused both"
+        "both both both both/1-yields both/1-yields both/1-yields 1-yields 2-yields both/1-yields both both 2-refused "
+        "1-yields both both 2-idle 2-refused 2-refused 2-refused both"
     ),
     "clustering": (
         "2-refused both 2-refused 2-refused 2-refused 2-refused 2-idle 2-idle 2-idle both both 2-refused 1-yields both "

@@ -1,4 +1,6 @@
-"""What test_job.py runs as a user would: `venv/bin/python job_program.py FOLDER MASTER`, without settings of interpreters."""
+"""What test_job.py runs as a user would: `venv/bin/python job_program.py FOLDER MASTER [OPTION=VALUE]`, without settings of
+interpreters.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,12 @@ def fails_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             raise OSError("a disk is gone")
 
 
-def main(folder: Path, master: str) -> None:
-    """Print one line of JSON: what the first write of a process gave, and what was read after it."""
+def main(folder: Path, master: str, *more: str) -> None:
+    """Print one line of JSON: what the first write of a process gave, and what was read after it.  more: options of that write."""
     spark = SparkSession.builder.master(master).config("spark.sql.shuffle.partitions", "2").getOrCreate()
     path = str(folder / "t")
     options = {"hoodie.table.name": "t", "hoodie.datasource.write.recordkey.field": "id"}
+    options |= dict(option.split("=") for option in more)
     rows = spark.range(0, 10, 1, 2).selectExpr("cast(id as string) id", "id n")
     first = hs.write(rows, path, options=options)
     read = spark.read.format("pyhudi").load(path)
@@ -52,4 +55,4 @@ def main(folder: Path, master: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -23,7 +23,8 @@ def test_the_first_write_of_a_job(tmp_path: Path, master: str) -> None:
 @pytest.mark.wide
 def test_workers_that_cannot_run_pyhudi_are_told(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    done = started(tmp_path, "local[2]", PYSPARK_PYTHON="/nowhere/python3")
+    by_tasks = "pyhudi.spark.driver.batch.bytes=0"
+    done = started(tmp_path, "local[2]", by_tasks, PYSPARK_PYTHON="/nowhere/python3")
     assert "EngineFailed: the Python of Spark's workers cannot run PyHudi" in done.stderr, done.stderr[-4000:]
     assert "export PYSPARK_PYTHON" in done.stderr
     assert not (tmp_path / "t" / ".hoodie" / "hoodie.properties").exists()

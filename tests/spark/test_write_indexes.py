@@ -28,7 +28,7 @@ def test_script(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, way: str
 ) -> None:
     go(monkeypatch, way)
-    run_script(Checked.create(tmp_path / "t", table_type, INDEXES[name], spark.createDataFrame))
+    run_script(Checked.create(tmp_path / "t", table_type, (INDEXES | FILE_INDEXES)[name], spark.createDataFrame))
 
 
 def test_script_of_rings(spark: SparkSession, tmp_path: Path) -> None:

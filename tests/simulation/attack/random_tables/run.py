@@ -433,6 +433,12 @@ class Run:
         else:
             self.rows[values["id"]] = Row(dict(outcome), instant if is_new else held.instant)
 
+    def regain(self, columns: dict[str, pa.DataType]) -> None:
+        """Columns of a batch that the table has lost since the batch was drawn, as their addition was rolled back: they come again."""
+        lost = {name: kind for name, kind in columns.items() if name not in self.columns}
+        self.columns = self.columns | lost
+        self.rows = {key: Row({**dict.fromkeys(lost), **row.values}, row.instant) for key, row in self.rows.items()}
+
     def bury(self, key: str, order: int | None = None) -> None:
         row = self.rows.pop(key, None)
         self.buried[key] = max(self.buried.get(key, 0), order or 0, row.values["ts"] if row else 0)

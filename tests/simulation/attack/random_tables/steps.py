@@ -29,9 +29,10 @@ def upsert(run: Run, rng: random.Random) -> Deed:
                 rows[number] = run.rule.deleting(gone)
     if rng.random() < 0.2:
         rows += _again(run, rng, rows)
-    data, options = run.data(rows), write_options(run, rng)
+    data, options, columns = run.data(rows), write_options(run, rng), dict(run.columns)
 
     def change(instant: str) -> None:
+        run.regain(columns)
         for row in rows:
             run.hold(row, instant)
 
@@ -78,9 +79,10 @@ def insert(run: Run, rng: random.Random) -> Deed | None:
     rows = [run.fresh(key, rng) for key in _unknown(run, rng)]
     if not rows:
         return None
-    data, bulk = run.data(rows), rng.random() < 0.4
+    data, bulk, columns = run.data(rows), rng.random() < 0.4, dict(run.columns)
 
     def change(instant: str) -> None:
+        run.regain(columns)
         for row in rows:
             run.rows[row["id"]] = Row(row, instant)
 
