@@ -29,7 +29,7 @@ def fails_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def main(folder: Path, master: str, *more: str) -> None:
-    """Print one line of JSON: what the first write of a process gave, and what was read after it.  more: options of that write."""
+    """Print one line of JSON: what the first write of a process gave, and what was read.  more: options of that write."""
     spark = SparkSession.builder.master(master).config("spark.sql.shuffle.partitions", "2").getOrCreate()
     path = str(folder / "t")
     options = {"hoodie.table.name": "t", "hoodie.datasource.write.recordkey.field": "id"}

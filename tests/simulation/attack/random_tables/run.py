@@ -434,7 +434,7 @@ class Run:
             self.rows[values["id"]] = Row(dict(outcome), instant if is_new else held.instant)
 
     def regain(self, columns: dict[str, pa.DataType]) -> None:
-        """Columns of a batch that the table has lost since the batch was drawn, as their addition was rolled back: they come again."""
+        """Columns of a batch come again that the table has lost since it was drawn, as their addition was rolled back."""
         lost = {name: kind for name, kind in columns.items() if name not in self.columns}
         self.columns = self.columns | lost
         self.rows = {key: Row({**dict.fromkeys(lost), **row.values}, row.instant) for key, row in self.rows.items()}
