@@ -1,4 +1,4 @@
-"""Instants: every file name of the timeline, legal transitions, and instant times."""
+"""Instants: every file name of the timeline, and instant times."""
 
 from __future__ import annotations
 
