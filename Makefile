@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 # Each worker of a whole run needs about 4 GB where it has a JVM.
 WORKERS ?= 2
-# Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
+# Compiled modules are written even where the environment forbids it: otherwise each Spark worker compiles them again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup setup-hudi setup-newest-hudi setup-servers test test-rest test-full test-wide check lint types unit test-lowest test-newest test-python coverage test-spark test-pyspark test-interop test-integrations test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean

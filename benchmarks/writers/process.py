@@ -44,7 +44,7 @@ class Work:
     Attributes:
         kind: `cow` or `mor`.
         parts: Partitions in which it counts, or which it creates.
-        commits, seconds: Whichever ends first.
+        commits, seconds: Limits of the process; it ends at the first that it reaches.
         owners: Writers with counters of their own.
         service: Service that it executes repeatedly, with pauses.
     """

@@ -37,7 +37,7 @@ class Plan:
         writers: System -> number of its processes.
         kind: `cow` or `mor`.
         keys: `overlapping` or `disjoint`.
-        commits, seconds: Of each writer, whichever ends first.
+        commits, seconds: Limits of each writer; it ends at the first that it reaches.
         services: Whether table services of PyHudi run in processes of their own.
         options: Added to those of PyHudi's writers.
         mode: `count` or `write`.

@@ -1,6 +1,7 @@
-"""Ordered pairs of actions on the same and on different file groups end as verdicts.py and the docs say; every pair in
-the wide tier. The table also holds the rows of a serial order of the committed actions, and `validate` finds
-nothing.
+"""Ordered pairs of actions on the same and on different file groups end as verdicts.py and the docs state.
+
+The table holds the rows of a serial order of the committed actions, and `validate` finds no errors. The wide tier runs
+every pair.
 """
 
 from __future__ import annotations

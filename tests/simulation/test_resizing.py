@@ -193,7 +193,7 @@ def test_a_restore_of_writes_beside_a_resize(beside: bool) -> None:
 
 
 class TakenForDead(LocalEngine):
-    """Sleeps when it has written its files, until others have taken it for dead and done its work."""
+    """Suspends after writing its files, until other processes have considered it dead and completed its work."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         super().__init__(1)

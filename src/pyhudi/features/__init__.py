@@ -1,8 +1,9 @@
 """Optional capabilities, one folder each.
 
-CAPABILITIES has one line for each folder.  Removing a folder together with its line removes the capability; what needs it then
-raises Unsupported and names it.  Code outside of a folder reaches it through `load` alone, and gets what the folder's `__init__`
-exports: that is its one registration point.
+CAPABILITIES has one line for each folder.  Removing a folder together with its line removes the capability; code that
+needs it then raises Unsupported with its name.  Code outside of a folder uses only what the folder's `__init__` exports
+(its registration point), and imports it through `load`, `find` or `public_function`.  The exception is
+`consistent_hashing`, which the write path imports directly (docs/decisions/0022-package-layout.md).
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ CAPABILITIES = (
 
 
 def find(name: str) -> ModuleType | None:
-    """The registration point of a capability, None where this installation lacks it."""
+    """Return the package of a capability, its registration point; None if this installation lacks it."""
     return import_module(f"{__name__}.{name}") if name in CAPABILITIES else None
 
 
 def load(name: str, purpose: str) -> ModuleType:
-    """The registration point of a capability.
+    """Return the package of a capability, its registration point.
 
     Args:
         name: The folder.
-        purpose: What needs it, as the beginning of the message.
+        purpose: The feature that requires it; the error message begins with this text.
 
     Raises:
         Unsupported: This installation lacks it.

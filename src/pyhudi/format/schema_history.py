@@ -57,7 +57,7 @@ class SchemaField:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """A struct."""
+    """Struct type: its fields, in order."""
 
     columns: tuple[SchemaField, ...]
 

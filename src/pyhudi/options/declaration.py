@@ -112,15 +112,15 @@ class Options:
         return value
 
     def integer(self, option: Option | str) -> int:
-        """Return a whole number."""
+        """Return the value of a numeric option, or its default, as an integer."""
         return int(self.value_or_default(option))
 
     def number(self, option: Option | str) -> float:
-        """Return a number."""
+        """Return the value of a numeric option, or its default, as a float."""
         return float(self.value_or_default(option))
 
     def flag(self, option: Option | str) -> bool:
-        """Return a boolean."""
+        """Return True if the value of an option, or its default, is `true`."""
         return self.value_or_default(option).lower() == "true"
 
     def names(self, option: Option | str) -> tuple[str, ...]:

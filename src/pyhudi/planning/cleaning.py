@@ -4,8 +4,7 @@
        keep the files that they read
     2. the partitions to inspect: those that commits between the last clean's E and this one changed, or all
     3. in each partition, by file group, newest slice first:
-           KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   retain the newest slice, the newest one before E, and all from E
-                                                       on
+           KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   retain the newest slice, the newest one before E, and all from E on
            KEEP_LATEST_FILE_VERSIONS                   retain the newest n slices, and those that a pending write reads
        a slice with a file that a savepoint or the plan of a pending compaction, log compaction or clustering names is
        retained under every policy; groups that were replaced before E (under KEEP_LATEST_FILE_VERSIONS: at all) are

@@ -71,7 +71,7 @@ def render_variant(function: str, texts: Sequence[str], types: Types, result: pa
 
 
 def render_date_function(function: str, texts: Sequence[str], types: Types, result: pa.DataType) -> str:
-    """Render a function of dates."""
+    """Render a call whose first argument is converted to a date."""
     return render_call(function, [_days(texts[0], types[0]), *texts[1:]], types, result)
 
 

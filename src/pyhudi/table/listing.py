@@ -1,11 +1,10 @@
 """List the partitions of a table and their files.
 
-`FileListing` is the interface. `DirectoryListing` implements it by listing directories,
-`metadata.listing.MetadataListing` by reading the metadata table.
+`FileListing` is the interface. `DirectoryListing` implements it by listing directories, `MetadataListing` (in
+`metadata_table.reader.metadata_listing`) by reading the metadata table.
 
-A table's tree is its folder with everything below, except `.hoodie` and nested tables: a folder with a
-`.hoodie` of its own is another table, including all files below it.  Partitions exist at any depth, also nested in one
-another.
+A table's tree is its folder with everything below, except `.hoodie` and nested tables: a folder with a `.hoodie` of its
+own is another table, including all files below it.  Partitions exist at any depth, also nested in one another.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """

@@ -22,7 +22,7 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
 class CarriedState:
-    """What operations of one open table carry on to the next one, so that it reads less.
+    """State that an operation leaves for later operations on the same open table, so that they read less.
 
     Each user proves that the state is current before it uses it. A forked child and a worker start with an empty one,
     because locks inside the values may be held by threads that do not exist there.

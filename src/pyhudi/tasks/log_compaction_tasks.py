@@ -8,9 +8,9 @@ It writes, in this order (see `records.log_merge.rewrite`):
     delete block   keys whose base row is obsolete although a record or a delete with an ordering value follows; if a
                    payload class or a merger decides, possibly empty, as the mark of a log compaction by the table's
                    rule
-    data blocks    records, and rows that are soft deletes; partial updates without a whole
-                   record, grouped by their columns, in blocks marked as partial; records that
-                   are stored with another ordering value than their own, once more with that
+    data blocks    records, and rows that are soft deletes; partial updates without a whole record, grouped by their
+                   columns, in blocks marked as partial; records that are stored with another ordering value than their
+                   own, once more with that value
     delete block   other deleted keys, with their ordering values
 
 so that readers get the same result as before it. If there were partial updates, one data block is marked as partial

@@ -109,7 +109,7 @@ class InstantValidity:
 
 @dataclass(frozen=True, slots=True)
 class ValidBlock:
-    """A valid block.  path: the file that holds it."""
+    """A block that belongs to the state that the query reads.  path: the log file that holds it."""
 
     path: str
     block: LogBlock

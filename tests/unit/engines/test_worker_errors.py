@@ -83,7 +83,7 @@ def test_texts_without_a_note_still_tell_the_kind() -> None:
 
 
 class Py4JJavaError(Exception):
-    """As py4j has it, which is not there where Spark Connect is used alone."""
+    """Test double of py4j's class: py4j is not installed where only Spark Connect is used."""
 
     __module__ = "py4j.protocol"
 

@@ -37,8 +37,7 @@ from pyhudi.tasks.progress import stage_name
 #
 #     PYSPARK_PYTHON is set    that one, as the user configured it
 #     a local master           this interpreter, which has PyHudi; Spark's default is the first `python3` of PATH, even
-#                              in a
-#                              program that was started as `venv/bin/python job.py`
+#                              in a program that was started as `venv/bin/python job.py`
 #     a cluster, Connect       their configured Python: a path of this machine is meaningless there
 #
 # If workers lack PyHudi or run another Python version, tasks fail at their start: `wrong_worker_hint` detects that by

@@ -69,7 +69,7 @@ class ErrorRows:
             self.flush()
 
     def open_error_table(self) -> Table:
-        """Return the error table."""
+        """Open the error table; the job must have one."""
         assert self.open_table is not None, "bad rows stop a job that has none"
         return self.open_table()
 

@@ -111,7 +111,7 @@ class TableJob:
         return str(self.source["kind"]) if isinstance(self.source, Mapping) else "python"
 
     def open_source(self, environment: Environment) -> Source:
-        """Return the source."""
+        """Create the source from its settings in the job file; a source object is returned unchanged."""
         if not isinstance(self.source, Mapping):
             source: Source = self.source
             return source

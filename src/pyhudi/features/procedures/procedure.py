@@ -70,7 +70,7 @@ class ProcedureCall:
 
     @property
     def table(self) -> Table:
-        """The table."""
+        """The table that the procedure is called on. Raises Internal for a procedure that creates one."""
         if self.opened is None:
             raise Internal("a procedure that creates a table has no table to work on")
         return self.opened

@@ -1,11 +1,12 @@
-"""Restore a missing or damaged hoodie.properties without backup from data files.
+"""Restore hoodie.properties from data files when both it and its backup are missing or damaged.
 
     inspect  names of files and instants, the metadata table, footers, and all rows of the base files, by tasks
-    infer    the properties, and those that have to be given (`features.recovery.infer_properties`)
+    infer    the properties, and those that the caller must pass (`features.recovery.infer_properties`)
     verify   the keys and folders that the properties produce, against all rows
-    lock: the file is still missing or damaged: it is written, after its backup
+    write    under the lock, if the file is still missing or damaged: first its backup, then the file
 
-Nothing is assumed that files do not show: the caller sets it, or the call fails with a list of required properties.
+Properties that files do not show are not assumed: the caller passes them, or the call fails with a list of those
+required.
 
 Source: docs/formats/timeline.md, "Inferring properties from files".
 """
@@ -71,7 +72,8 @@ def restore_properties(
     Raises:
         TableExists: The table is readable as it is.
         TableNotFound: There are no data files.
-        InvalidRequest: Given properties contradict files, or required ones are missing; one message lists all.
+        InvalidRequest: Properties that the caller passed contradict files, or required ones are missing; one message
+            lists all.
     """
     _check_missing(storage, env)
     evidence = _look(storage, engine)

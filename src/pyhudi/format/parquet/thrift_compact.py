@@ -156,7 +156,7 @@ def number_field(number: int, value: int, kind: int = I32) -> ThriftField:
 
 
 def text_field(number: int, text: str) -> ThriftField:
-    """Return a text field."""
+    """Return a binary field with UTF-8 text."""
     data = text.encode()
     return ThriftField(number, BINARY, encode_varint(len(data)) + data)
 

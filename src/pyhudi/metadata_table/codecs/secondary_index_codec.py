@@ -1,6 +1,6 @@
-r"""Codec of secondary index partitions: the record keys of each value of a column. Format:
-docs/formats/metadata-table.md,
-secondary index.
+r"""Codec of secondary index partitions: the record keys of each value of a column.
+
+Format: docs/formats/metadata-table.md, secondary index.
 
 The key holds all information: the value, `$`, the record key. `\` and `$` inside the parts are escaped as `\\` and
 `\$`. Type 7; the payload is one flag. A newer record replaces an older one.

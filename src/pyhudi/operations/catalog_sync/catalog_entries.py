@@ -70,7 +70,7 @@ def catalog_views(config: TableConfig, settings: SyncSettings) -> tuple[View, ..
 
 
 def catalog_database(config: TableConfig, settings: SyncSettings) -> str:
-    """Return the database in the catalog."""
+    """Return the catalog database of the table, in lower case: from the settings, else the table's own, else `default`."""
     return (settings.database or config.database or "default").lower()
 
 

@@ -59,8 +59,7 @@ from pyhudi.table.timeline.active_timeline import Timeline
 
 _SLOWEST_FILE_MS = 24 * 3600 * 1000
 """Maximum time a task may take to write one data file. The writer's heartbeat continues during that time, but HDFS does
-not update
-the modification time of the file.
+not update the modification time of the file.
 """
 
 
@@ -469,8 +468,7 @@ _PENDING_FILES: Mapping[Action, tuple[tuple[Action, tuple[State, ...]], ...]] = 
     Action.REPLACECOMMIT: ((Action.REPLACECOMMIT, _BOTH), (Action.CLUSTERING, _BOTH)),
 }
 """Which pending files are removed with an instant, by the action in the rollback plan. The completed file of a service
-carries the
-action of a write, and its pending files carry the action of the service.
+has the action of a write, and its pending files have the action of the service.
 """
 
 

@@ -68,12 +68,12 @@ class Ticket:
 
     @property
     def batch_path(self) -> str:
-        """Path of the batch."""
+        """File of the staged rows, relative to the table."""
         return join_path(GROUP_FOLDER, self.name + _BATCH)
 
     @property
     def claim_path(self) -> str:
-        """Path of the claim."""
+        """File that a leader creates to claim the ticket, relative to the table."""
         return join_path(GROUP_FOLDER, self.name + _CLAIM)
 
     def owner_is_dead(self) -> bool:

@@ -6,8 +6,8 @@
    the server may have been interrupted. Call it just before publishing.
 4. `release` releases it, if it is still ours. The lease of a dead process expires; no cleanup is needed.
 
-A lease begins when its request is sent, so the holder never overestimates it. The holder measures it with a clock that
-is never set and that includes suspended time. A forked child holds none of its parent's leases.
+A lease begins when its request is sent, so the holder never overestimates it. The holder measures it with a monotonic
+clock that includes suspended time. A forked child holds none of its parent's leases.
 """
 
 from __future__ import annotations

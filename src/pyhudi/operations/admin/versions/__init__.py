@@ -1,12 +1,12 @@
-"""The steps between table versions, one file each, behind one interface (`base`).
+"""Upgrade and downgrade steps between table versions, one module each, with the common interface `VersionStep`.
 
-six_eight.py     6 <-> 8: another timeline layout, another archive, other names of log files
-eight_nine.py    8 <-> 9: payload classes become merge modes, index definitions get versions
+v6_v8.py              6 <-> 8: another timeline layout, another archive, other names of log files
+v8_v9.py              8 <-> 9: payload classes become merge modes, index definitions get versions
 
-base.py       what a step is: `VersionStep`, `Means`, `VersionChange`; what every step waits for
-layouts.py    instants and archive of layout 1 as those of layout 2, and back
+version_step.py       the interface: `VersionStep`, `StepContext`, `VersionChange`; preconditions of every step
+timeline_layouts.py   conversion of instants and archive between timeline layouts 1 and 2
 
-A new version is one more file with one more step.
+To add a table version, add a module with its step, and the step to `STEPS`.
 """
 
 from __future__ import annotations
