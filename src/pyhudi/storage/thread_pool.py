@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
+from threading import Condition
 from typing import Generic, TypeVar
 
 _POOL_THREADS = 32
@@ -48,38 +48,39 @@ def in_threads(
         The results, in the order of the tasks.
 
     Raises:
-        BaseException: The error of the first task that failed, after the running tasks ended. Further tasks do not
-            start.
+        BaseException: The error of the first task that failed, or an interruption of the caller. Further tasks do not
+            start, and it is raised only after all running tasks have ended: a rollback may follow, which must find
+            every file that a task writes.
     """
     todo = list(tasks)
     if len(todo) < 2:
         return [function(task) for task in todo]
     call = _Call(function, todo)
-    helpers = _submitted(_engine_pool if of_engine else _pool, call.run, min(threads, len(todo)) - 1)
+    helpers: list[Future[None]] = []
     try:
+        _submit(_engine_pool if of_engine else _pool, call.help, min(threads, len(todo)) - 1, helpers)
         call.run()
     finally:
         for helper in helpers:
-            if not helper.cancel():
-                helper.result()
+            helper.cancel()
+        call.end()
     if call.errors:
         raise call.errors[min(call.errors)]
     return [call.results[number] for number in range(len(todo))]
 
 
-def _submitted(pool: ThreadPoolExecutor, run: Callable[[], None], number: int) -> list[Future[None]]:
-    submitted: list[Future[None]] = []
+def _submit(pool: ThreadPoolExecutor, run: Callable[[], None], number: int, submitted: list[Future[None]]) -> None:
     try:
         for _ in range(number):
             submitted.append(pool.submit(run))
     except RuntimeError:
-        # The process can start no more threads, or is ending: the calling thread runs the tasks.
+        # The process can start no more threads, or is ending: the calling thread runs the tasks. What failed to start may
+        # be queued, and finds no task left.
         pass
-    return submitted
 
 
 class _Call(Generic[T, R]):
-    """The tasks of one call; each thread takes the next one until none is left or one failed."""
+    """The tasks of one call; each thread takes the next one until none is left, one failed, or the call ends."""
 
     def __init__(self, function: Callable[[T], R], tasks: list[T]) -> None:
         self.results: dict[int, R] = {}
@@ -87,15 +88,43 @@ class _Call(Generic[T, R]):
         self._function = function
         self._tasks = tasks
         self._numbers = iter(range(len(tasks)))
-        self._lock = Lock()
+        self._changed = Condition()
+        self._helpers = 0
+        self._ended = False
 
     def run(self) -> None:
+        """Run tasks in this thread."""
         while (number := self._next()) is not None:
             try:
                 self.results[number] = self._function(self._tasks[number])
             except BaseException as error:
                 self.errors[number] = error
 
+    def help(self) -> None:
+        """Run tasks in a thread for which `end` waits."""
+        with self._changed:
+            self._helpers += 1
+        try:
+            self.run()
+        finally:
+            with self._changed:
+                self._helpers -= 1
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        """Start no more tasks, and wait for those of the helpers.  An interruption is raised after that."""
+        interruption: BaseException | None = None
+        while True:
+            try:
+                with self._changed:
+                    self._ended = True
+                    self._changed.wait_for(lambda: not self._helpers)
+                break
+            except BaseException as error:
+                interruption = interruption or error
+        if interruption is not None:
+            raise interruption
+
     def _next(self) -> int | None:
-        with self._lock:
-            return None if self.errors else next(self._numbers, None)
+        with self._changed:
+            return None if self._ended or self.errors else next(self._numbers, None)

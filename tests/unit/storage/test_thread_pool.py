@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event, get_ident
+from types import FrameType
 
 import pytest
 
@@ -60,6 +62,48 @@ def test_an_interruption_reaches_the_caller() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         in_threads(run, range(3))
+
+
+def test_no_task_outlives_an_interrupted_call() -> None:
+    """A rollback that follows must find the files of every task."""
+    both, interrupted, returned = Barrier(2, timeout=60), Event(), Event()
+    outlived: list[bool] = []
+    caller = get_ident()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    def run(number: int) -> None:
+        both.wait()
+        if get_ident() != caller:
+            signal.pthread_kill(caller, signal.SIGINT)
+            assert interrupted.wait(60)
+            outlived.append(returned.wait(0.2))
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            in_threads(run, range(2), of_engine=True)
+        returned.set()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert outlived == [False]
+
+
+def test_a_thread_that_cannot_start_leaves_no_task_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OneThread(ThreadPoolExecutor):
+        """Queues a call for which it can start no thread, as the executor of Python does."""
+
+        def _adjust_thread_count(self) -> None:
+            if self._threads:
+                raise RuntimeError("can't start new thread")
+            super()._adjust_thread_count()
+
+    with OneThread(8) as pool:
+        monkeypatch.setattr(thread_pool, "_pool", pool)
+        for _ in range(50):
+            assert in_threads(lambda number: number, range(20), 8) == list(range(20))
 
 
 def test_without_further_threads_the_caller_runs_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
