@@ -12,12 +12,12 @@ DYNAMODB_PARTITION_KEY = Option(
     "hoodie.write.lock.dynamodb.partition_key", str, None, "name of the lock; unset: the table's name"
 )
 DYNAMODB_REGION = Option("hoodie.write.lock.dynamodb.region", str, "us-east-1", "region of DynamoDB")
-DYNAMODB_ENDPOINT_URL = Option("hoodie.write.lock.dynamodb.endpoint_url", str, None, "DynamoDB at another address than Amazon's")
+DYNAMODB_ENDPOINT_URL = Option("hoodie.write.lock.dynamodb.endpoint_url", str, None, "endpoint of DynamoDB; unset: Amazon's")
 DYNAMODB_BILLING_MODE = Option(
     "hoodie.write.lock.dynamodb.billing_mode",
     ("PAY_PER_REQUEST", "PROVISIONED"),
     "PAY_PER_REQUEST",
-    "how a table of locks that is created is paid for",
+    "billing mode of a DynamoDB table that is created for locks",
 )
 DYNAMODB_READ_CAPACITY = Option(
     "hoodie.write.lock.dynamodb.read_capacity", int, "20", "read capacity of a table of locks", at_least=1
@@ -29,12 +29,12 @@ DYNAMODB_TABLE_CREATION_TIMEOUT = Option(
     "hoodie.write.lock.dynamodb.table_creation_timeout",
     int,
     "120000",
-    "milliseconds to wait for a table of locks that is created",
+    "milliseconds to wait for the creation of a table of locks",
     at_least=1,
 )
 
 FILESYSTEM_EXPIRE = Option(
-    "hoodie.write.lock.filesystem.expire", int, "0", "minutes after which a file system lock is taken for left behind; 0: never"
+    "hoodie.write.lock.filesystem.expire", int, "0", "minutes after which a file system lock counts as orphaned; 0: never"
 )
 FILESYSTEM_PATH = Option(
     "hoodie.write.lock.filesystem.path", str, None, "folder of the file system lock; unset: the table's .hoodie"
@@ -59,7 +59,7 @@ PROVIDER = Option(
 )
 
 STORAGE_VALIDITY_TIMEOUT_SECS = Option(
-    "hoodie.write.lock.storage.validity.timeout.secs", int, "30", "seconds that a lease is good for", at_least=1
+    "hoodie.write.lock.storage.validity.timeout.secs", int, "30", "validity of a lease, in seconds", at_least=1
 )
 STORAGE_HEARTBEAT_POLL_SECS = Option(
     "hoodie.write.lock.storage.heartbeat.poll.secs",
@@ -71,7 +71,9 @@ STORAGE_HEARTBEAT_POLL_SECS = Option(
 )
 
 ZOOKEEPER_URL = Option("hoodie.write.lock.zookeeper.url", str, None, "servers of ZooKeeper, host:port, with commas between them")
-ZOOKEEPER_BASE_PATH = Option("hoodie.write.lock.zookeeper.base_path", str, None, "node of ZooKeeper under which locks lie")
+ZOOKEEPER_BASE_PATH = Option(
+    "hoodie.write.lock.zookeeper.base_path", str, None, "ZooKeeper node below which lock nodes are created"
+)
 ZOOKEEPER_LOCK_KEY = Option(
     "hoodie.write.lock.zookeeper.lock_key", str, None, "its node below the base path; unset: the table's name"
 )

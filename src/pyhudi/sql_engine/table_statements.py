@@ -158,7 +158,7 @@ def new_options(
         stated = str(found.setdefault(PARTITION_FIELDS.key, named))
         if _field_names(stated) != named.split(","):
             raise InvalidRequest(f"CREATE TABLE {statement.table}: PARTITIONED BY and property {PARTITION_FIELDS} disagree")
-    elif set(_field_names(str(found.get(PARTITION_FIELDS.key, "")))) & set(columns):
+    elif set(_field_names(str(found.get(PARTITION_FIELDS.key, "")))) <= set(columns):
         # The clause cannot name a field of a struct.
         raise InvalidRequest(f"CREATE TABLE {statement.table}: use PARTITIONED BY instead of property {PARTITION_FIELDS}")
     parse_options(found)

@@ -196,10 +196,11 @@ def test_shown_statements_of_random_tables_recreate_them(seed: int) -> None:
         check_recreated(table)
 
 
-def test_shown_statement_of_a_table_partitioned_by_a_field_of_a_struct() -> None:
+@pytest.mark.parametrize("fields", [("place.city",), ("region", "place.city")])
+def test_shown_statement_of_a_table_partitioned_by_a_field_of_a_struct(fields: tuple[str, ...]) -> None:
     place = pa.struct([pa.field("city", pa.string())])
-    schema = pa.schema([*SCHEMA, pa.field("place", place)])
-    source = hp.Table.create(f"memory://like-{next(_numbers)}/source", schema=schema, record_key="id", partition_by="place.city")
+    schema = pa.schema([*SCHEMA, pa.field("region", pa.string()), pa.field("place", place)])
+    source = hp.Table.create(f"memory://like-{next(_numbers)}/source", schema=schema, record_key="id", partition_by=fields)
     check_recreated(source)
 
 

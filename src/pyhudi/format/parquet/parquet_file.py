@@ -245,7 +245,7 @@ def _in_order(names: Sequence[str], *tables: pa.Table) -> pa.Table:
     """Return the columns of tables as one table; order: that of the names, which may be those of fields of a column."""
     columns_by_field = {field: column for rows in tables for field, column in zip(rows.schema, rows.columns, strict=True)}
     order = {name.split(".")[0]: place for place, name in enumerate(names)}
-    fields = sorted(columns_by_field, key=lambda field: order[field.name])
+    fields = sorted(columns_by_field, key=lambda field: order[field.name.split(".")[0]])
     return pa.table([columns_by_field[field] for field in fields], schema=pa.schema(fields))
 
 

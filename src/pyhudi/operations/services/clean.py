@@ -409,7 +409,6 @@ def _clean(
 ) -> _Cleaned | None:
     """Claim the plan with ``request`` under the lock, and execute it; return None if another action came first."""
     paths = _paths_by_partition(context, plan)
-    begun_ms = context.env.now_ms()
     with ExitStack() as running:
         with context.locked(settings.lock_wait_ms) as locked:
             requested = request(locked)
@@ -418,6 +417,7 @@ def _clean(
             clean = requested.transaction
             running.enter_context(_beating(clean.heartbeat))
             if sum(map(len, paths.values())) <= _FILES_UNDER_LOCK:
+                begun_ms = context.env.now_ms()
                 deleted = _delete_files(context.storage, paths, None)
                 return _publish(
                     requested.locked,

@@ -4,8 +4,8 @@
     .hoodie/.locks/audit/<start ms>_<id>.jsonl      one file per acquisition, one JSON record per line
 
 A record has `ownerId`, `transactionStartTime`, `timestamp`, `state` (START, RENEW, END), `lockExpiration` (times in epoch
-milliseconds) and `lockHeld`. The file is written again with each record. A write that fails is logged, and the lock is
-used as without an audit.
+milliseconds) and `lockHeld`. The file is written again with each record. A write that fails is logged, and the lock stays
+held. A write that hangs delays the next renewal, and can cost the lease, as a slow renewal can.
 
 START is taken after the lock was seen to be free, and END before it is released, so that the periods of two holders do
 not overlap by the time that the requests take. A holder without END is considered to hold the lock until the

@@ -183,7 +183,7 @@ class TimelineStore:
 
 
 # An operation loads the same timeline several times.
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _parse_names(names: tuple[str, ...], layout: TimelineLayout) -> tuple[Instant, ...]:
     return tuple(instant for name in names if (instant := parse_instant_file(name, layout)) is not None)
 
