@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Condition
+from threading import Condition, Lock
 from typing import Generic, TypeVar
 
 _POOL_THREADS = 32
@@ -61,9 +61,16 @@ def in_threads(
         _submit(_engine_pool if of_engine else _pool, call.help, min(threads, len(todo)) - 1, helpers)
         call.run()
     finally:
-        for helper in helpers:
-            helper.cancel()
-        call.end()
+        interruption: BaseException | None = None
+        while True:
+            # No statement before `try`: an interruption must not skip the wait.
+            try:
+                call.end(helpers)
+                break
+            except BaseException as error:
+                interruption = interruption or error
+        if interruption is not None:
+            raise interruption
     if call.errors:
         raise call.errors[min(call.errors)]
     return [call.results[number] for number in range(len(todo))]
@@ -88,7 +95,8 @@ class _Call(Generic[T, R]):
         self._function = function
         self._tasks = tasks
         self._numbers = iter(range(len(tasks)))
-        self._changed = Condition()
+        self._lock = Lock()
+        self._idle = Condition(self._lock)
         self._helpers = 0
         self._ended = False
 
@@ -102,29 +110,24 @@ class _Call(Generic[T, R]):
 
     def help(self) -> None:
         """Run tasks in a thread for which `end` waits."""
-        with self._changed:
+        with self._lock:
             self._helpers += 1
         try:
             self.run()
         finally:
-            with self._changed:
+            with self._lock:
                 self._helpers -= 1
-                self._changed.notify_all()
+                self._idle.notify_all()
 
-    def end(self) -> None:
-        """Start no more tasks, and wait for those of the helpers.  An interruption is raised after that."""
-        interruption: BaseException | None = None
-        while True:
-            try:
-                with self._changed:
-                    self._ended = True
-                    self._changed.wait_for(lambda: not self._helpers)
-                break
-            except BaseException as error:
-                interruption = interruption or error
-        if interruption is not None:
-            raise interruption
+    def end(self, helpers: Iterable[Future[None]]) -> None:
+        """Start no more tasks, and wait for those of the helpers."""
+        with self._lock:
+            self._ended = True
+        for helper in helpers:
+            helper.cancel()
+        with self._lock:
+            self._idle.wait_for(lambda: not self._helpers)
 
     def _next(self) -> int | None:
-        with self._changed:
+        with self._lock:
             return None if self._ended or self.errors else next(self._numbers, None)
