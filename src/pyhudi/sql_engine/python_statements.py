@@ -19,6 +19,7 @@ from pyhudi.operations.write.clauses import Clause, ClauseAction, MergeStatement
 from pyhudi.options.declaration import Options
 from pyhudi.records.filters.filter_ast import ColumnRef
 from pyhudi.records.filters.filter_parser import is_computed, is_filter, parse_value
+from pyhudi.records.sql_quoting import quote_name
 from pyhudi.sql_engine.dml import merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, read_spark, to_duck
 from pyhudi.sql_engine.sql_ast import Fragment, SelectQuery
@@ -92,7 +93,7 @@ def _expression(text: str) -> SelectQuery:
 
 
 def _quoted(*parts: str) -> str:
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+    return ".".join(map(quote_name, parts))
 
 
 def _prepare(database: Database, query: SelectQuery, *, expression: bool = False) -> str:

@@ -28,7 +28,6 @@ from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     SparkSession,
     located,
-    quoted_name,
     small_frame,
     sql_refused,
     stored_frame,
@@ -44,6 +43,7 @@ from pyhudi.options.table_options import NAME
 from pyhudi.options.write_options import OPERATION
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY
+from pyhudi.records.sql_quoting import quote_name
 from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
@@ -185,7 +185,7 @@ class SparkStatementSession:
         options = {**table_statements.new_options(statement, ordered), **(self.options or {}), OPERATION.key: "bulk_insert"}
         if statement.table.path is None:
             options.setdefault(NAME.key, statement.table.parts[-1])
-        rows = frame.select(*map(quoted_name, ordered))
+        rows = frame.select(*map(quote_name, ordered))
         return self.verbs.write(rows, path, "errorifexists", options, storage_options)
 
     def frame(self, query: S.SelectQuery, lead: str = "") -> DataFrame:
@@ -198,7 +198,7 @@ class SparkStatementSession:
             rows = self._rows_of(reference, build_predicate)
             if rows is None:
                 assert reference.name is not None, "table-valued functions have rows"
-                return ".".join(map(quoted_name, reference.name.parts))
+                return ".".join(map(quote_name, reference.name.parts))
             name = f"pyhudi_{len(frames)}"
             frames[name] = rows
             return f"{{{name}}}"
@@ -263,7 +263,7 @@ def _insert(session: SparkStatementSession, statement: S.Insert) -> WriteResult:
     names = table_statements.without_meta(frame.columns)
     columns = table_statements.insert_columns(table, statement, names)
     if len(names) < len(frame.columns):
-        frame = frame.select(*map(quoted_name, names))
+        frame = frame.select(*map(quote_name, names))
     schema = table.schema()
     constants = table_statements.constant_values(table, statement)
     values = {name: value for name, value in constants.items() if name not in columns}
@@ -307,7 +307,7 @@ def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResul
     merge = session.verbs.merge(
         session.spark,
         table.uri,
-        frame if len(names) == len(frame.columns) else frame.select(*map(quoted_name, names)),
+        frame if len(names) == len(frame.columns) else frame.select(*map(quote_name, names)),
         # In parentheses it is not taken for a column name.
         f"({_text(change.on)})",
         target_alias=change.target_alias,
@@ -330,7 +330,7 @@ def _clause_values(table: Table, change: MergeStatement, clause: Clause, source_
     assigned = {name.lower() for name in (source_columns if values is None else values)}
     defaults = table_statements.omitted_defaults(table, assigned)
     if values is None and defaults:
-        values = {name: f"{quoted_name(change.source_alias)}.{quoted_name(name)}" for name in source_columns}
+        values = {name: f"{quote_name(change.source_alias)}.{quote_name(name)}" for name in source_columns}
     return values if values is None else {**values, **defaults}
 
 
@@ -405,7 +405,7 @@ def _drop_database(session: SparkStatementSession, statement: S.DropDatabase) ->
 
 
 def _quoted(database: str) -> str:
-    return ".".join(map(quoted_name, database.split(".")))
+    return ".".join(map(quote_name, database.split(".")))
 
 
 def _use(session: SparkStatementSession, statement: S.UseDatabase) -> DataFrame:
@@ -421,7 +421,7 @@ def _show_databases(session: SparkStatementSession, statement: S.ShowDatabases) 
         return session.spark.sql("SHOW DATABASES")
     catalogs = features.find("catalogs")
     if catalogs is None or catalogs.configured_settings(statement.catalog) is None:
-        return session.spark.sql(f"SHOW DATABASES IN {quoted_name(statement.catalog)}")
+        return session.spark.sql(f"SHOW DATABASES IN {quote_name(statement.catalog)}")
     names = stored_catalog(statement.catalog).list_namespaces()
     return small_frame(session.spark, pa.table({"namespace": pa.array(names, pa.string())}))
 

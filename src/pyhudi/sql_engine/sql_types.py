@@ -14,6 +14,7 @@ from pyhudi.format.hudi_types import (
     stated_hudi_type,
     vector_type,
 )
+from pyhudi.records.sql_quoting import quote_name, quote_text
 from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.tokens import TokenCursor
 
@@ -151,17 +152,12 @@ def column_type_text(column: pa.Field) -> str:
 def _field_text(column: pa.Field) -> str:
     comment = (column.metadata or {}).get(COMMENT)
     parts = [f"{backquoted(column.name)}: {column_type_text(column)}", "" if column.nullable else "NOT NULL"]
-    return " ".join(filter(None, (*parts, "" if comment is None else f"COMMENT {quoted_text(comment.decode())}")))
+    return " ".join(filter(None, (*parts, "" if comment is None else f"COMMENT {quote_text(comment.decode())}")))
 
 
 def backquoted(name: str) -> str:
     """A name in a statement, in backquotes unless it is an identifier."""
-    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
-
-
-def quoted_text(text: str) -> str:
-    """A text literal of Spark's SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return name if name.isidentifier() else quote_name(name)
 
 
 def type_name(kind: pa.DataType) -> str:

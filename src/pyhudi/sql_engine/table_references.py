@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.sql_quoting import quote_name
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 from pyhudi.sql_engine.sql_ast import Fragment, Reference, SelectQuery, TableName, Value
 from pyhudi.sql_engine.tokens import TokenCursor
@@ -178,7 +179,7 @@ def splice_query(
     """
     text, parts, at = query.body.text, [], 0
     for reference in query.references:
-        alias = "" if reference.alias is None else f" AS `{reference.alias.replace('`', '``')}`"
+        alias = "" if reference.alias is None else f" AS {quote_name(reference.alias)}"
         parts += [written(text[at : reference.start]), replacement(reference) + alias]
         at = reference.end
     return "".join([*parts, written(text[at:])])

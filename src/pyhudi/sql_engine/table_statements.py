@@ -44,6 +44,7 @@ from pyhudi.records.assignments import parse_assignments
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
+from pyhudi.records.sql_quoting import quote_text
 from pyhudi.sql_engine.session_state import StatementOptions
 from pyhudi.sql_engine.sql_ast import (
     AddColumns,
@@ -63,7 +64,7 @@ from pyhudi.sql_engine.sql_ast import (
     TableName,
     Value,
 )
-from pyhudi.sql_engine.sql_types import COMMENT, backquoted, column_type_name, column_type_text, field, quoted_text
+from pyhudi.sql_engine.sql_types import COMMENT, backquoted, column_type_name, column_type_text, field
 
 _SHORT = {
     "primarykey": RECORD_KEY_FIELDS.key,
@@ -536,7 +537,7 @@ def creation_text(table: Table, name: TableName) -> str:
         parts = [f"  {backquoted(column.name)} {column_type_text(column)}"]
         parts += [] if column.nullable else ["NOT NULL"]
         parts += [f"DEFAULT {default_sql(config, column.name)}"] if column.name in defaults else []
-        parts += [] if comment is None else [f"COMMENT {quoted_text(comment.decode())}"]
+        parts += [] if comment is None else [f"COMMENT {quote_text(comment.decode())}"]
         lines.append(" ".join(parts))
     places = partition_columns(config.keys)
     if not set(places) <= set(schema.names):
@@ -550,9 +551,9 @@ def creation_text(table: Table, name: TableName) -> str:
     text = f"CREATE TABLE {'.'.join(map(backquoted, name.parts))} (\n" + ",\n".join(lines) + ")\nUSING hudi\n"
     text += f"PARTITIONED BY ({', '.join(map(backquoted, places))})\n" if places else ""
     comment_text = config.property(COMMENT_PROPERTY)
-    text += f"COMMENT {quoted_text(comment_text)}\n" if comment_text else ""
-    text += "" if name.path is not None else f"LOCATION {quoted_text(table.uri)}\n"
-    listed = ",\n".join(f"  {quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(properties.items()))
+    text += f"COMMENT {quote_text(comment_text)}\n" if comment_text else ""
+    text += "" if name.path is not None else f"LOCATION {quote_text(table.uri)}\n"
+    listed = ",\n".join(f"  {quote_text(key)} = {quote_text(value)}" for key, value in sorted(properties.items()))
     return f"{text}TBLPROPERTIES (\n{listed})"
 
 

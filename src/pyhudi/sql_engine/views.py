@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.records.sql_quoting import quote_name
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import View
 from pyhudi.sql_engine.table_references import parse_expression_text, parse_query_text, splice_query
@@ -18,7 +19,7 @@ def view_of(statement: S.CreateView, qualify: Callable[[S.TableName], S.TableNam
         if reference.name is None or reference.name.path is not None or (name := qualify(reference.name)) == reference.name:
             return written
         as_of = "" if reference.as_of is None else f" TIMESTAMP AS OF '{reference.as_of}'"
-        return ".".join(f"`{part.replace('`', '``')}`" for part in name.parts) + as_of
+        return ".".join(map(quote_name, name.parts)) + as_of
 
     return View(splice_query(statement.query, named), statement.columns)
 
@@ -47,7 +48,7 @@ def expand_views(
             problem = "it reads itself" if view in within else "a view cannot be read as of a time. Read its tables AS OF"
             raise InvalidRequest(f"view {reference.name}: {problem}")
         inner = expand_views(parse_query_text(view.text, S.Fragment(view.text)), find, (*within, view)).body.text
-        columns = ", ".join(f"`{name}`" for name in view.columns)
+        columns = ", ".join(map(quote_name, view.columns))
         return f"(SELECT * FROM ({inner}) AS `view_rows` ({columns}))" if columns else f"({inner})"
 
     text = splice_query(query, replacement)

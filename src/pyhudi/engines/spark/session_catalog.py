@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from pyhudi.engines.spark.type_conversion import catalogued_path, quote_spark_name
 from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.records.sql_quoting import quote_text
 
 _FORMAT = "pyhudi"
 _WAREHOUSE = "spark.sql.warehouse.dir"
@@ -57,7 +58,6 @@ class CatalogEntry:
 
     def enter(self) -> None:
         """Create the entry, or re-create it if the table's columns have changed."""
-        text = self.path.replace("\\", "\\\\").replace("'", "\\'")
         if self.exists:
             stored = self.spark.table(quote_spark_name(self.name)).schema
             if stored.names == (now := self.spark.read.format(_FORMAT).load(self.path).schema).names and all(
@@ -65,7 +65,7 @@ class CatalogEntry:
             ):
                 return
             self.spark.sql(f"DROP TABLE {quote_spark_name(self.name)}")
-        self.spark.sql(f"CREATE TABLE {quote_spark_name(self.name)} USING {_FORMAT} LOCATION '{text}'")
+        self.spark.sql(f"CREATE TABLE {quote_spark_name(self.name)} USING {_FORMAT} LOCATION {quote_text(self.path)}")
 
 
 def _bare(location: str) -> str:

@@ -28,6 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import HUDI_TYPE, VARIANT_TYPE, is_vector, record_type, stated_hudi_type
+from pyhudi.records.sql_quoting import quote_name
 from pyhudi.records.vectors import in_spark_layout, spark_layout
 
 __all__ = [
@@ -44,7 +45,6 @@ __all__ = [
     "located",
     "catalog_options",
     "quote_spark_name",
-    "quoted_name",
     "small_frame",
     "sql_refused",
     "stored_frame",
@@ -101,7 +101,7 @@ def quote_spark_name(name: str) -> str:
 
     A list of many columns is sent to the JVM several times faster as names than as Column objects.
     """
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+    return ".".join(map(quote_name, name.split(".")))
 
 
 def literal(text: str) -> str:
@@ -166,7 +166,7 @@ def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fix
     nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in stored_schema.fields if f.name not in fixed])
     rows = frame.toDF(*names).to(nullable)
     values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
-    return rows.withColumns(values).select(*map(quoted_name, columns.names)) if values else rows
+    return rows.withColumns(values).select(*map(quote_name, columns.names)) if values else rows
 
 
 def _with_nullable_parts(field: pa.Field) -> pa.Field:
@@ -187,11 +187,6 @@ def sql_refused() -> Iterator[None]:
         yield
     except AnalysisException as error:
         raise InvalidRequest(f"Spark refuses the statement: {str(error).partition(';')[0].strip()}") from error
-
-
-def quoted_name(name: str) -> str:
-    """A name with literal dots, quoted for SQL and `select`."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def without_rows(session: SparkSession) -> DataFrame:

@@ -32,6 +32,7 @@ from pyhudi.records.filters.filter_ast import (
 from pyhudi.records.filters.filter_functions import FUNCTIONS, argument_types
 from pyhudi.records.filters.filter_visitor import join_in_pairs
 from pyhudi.records.spark_functions import LEAST_LONG
+from pyhudi.records.sql_quoting import quote_name, quote_text
 
 
 def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
@@ -71,7 +72,7 @@ def _spark(expr: Expr) -> str:
         in_list = f"({name} IN ({', '.join(values)}))" if values else _spark(ConstantUnlessNull(expr.column, False))
         return f"({in_list} OR {_spark_comparison(name, Compare(expr.column, '=', 0.0, expr.type))})" if has_zero else in_list
     if isinstance(expr, Like):
-        return f"({name} LIKE {_spark_text(expr.pattern)})"
+        return f"({name} LIKE {quote_text(expr.pattern)})"
     raise Internal(f"unknown filter node {type(expr).__name__}")
 
 
@@ -80,7 +81,7 @@ def _spark_operand(operand: Operand) -> str:
 
 
 def _spark_column(name: str) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+    return ".".join(map(quote_name, name.split(".")))
 
 
 def _spark_comparison(name: str, expr: Compare) -> str:
@@ -115,7 +116,7 @@ def _spark_literal(value: Any, type_: pa.DataType | None) -> str:
     if types.is_boolean(type_):
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
-        return _spark_text(value)
+        return quote_text(value)
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
     return _spark_long(value) if types.is_int64(type_) else str(value)
@@ -124,10 +125,6 @@ def _spark_literal(value: Any, type_: pa.DataType | None) -> str:
 def _spark_long(value: Any) -> str:
     # The smallest long cannot be written as a literal: its digits alone are out of range.
     return f"{value}L" if value != -(1 << 63) else LEAST_LONG
-
-
-def _spark_text(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def spark_expression(call: FunctionCall) -> str:
