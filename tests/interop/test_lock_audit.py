@@ -24,6 +24,14 @@ result = [acquired, acquired and lock.renew()]
 if release:
     lock.unlock()
     lock.close()
+else:
+    jvm.java.lang.System.getProperties().put("held", lock)
+"""
+
+RELEASE = """
+lock = jvm.java.lang.System.getProperties().remove("held")
+lock.unlock()
+lock.close()
 """
 
 
@@ -90,3 +98,6 @@ def test_both_audit_one_lock(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
     )
     [row] = same(newest_hudi, path, "validate_audit_lock").to_pylist()
     assert (row["validation_result"], row["issues_found"]) == ("FAILED", 3)
+
+    # A heartbeat that misses its lock file interrupts the thread that took the lock, in whatever it does then.
+    newest_hudi.run(RELEASE)
