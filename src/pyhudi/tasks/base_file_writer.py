@@ -45,7 +45,7 @@ from pyhudi.tasks.file_stats import FileIndexing, FloatTracker, IndexedFile, bas
 
 AVRO_SCHEMA_KEY = "parquet.avro.schema"
 
-_ROW_GROUP_BYTES = 64 << 20
+_ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes after which a row group is written, unless the settings ask for smaller ones."""
 
 _FEW_VALUED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
