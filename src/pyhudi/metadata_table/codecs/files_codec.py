@@ -119,14 +119,8 @@ def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.St
     entries = pa.StructArray.from_arrays(sizes_and_flags, fields=list(maps_type.item_type))
     maps = pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, entries, type=maps_type)
     partition_list = pc.index(record_keys, ALL_PARTITIONS).as_py()
-    if partition_list < 0:
-        return record_keys, encode_payload(MetadataRecordType.FILE_LIST, maps)
-    pieces = [
-        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(0, partition_list)),
-        encode_payload(MetadataRecordType.PARTITION_LIST, maps.slice(partition_list, 1)),
-        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(partition_list + 1)),
-    ]
-    return record_keys, pa.concat_arrays(pieces)
+    exceptions = {} if partition_list < 0 else {partition_list: MetadataRecordType.PARTITION_LIST}
+    return record_keys, encode_payload(MetadataRecordType.FILE_LIST, maps, exceptions=exceptions)
 
 
 def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
