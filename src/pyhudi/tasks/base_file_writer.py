@@ -326,17 +326,16 @@ def _dictionary_columns(rows: pa.Table) -> list[str]:
     """The columns to store with a dictionary: those whose values repeat in some of the rows."""
     # Keys and sequence numbers are unique in a file: a dictionary of them would be built and thrown away.
     unique = {COMMIT_SEQNO, RECORD_KEY}
-    count = min(_SAMPLE_ROWS, rows.num_rows)
-    sample = np.linspace(0, max(0, rows.num_rows - 1), count).astype(np.int64)
+    is_large = rows.num_rows >= _SAMPLE_ROWS
+    sample = np.linspace(0, rows.num_rows - 1, _SAMPLE_ROWS).astype(np.int64)
     paths = []
     for field in rows.schema:
         if field.name in unique:
             continue
-        if not (pa.types.is_nested(field.type) or field.type == CODED):
-            # Building a dictionary of values that hardly repeat costs time, and makes the file larger.
-            values = _sampled(rows.column(field.name), sample)
-            if count == _SAMPLE_ROWS and 2 * len(pc.unique(values)) > count:
-                continue
+        is_sampled = is_large and not (pa.types.is_nested(field.type) or field.type == CODED)
+        # Building a dictionary of values that hardly repeat costs time, and makes the file larger.
+        if is_sampled and 2 * len(pc.unique(_sampled(rows.column(field.name), sample))) > _SAMPLE_ROWS:
+            continue
         paths.extend(_leaf_paths(field.name, field.type))
     return paths
 
