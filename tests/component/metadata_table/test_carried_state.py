@@ -107,6 +107,22 @@ def test_commits_and_cleans_carry_on_what_a_full_lookup_finds(
     is_true(table, {**state(table), **{f"k{n:03}": 11 for n in range(11, 19)}})
 
 
+def test_commits_without_lookups_are_merged_when_the_listing_is_used(tmp_path: Path, looked_up: list[tuple[str, ...]]) -> None:
+    table = create(tmp_path, **{"hoodie.metadata.compact.max.delta.commits": 100})
+    expected = state(table)
+    looked_up.clear()
+    for number in range(2 * metadata_listing.MAX_UNMERGED):
+        table.bulk_insert(rows(100 + number, 101 + number, 3))
+        expected[f"k{100 + number}"] = 3
+    carried = table.context.carried.get("metadata listing")
+    assert 0 < len(carried._unmerged) <= metadata_listing.MAX_UNMERGED
+    fresh = Table(table.uri).context
+    found = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
+    assert pa.concat_batches([carried._files["p0"], carried._files["p1"]]).equals(found)
+    assert not carried._unmerged and not looked_up
+    is_true(table, expected)
+
+
 def another_writer(table: Table) -> None:
     Table(table.uri, options=OPTIONS).upsert(rows(0, 20, 7))
 

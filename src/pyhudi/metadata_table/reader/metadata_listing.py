@@ -52,7 +52,7 @@ MAX_LISTING_BYTES = 32 << 20
 _READ_WHOLE_BYTES = 256 << 10
 """Size of a `files` partition that is decoded as a whole, which takes less time than two lookups in it."""
 
-_MAX_UNMERGED = 16
+MAX_UNMERGED = 16
 """Delta commits of this process that are merged into a retained listing only once it is used."""
 
 _CARRIED = "metadata listing"
@@ -228,7 +228,7 @@ class MetadataListing:
             later._found, later._unmerged = dict(self._found), self._unmerged
         if added is not None:
             later._unmerged += (added,)
-        if len(later._unmerged) > _MAX_UNMERGED:
+        if len(later._unmerged) > MAX_UNMERGED:
             later._merge()
         return later
 
