@@ -1,4 +1,4 @@
-"""Random tables that PyHudi and Apache Hudi write in turn; tests/simulation/attack/random_tables/judged.py explores
+"""Random tables that PyHudi and Apache Hudi write in turn; tests/simulation/attack/random_tables/compared_with_hudi.py explores
 other seeds.
 """
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.oracle import ApacheHudi
-from tests.simulation.attack.random_tables.judged import run_alternation
+from tests.simulation.attack.random_tables.compared_with_hudi import run_alternation
 
 pytestmark = [pytest.mark.interop, pytest.mark.wide]
 

@@ -57,7 +57,7 @@ def table_with_commits(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module")
 def with_dead_write(table_with_commits: Make, tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """As `grown`, after a write of Apache Hudi that ended before its commit."""
+    """As `table_with_commits`, after a write of Apache Hudi that ended before its commit."""
 
     @cache
     def first(kind: str) -> Pair:

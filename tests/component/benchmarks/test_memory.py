@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not PROC.joinpath("self/statm").exists(), reason
 
 
 class Program:
-    """A separate process, whose memory no other code allocates or frees; it stops at each `say` until it reads `go_on`."""
+    """A separate process, whose memory no other code allocates or frees; it stops at each `say` until it reads a line."""
 
     def __init__(self, source: str) -> None:
         say = "import sys\ndef say(word):\n    print(word, flush=True)\n    sys.stdin.readline()\n"

@@ -11,8 +11,8 @@ import pytest
 
 from tests.simulation.attack import flaky, kills, suspensions
 from tests.simulation.attack.processes import killed, suspended
-from tests.simulation.checker.kept import is_known
 from tests.simulation.checker.quick import quickly
+from tests.simulation.checker.recorded_schedules import is_known
 from tests.support.needs import WIDE
 
 

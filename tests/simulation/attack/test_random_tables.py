@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tests.simulation.attack.random_tables.drawn import draw_table, seeds_of_pairs
 from tests.simulation.attack.random_tables.explore import THEMES, Plan, plan_of, report, run_plan, shrink
 from tests.simulation.attack.random_tables.rules import RULES
+from tests.simulation.attack.random_tables.table_generator import draw_table, seeds_of_pairs
 from tests.simulation.checker.quick import quickly
 from tests.support.needs import WIDE
 

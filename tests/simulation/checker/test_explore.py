@@ -10,8 +10,8 @@ import os
 import pytest
 
 from tests.simulation.checker.explore import explore_one, shrink
-from tests.simulation.checker.kept import is_known
 from tests.simulation.checker.quick import quickly
+from tests.simulation.checker.recorded_schedules import is_known
 from tests.simulation.checker.worlds import WORLDS
 from tests.support.needs import WIDE
 from tests.support.shares import EACH_SHARE, Share

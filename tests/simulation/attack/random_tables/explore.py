@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyhudi.errors import HudiError
-from tests.simulation.attack.random_tables.drawn import Drawn, draw_table, of_types, over_files, without_waiting
 from tests.simulation.attack.random_tables.read_checks import Held, check_reads
 from tests.simulation.attack.random_tables.run import Run, Step
 from tests.simulation.attack.random_tables.steps import STEPS, WEIGHTS
+from tests.simulation.attack.random_tables.table_generator import Drawn, draw_table, of_types, over_files, without_waiting
 from tests.simulation.checker.quick import quickly
 
 

@@ -17,9 +17,9 @@ from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS
 from pyhudi.operations.read.stream_queries import next_position
 from pyhudi.planning.stream_batches import BatchLimits
 from tests.simulation.attack.random_tables.codes import Code, decoded
-from tests.simulation.attack.random_tables.drawn import KEYS
 from tests.simulation.attack.random_tables.run import Run, State, Values
 from tests.simulation.attack.random_tables.steps import condition
+from tests.simulation.attack.random_tables.table_generator import KEYS
 
 _GONE = (TableState, InstantNotFound)
 NO_FALL_BACK = {"hoodie.datasource.read.incr.fallback.fulltablescan.enable": False}

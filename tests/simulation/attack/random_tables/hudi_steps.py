@@ -14,9 +14,9 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import RELEASE, ApacheHudi, HudiFailure
 from tests.simulation.attack.random_tables import steps
-from tests.simulation.attack.random_tables.drawn import PARTITIONS
 from tests.simulation.attack.random_tables.run import Deed, Row, Run, Step
 from tests.simulation.attack.random_tables.steps import Maker, condition, show
+from tests.simulation.attack.random_tables.table_generator import PARTITIONS
 
 OPERATION = "hoodie.datasource.write.operation"
 

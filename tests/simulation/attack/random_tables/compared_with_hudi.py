@@ -1,6 +1,6 @@
 """Random tables that PyHudi and Apache Hudi write, service and read in turn.
 
-    python -m tests.simulation.attack.random_tables.judged --seed 1 --seconds 600 --release 1.0.2
+    python -m tests.simulation.attack.random_tables.compared_with_hudi --seed 1 --seconds 600 --release 1.0.2
 
 Steps are those of `steps.py` and some of Apache Hudi's; after each one both read the table, and must give the same: snapshots
 (by listings and through the metadata table), filters, time travel, ranges of commits and change data.  What Apache Hudi refuses
@@ -29,12 +29,12 @@ from pyhudi import Table
 from pyhudi.errors import TableState
 from pyhudi.storage.environment import SystemEnvironment
 from tests.interop.oracle import RELEASE, ApacheHudi, HudiFailure
-from tests.simulation.attack.random_tables.drawn import Drawn, draw_table
 from tests.simulation.attack.random_tables.explore import Failure
+from tests.simulation.attack.random_tables.hudi_steps import WEIGHTS, HudiRun
 from tests.simulation.attack.random_tables.read_checks import NO_FALL_BACK, check_reads, same
 from tests.simulation.attack.random_tables.run import Step
 from tests.simulation.attack.random_tables.steps import condition
-from tests.simulation.attack.random_tables.theirs import WEIGHTS, HudiRun
+from tests.simulation.attack.random_tables.table_generator import Drawn, draw_table
 from tests.support.rows import META_COLUMNS, assert_same_rows
 
 KIND, FORMAT = "hoodie.datasource.query.type", "hoodie.datasource.query.incremental.format"
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", type=int, help="of the tables; else that of the release")
     given = parser.parse_args(arguments)
     version = given.version or (8 if given.release == RELEASE else 9)
-    folder = Path(tempfile.mkdtemp(prefix="judged-"))
+    folder = Path(tempfile.mkdtemp(prefix="with-hudi-"))
     hudi = ApacheHudi(folder / "scratch", folder / "hudi.log", given.release)
     end, seed, failed, refusals = time.monotonic() + given.seconds, given.seed, 0, Counter[str]()
     try:
