@@ -319,7 +319,7 @@ def test_legal_imports_pass(importer: str, imported: str) -> None:
     assert complaint(Import(importer, imported, 1)) is None
 
 
-def test_imports_are_found_wherever_they_stand() -> None:
+def test_imports_inside_functions_and_type_checking_are_found() -> None:
     source = """
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
@@ -403,7 +403,7 @@ def taken_apart(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, ast.unparse(node)
 
 
-def test_no_other_module_spells_a_path_of_a_table_or_takes_one_apart() -> None:
+def test_table_paths_are_built_and_parsed_in_one_module_only() -> None:
     found = []
     for file in sorted(SOURCES.rglob("*.py")):
         name = file.relative_to(SOURCES).as_posix()
@@ -415,7 +415,7 @@ def test_no_other_module_spells_a_path_of_a_table_or_takes_one_apart() -> None:
     assert not found, "use pyhudi.format.paths:\n" + "\n".join(found)
 
 
-def test_the_check_sees_what_it_looks_for() -> None:
+def test_path_check_finds_path_literals() -> None:
     tree = ast.parse(
         '"""In `.hoodie/x`."""\na = f".hoodie/{b}"\nc = "remove .hoodie/metadata by hand"\nd = p.rsplit("/", 1)[-1]\n'
     )
@@ -443,7 +443,7 @@ def compared_versions(tree: ast.AST) -> list[str]:
     return found
 
 
-def test_what_a_version_has_is_a_question() -> None:
+def test_table_versions_are_compared_in_one_module_only() -> None:
     """A later version is a row of one module: no other module compares versions with numbers."""
     for path in sorted(SOURCES.rglob("*.py")):
         module = ".".join(path.relative_to(SOURCES).with_suffix("").parts)

@@ -292,7 +292,7 @@ def _commands() -> set[str]:
     return below(get_command(app), "")
 
 
-def test_every_verb_stands_here() -> None:
+def test_every_public_operation_is_listed() -> None:
     assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
     assert _public(Alter) == {*ALTER_CHANGES, "constraints"}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
@@ -322,7 +322,7 @@ def _run_command(name: str, arguments: tuple[str, ...], path: Path, instant: str
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", NOT_WRITTEN)
-def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) -> None:
+def test_no_operation_changes_a_table_that_is_not_writable(kind: str, tmp_path: Path) -> None:
     path = NOT_WRITTEN[kind](tmp_path)
     before = content(path)
     table = Table(str(path))
@@ -362,7 +362,7 @@ def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", [*READ_ONLY, *CLOSED, *BY_IDS])
-def test_looking_and_reading_change_nothing(kind: str, tmp_path: Path) -> None:
+def test_inspections_and_reads_change_nothing(kind: str, tmp_path: Path) -> None:
     path = NOT_WRITTEN[kind](tmp_path)
     before = content(path)
     table = Table(str(path))
@@ -385,7 +385,7 @@ def test_looking_and_reading_change_nothing(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", CLOSED)
-def test_rows_of_a_table_that_stays_closed_are_not_read(kind: str, tmp_path: Path) -> None:
+def test_rows_of_an_unreadable_table_are_not_read(kind: str, tmp_path: Path) -> None:
     path = _set(CLOSED[kind](tmp_path), **{CDC: "true"})
     table = Table(str(path))
     for name, look in LOOKS.items():
@@ -442,14 +442,14 @@ def _history(path: Path, version: str) -> None:
     file.write_text(json.dumps({"schemas": [schema, {**schema, "version_id": 0}]}))
 
 
-def test_a_change_of_columns_that_died_before_its_commit_closes_nothing(tmp_path: Path) -> None:
+def test_uncommitted_schema_change_does_not_block_the_table(tmp_path: Path) -> None:
     path = _own(tmp_path)
     _history(path, "29990101000000000")
     assert Table(str(path)).scan().count() == 2
     assert Table(str(path)).upsert(ROWS).rows_in == 2
 
 
-def test_a_table_stays_closed_where_its_history_of_columns_is_lost(tmp_path: Path) -> None:
+def test_table_with_lost_schema_history_is_refused(tmp_path: Path) -> None:
     """Apache Hudi deletes the history before it writes the next one; the newest commit still records that there are ids."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     for file in (path / ".hoodie" / ".schema").iterdir():

@@ -144,7 +144,7 @@ def trips(ids: list[int], city: str, **more: Any) -> pa.Table:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_apache_hudi_reads_by_name_what_we_registered(
+def test_hudi_reads_by_name_what_pyhudi_registered(
     hudi_with_catalog: ApacheHudi, metastore: Server, tmp_path: Path, kind: str
 ) -> None:
     database = f"named_{kind}"

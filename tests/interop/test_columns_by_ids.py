@@ -55,7 +55,7 @@ def ours(table: Table, *rows: dict[str, object]) -> None:
     ],
     indirect=["session"],
 )
-def test_apache_hudi_changes_columns_and_both_write(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_changes_columns_and_both_write(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path, name = tmp_path / "t", f"by_ids_{kind}"
     session.sql(f"DROP TABLE IF EXISTS {name}")
     session.sql(
@@ -99,7 +99,7 @@ def test_apache_hudi_changes_columns_and_both_write(session: ApacheHudi, tmp_pat
     assert table.validate().ok
 
 
-def test_what_apache_hudi_gets_wrong(session: ApacheHudi, tmp_path: Path) -> None:
+def test_schema_change_defects_of_hudi(session: ApacheHudi, tmp_path: Path) -> None:
     """An id that it assigns twice returns values of a removed column; filters on a renamed column find no rows."""
     path, name = tmp_path / "t", "twice"
     session.sql(f"DROP TABLE IF EXISTS {name}")
@@ -132,7 +132,7 @@ def test_what_apache_hudi_gets_wrong(session: ApacheHudi, tmp_path: Path) -> Non
     ],
     indirect=["session"],
 )
-def test_ours_changes_columns_and_apache_hudi_goes_on(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_pyhudi_changes_columns_and_hudi_writes(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """The first change gives the ids that its own would have; it writes to the table, changes it further, and ours goes on."""
     path, name = tmp_path / "t", f"ours_by_ids_{kind}"
     session.sql(f"DROP TABLE IF EXISTS {name}")
@@ -237,7 +237,7 @@ def rows_by_id(rows: pa.Table) -> dict[str, tuple[object, ...]]:
     ],
     indirect=["session"],
 )
-def test_apache_hudi_services_what_ours_has_altered(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_services_a_table_altered_by_pyhudi(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Compaction, cleaning, a savepoint, a change of columns, restore to before it, and the rollback of a change of ours; ours
     writes after each of them.
     """
@@ -288,7 +288,7 @@ def test_a_renamed_field_in_a_log_that_1_0_reads(session: ApacheHudi, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_columns_are_added_and_widened_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_alternating_writers_add_and_widen_columns(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, {"hoodie.write.set.null.for.missing.columns": True})
     shared.theirs(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))
     wider = keyed_rows(("a", 2, "a2", 2)).append_column("more", pa.array(["m2"]))

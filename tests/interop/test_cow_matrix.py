@@ -157,7 +157,7 @@ MADE_OF_KNOWN_PARTS = {"complex-plain-created-by-hudi", "timestamp-millis", "blo
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.wide) if name in MADE_OF_KNOWN_PARTS else name for name in SHAPES]
 )
-def test_both_write_in_turn(hudi: ApacheHudi, tmp_path: Path, name: str) -> None:
+def test_both_write_alternately(hudi: ApacheHudi, tmp_path: Path, name: str) -> None:
     shape = SHAPES[name]
     both = Alternation(
         hudi,

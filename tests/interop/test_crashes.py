@@ -208,7 +208,7 @@ TURNS = 2 if WIDE else 3
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_it_reads_and_goes_on_after_a_death(grown: Pair, tmp_path: Path, act: str) -> None:
+def test_hudi_continues_after_a_crash_of_pyhudi(grown: Pair, tmp_path: Path, act: str) -> None:
     whole = copied(grown, tmp_path / "whole")
     context, storage = faulty(whole, None)
     ACTS[act](whole, context)
@@ -241,7 +241,7 @@ SAMPLE_9 = {
 
 @pytest.mark.wide
 @pytest.mark.parametrize("act", ACTS)
-def test_release_1_1_goes_on_after_a_death(grown_9: Pair, tmp_path: Path, act: str) -> None:
+def test_release_1_1_continues_after_a_crash_of_pyhudi(grown_9: Pair, tmp_path: Path, act: str) -> None:
     """On a table of version 9, with either next writer."""
     whole = copied(grown_9, tmp_path / "whole")
     context, storage = faulty(whole, None)

@@ -86,7 +86,7 @@ IN_LISTS: dict[str, Any] = {
         # Not IN_LISTS, which looks later: see the next test.
     ],
 )
-def test_the_real_one_stops_at_markers_of_ours(
+def test_hudi_detects_conflicts_with_markers_of_pyhudi(
     request: pytest.FixtureRequest, hudi: ApacheHudi, tmp_path: Path, kind: str, options: dict[str, Any]
 ) -> None:
     pair = grown(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
@@ -113,7 +113,7 @@ def test_the_real_one_stops_at_markers_of_ours(
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_detects_conflicts_with_marker_lists_of_pyhudi_during_a_write(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Its timeline server compares lists during the write, from the first marker on, and refuses a marker after a conflict.
 
     So it stops a write of many files, of which it makes two at a time, and one of few commits.
@@ -162,7 +162,7 @@ def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: Apach
         pytest.param("mor", TRANSACTION, marks=pytest.mark.wide),
     ],
 )
-def test_ours_stops_at_markers_of_the_real_one(
+def test_pyhudi_detects_conflicts_with_markers_of_hudi(
     request: pytest.FixtureRequest, hudi: ApacheHudi, tmp_path: Path, kind: str, options: dict[str, Any]
 ) -> None:
     pair = grown(hudi, tmp_path / "t", kind, **options, **server_of(request, options))

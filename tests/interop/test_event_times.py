@@ -36,7 +36,7 @@ def told(path: Path) -> Told:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-def test_commits_tell_what_those_of_apache_hudi_tell(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_commits_record_the_event_times_of_hudi(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     options: dict[str, Any] = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.table.type": kind,

@@ -100,7 +100,7 @@ def check(hudi: ApacheHudi, path: Path, expected: Rows) -> None:
 
 
 @pytest.mark.parametrize(("release", "version", "metadata"), [("hudi", 8, False), ("newer_hudi", 9, True)])
-def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
+def test_both_write_the_same_buckets_concurrently_and_compact_for_each_other(
     request: pytest.FixtureRequest, tmp_path: Path, release: str, version: int, metadata: bool
 ) -> None:
     """release: the fixture of Apache Hudi, 1.0.2 or 1.1.1.  metadata: there is a metadata table, of files and statistics."""

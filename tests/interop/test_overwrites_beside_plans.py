@@ -175,7 +175,7 @@ CASES = [
     ("release", "version", "planner", "writer", "operation", "runner"),
     [pytest.param(*case, marks=() if number < 4 else pytest.mark.wide) for number, case in enumerate(CASES)],
 )
-def test_a_compaction_is_planned(
+def test_overwrite_with_a_planned_compaction(
     tmp_path: Path,
     request: pytest.FixtureRequest,
     release: str,
@@ -195,7 +195,7 @@ def test_a_compaction_is_planned(
     planned.go_on()
 
 
-def test_a_clean_before_the_plan_runs(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_overwrite_and_clean_before_a_planned_compaction_runs(hudi: ApacheHudi, tmp_path: Path) -> None:
     """A clean by file versions of either deletes what was replaced. Hudi cannot execute its plan then; PyHudi can."""
     planned = Planned(hudi, tmp_path / "t", 8)
     planned.grow()
@@ -222,7 +222,7 @@ def test_hudi_refuses_to_delete_partitions_of_which_a_plan_is_pending(
 
 
 @pytest.mark.parametrize("runner", ["theirs", pytest.param("ours", marks=pytest.mark.wide)])
-def test_a_log_compaction_is_planned(hudi: ApacheHudi, tmp_path: Path, runner: str) -> None:
+def test_overwrite_with_a_planned_log_compaction(hudi: ApacheHudi, tmp_path: Path, runner: str) -> None:
     planned = Planned(hudi, tmp_path / "t", 8)
     planned.grow()
     schema = load_snapshot(planned.table.context).schema

@@ -76,7 +76,7 @@ def both_read(hudi: ApacheHudi, path: Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("first", [pytest.param("ours", marks=pytest.mark.wide), "theirs"])
-def test_partial_updates_in_turn(hudi: ApacheHudi, tmp_path: Path, first: str) -> None:
+def test_partial_updates_of_alternating_writers(hudi: ApacheHudi, tmp_path: Path, first: str) -> None:
     path, name = tmp_path / "t", f"partial_{first}"
     if first == "ours":
         Table.create(path, options=OPTIONS).insert(whole(range(24), 10))
@@ -132,7 +132,7 @@ def test_partial_updates_by_bucket(hudi: ApacheHudi, tmp_path: Path) -> None:
     assert (found["k03"], found["k07"], found["k17"]) == ((20, "a20-3", 310), (30, "a20-7", 730), (30, "a10-17", 1730))
 
 
-def test_apache_hudi_reads_whole_rows_where_a_column_marks_deletes(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_hudi_reads_complete_rows_when_a_column_marks_deletes(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Of a block without that column it would read beyond the end of its rows."""
     path = tmp_path / "t"
     rows = whole(range(24), 10).append_column("_hoodie_is_deleted", pa.array([False] * 24))

@@ -119,7 +119,7 @@ READS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_looking(hudi: ApacheHudi, tables: dict[str, Path], kind: str) -> None:
+def test_inspection_procedures_equal_those_of_hudi(hudi: ApacheHudi, tables: dict[str, Path], kind: str) -> None:
     path = tables[kind]
     hudi.register(path, kind)
     for name, arguments in READS:
@@ -335,7 +335,7 @@ def test_repairs(hudi: ApacheHudi, tmp_path: Path) -> None:
     assert mine == real.cast(mine.schema).sort_by("property")
 
 
-def test_a_file_that_is_gone(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_missing_data_file(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Hudi's procedure reads both sides from the metadata table, so it finds no file missing; PyHudi's lists directories."""
     path = tmp_path / "gone"
     table = Table.create(str(path), record_key="id", partition_by="part", ordering="ts", options=MANUAL)

@@ -15,12 +15,12 @@ pytestmark = [pytest.mark.interop, pytest.mark.wide]
 
 
 @pytest.mark.parametrize("seed", (300, 301, 303))
-def test_both_read_what_either_wrote(hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
+def test_random_tables_of_alternating_writers_are_read_by_both(hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
     failure, _ = carry_out(hudi, tmp_path, seed, 14, 8)
     assert failure is None, "\n".join((failure.kind, *failure.did, failure.text))
 
 
 @pytest.mark.parametrize("seed", range(200, 203))
-def test_both_read_tables_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
+def test_random_version_9_tables_are_read_by_both(newer_hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
     failure, _ = carry_out(newer_hudi, tmp_path, seed, 14, 9)
     assert failure is None, "\n".join((failure.kind, *failure.did, failure.text))

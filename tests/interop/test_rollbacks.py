@@ -92,7 +92,7 @@ def dead_write(pair: Pair) -> str:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_real_one_undoes_a_write_of_ours_by_its_lists(grown: Make, tmp_path: Path, kind: str) -> None:
+def test_hudi_rolls_back_a_write_of_pyhudi_by_its_marker_lists(grown: Make, tmp_path: Path, kind: str) -> None:
     """A write that marked its files as a timeline server does, and died before its commit."""
     pair = grown(tmp_path / "t", kind)
     before = data_files(pair.path)
@@ -153,7 +153,7 @@ def goes_on(pair: Pair, instant: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [pytest.param("mor", marks=pytest.mark.wide), "cow"])
-def test_a_dead_write_is_undone_by_us(grown: Make, with_dead_write: Make, tmp_path: Path, kind: str) -> None:
+def test_pyhudi_rolls_back_a_failed_write_of_hudi(grown: Make, with_dead_write: Make, tmp_path: Path, kind: str) -> None:
     before = data_files(grown(tmp_path / "before", kind).path)
     pair = with_dead_write(tmp_path / "t", kind)
     (instant,) = (write.request_time for write in pair.table.timeline().pending_writes())
@@ -176,7 +176,7 @@ def test_a_dead_write_is_undone_by_us(grown: Make, with_dead_write: Make, tmp_pa
         pytest.param("cow", False, State.INFLIGHT, marks=pytest.mark.wide),
     ],
 )
-def test_its_rollback_of_a_dead_write_is_ended_by_us(
+def test_pyhudi_finishes_a_failed_write_rollback_of_hudi(
     grown: Make, with_dead_write: Make, tmp_path: Path, kind: str, markers: bool, state: State
 ) -> None:
     """By markers its plan names files by URI, by listing by their path alone."""
@@ -197,7 +197,7 @@ def test_its_rollback_of_a_dead_write_is_ended_by_us(
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: ApacheHudi, grown: Make, tmp_path: Path, kind: str) -> None:
+def test_pyhudi_finishes_a_completed_write_rollback_of_hudi(hudi: ApacheHudi, grown: Make, tmp_path: Path, kind: str) -> None:
     pair = grown(tmp_path / "table", kind)
     before = data_files(pair.path)
     kept = dict(pair.rows)
@@ -219,7 +219,7 @@ def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: ApacheHudi, grow
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_a_dead_write_of_version_9_is_undone_by_us(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_pyhudi_rolls_back_a_failed_version_9_write_of_hudi(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, BLOOMS)
     shared.create()
     shared.ours(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))

@@ -82,7 +82,7 @@ def read(found: pa.Table) -> dict[str, int]:
         ),
     ],
 )
-def test_a_commit_that_an_update_of_the_real_one_has_not_read(
+def test_update_of_hudi_overwrites_a_commit_it_did_not_read(
     hudi: ApacheHudi, tmp_path: Path, kind: str, statement: str, counted: int
 ) -> None:
     """Its conflict check begins at the instant, and what the statement reads was chosen before: it overwrites the commit unseen.

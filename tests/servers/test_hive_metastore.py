@@ -59,7 +59,9 @@ def test_a_lock_that_the_server_dropped_is_lost(make_lock: MakeLock, env: Replay
 
 
 @pytest.mark.parametrize("verb", ["lock", "heartbeat", "unlock"])
-def test_a_lost_answer(make_lock: MakeLock, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_acquire_with_a_lost_response(
+    make_lock: MakeLock, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     lock = make_lock(env)
     assert isinstance(lock, HiveLock)
     connected = lock._connected
@@ -88,7 +90,7 @@ def test_a_lost_answer(make_lock: MakeLock, env: ReplayEnvironment, monkeypatch:
     assert lock._locks() == []
 
 
-def test_no_server_is_said(env: Environment) -> None:
+def test_unreachable_server_is_reported(env: Environment) -> None:
     lock = HiveLock(env, HiveLockSettings(("thrift://127.0.0.1:1",), "d", "t"))
     with pytest.raises(StorageUnavailable, match=r"no Hive metastore can be reached: 127\.0\.0\.1:1: "):
         lock.acquire(0)

@@ -183,7 +183,7 @@ def relay(provider: Provider) -> Iterator[Relay]:
 
 @pytest.mark.parametrize("mends", [True, False], ids=["mended", "cut"])
 @pytest.mark.parametrize("at", ["begins", "commits"])
-def test_who_is_cut_off_publishes_nothing(provider: Provider, relay: Relay, at: str, mends: bool) -> None:
+def test_writer_cut_off_from_its_lock_server_publishes_nothing(provider: Provider, relay: Relay, at: str, mends: bool) -> None:
     made = World("cow", {**OPTIONS, "hoodie.write.lock.wait_time_ms": _WAIT_MS})
     made.upsert({"k0": 0, "k1": 1})
     whole = Cut(made.copy(), relay, provider, 0, mends=mends)

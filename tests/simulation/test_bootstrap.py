@@ -84,7 +84,7 @@ class Ground:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("mode", MODES)
-def test_a_bootstrap_that_dies_begins_anew(mode: str) -> None:
+def test_failed_bootstrap_is_repeated(mode: str) -> None:
     """No process writes to what it left, and after the same call again the table is complete."""
     whole = Ground(**MODES[mode])
     counted = FaultyStorage(open_storage(whole.target))

@@ -66,7 +66,7 @@ def test_clustering(kind: str) -> None:
 
 
 @pytest.mark.crash_points
-def test_planning_alone() -> None:
+def test_crash_while_scheduling_clustering() -> None:
     def schedule(run: World, context: TableContext) -> object:
         return schedule_clustering(context, ENGINE, settings(run))
 
@@ -74,7 +74,7 @@ def test_planning_alone() -> None:
 
 
 @pytest.mark.crash_points
-def test_carrying_out_while_inserts_go_on() -> None:
+def test_clustering_executes_during_inserts() -> None:
     world = grown("cow")
     planned = schedule_clustering(world.table.context, ENGINE, settings(world)).instant
     assert planned is not None
@@ -87,7 +87,7 @@ def test_carrying_out_while_inserts_go_on() -> None:
 
 
 @pytest.mark.crash_points
-def test_the_end_of_a_dead_attempt_dies_as_well() -> None:
+def test_crash_during_the_rollback_of_a_failed_clustering() -> None:
     world = grown("cow")
     context, storage = world.copy().context()
     cluster(world, context)
@@ -98,7 +98,7 @@ def test_the_end_of_a_dead_attempt_dies_as_well() -> None:
 
 
 @pytest.mark.crash_points
-def test_dropping_a_plan_that_a_dead_executor_had_begun() -> None:
+def test_dropping_a_plan_started_by_a_crashed_executor() -> None:
     world = grown("cow")
     context, storage = world.copy().context()
     cluster(world, context)
@@ -143,12 +143,12 @@ def cluster_now(run: World, context: TableContext) -> object:
         pytest.param("mor", cluster_now, marks=pytest.mark.wide),
     ],
 )
-def test_a_death_stops_no_writer(kind: str, act: Act) -> None:
+def test_crash_of_a_clustering_stops_no_writer(kind: str, act: Act) -> None:
     assert killed_everywhere(grown(kind), act, writes_on) >= 8
 
 
 @pytest.mark.crash_points
-def test_a_death_of_whoever_settles_stops_no_writer() -> None:
+def test_crash_while_resolving_a_clustering_stops_no_writer() -> None:
     world = grown("cow")
     context, storage = world.copy().context()
     cluster(world, context)
@@ -162,7 +162,7 @@ def test_a_death_of_whoever_settles_stops_no_writer() -> None:
     assert killed_everywhere(dead, settle, writes_on) >= 5
 
 
-def test_a_plan_that_nobody_began_waits_and_is_named() -> None:
+def test_unstarted_clustering_plan_blocks_writes_and_is_named() -> None:
     world = grown("cow")
     planned = world.table.schedule_clustering().instant
     with pytest.raises(TableState, match=f"pending clustering {planned} is about to replace.*unschedule_clustering"):
@@ -180,7 +180,7 @@ def test_a_write_that_a_pending_clustering_reads_is_not_rolled_back() -> None:
     world.table.rollback(last)
 
 
-def test_a_restore_leaves_no_clustering_of_what_it_takes_back() -> None:
+def test_restore_removes_clusterings_of_removed_commits() -> None:
     world = grown("cow")
     target = sorted(world.states)[-2]
     world.table.schedule_clustering()
@@ -190,7 +190,7 @@ def test_a_restore_leaves_no_clustering_of_what_it_takes_back() -> None:
 
 
 @pytest.mark.parametrize("who", ["writer", "repair", "plan"])
-def test_a_clustering_that_can_never_run_is_settled(who: str) -> None:
+def test_unexecutable_clustering_is_rolled_back(who: str) -> None:
     """As others leave it: a rollback took away what the plan reads."""
     world = grown("cow")
     last = sorted(world.states)[-1]
@@ -217,7 +217,7 @@ def test_a_clustering_that_can_never_run_is_settled(who: str) -> None:
     writes_on(world)
 
 
-def test_a_clustering_without_a_sign_of_life_is_waited_for() -> None:
+def test_clustering_without_heartbeat_is_waited_for() -> None:
     """As Apache Hudi carries it out under its policy for one writer."""
     world = grown("cow")
     planned = world.table.schedule_clustering().instant

@@ -84,7 +84,7 @@ def test_compaction() -> None:
 
 
 @pytest.mark.crash_points
-def test_scheduling_alone() -> None:
+def test_crash_while_scheduling_compaction() -> None:
     def schedule(run: World, context: TableContext) -> object:
         return schedule_compaction(context, settings(run))
 
@@ -92,7 +92,7 @@ def test_scheduling_alone() -> None:
 
 
 @pytest.mark.crash_points
-def test_carrying_out_while_writers_go_on() -> None:
+def test_compaction_executes_during_writes() -> None:
     world = grown()
     planned = schedule_compaction(world.table.context, settings(world)).planned
     assert planned is not None
@@ -151,7 +151,7 @@ def test_upsert_and_delete() -> None:
 
 
 @pytest.mark.crash_points
-def test_the_rollback_of_a_dead_compaction_dies_as_well() -> None:
+def test_crash_during_the_rollback_of_a_failed_compaction() -> None:
     world = grown()
     context, storage = world.copy().context()
     run_compaction(context, ENGINE, settings(world))
@@ -204,7 +204,7 @@ def test_a_delta_commit_that_a_plan_needs_is_not_rolled_back() -> None:
         world.table.compact(planned)
 
 
-def test_a_compaction_whose_old_files_are_gone_is_not_rolled_back() -> None:
+def test_compaction_whose_input_files_are_cleaned_is_not_rolled_back() -> None:
     world = grown()
     done = world.table.compact().instant
     assert done is not None
@@ -299,7 +299,7 @@ def test_each_plan_is_taken_by_one_of_many_compactors() -> None:
     goes_on(world)
 
 
-def test_a_failing_task_gives_the_plan_back() -> None:
+def test_failed_compaction_task_returns_the_plan_to_requested() -> None:
     world = grown()
 
     class Failing(LocalEngine):
@@ -342,7 +342,7 @@ def _slices(world: World):  # type: ignore[no-untyped-def]
     return load_snapshot(world.table.context).slices()
 
 
-def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
+def test_log_compaction_overtaken_by_a_compaction_is_dropped() -> None:
     world = grown()
     planned = schedule_log_compaction(world.table.context, ENGINE, settings(world)).planned
     assert planned is not None
@@ -359,7 +359,7 @@ def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
     every_file_counts(world)
 
 
-def test_no_log_compaction_is_planned_beside_a_write() -> None:
+def test_no_log_compaction_is_planned_during_a_write() -> None:
     world = grown()
     context = world.table.context
     time = context.timeline.load().latest_time()
@@ -414,7 +414,7 @@ def test_a_write_that_began_before_the_plan_and_ends_after_it_plans_again() -> N
 
 
 @pytest.mark.crash_points
-def test_a_death_stops_nobody_who_replaces_the_file_groups() -> None:
+def test_crashed_compaction_does_not_block_overwrites() -> None:
     def compact(run: World, context: TableContext) -> object:
         return run_compaction(context, ENGINE, settings(run))
 
@@ -432,7 +432,7 @@ def test_a_death_stops_nobody_who_replaces_the_file_groups() -> None:
     assert killed_everywhere(world, compact, overwrites) >= 5
 
 
-def test_a_dead_attempt_at_a_plan_is_undone_whatever_the_policy_for_writes() -> None:
+def test_failed_compaction_is_rolled_back_under_every_failed_writes_policy() -> None:
     made = World("mor", {**OPTIONS, "hoodie.clean.failed.writes.policy": "NEVER"})
     made.upsert({"k0": 0, "k2": 2})
     made.upsert({"k0": 1})

@@ -130,7 +130,7 @@ def is_locked(table: Table) -> bool:
         ("cow", shows, rolls_back),
     ],
 )
-def test_a_verb_loads_again_what_was_taken_away(kind: str, verb: Verb, act: Act, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operation_reloads_after_concurrent_archival(kind: str, verb: Verb, act: Act, monkeypatch: pytest.MonkeyPatch) -> None:
     # Else cleans and archival of the metadata table keep more than twenty commits.
     monkeypatch.setattr(metadata_services, "_MIN_RETAINED", 1)
     calls: list[tuple[int, StorageCall]] = []

@@ -52,14 +52,14 @@ def deletion(world: World) -> int:
     return next(n for n, call in enumerate(writes, 1) if call.operation == "delete" and call.path.endswith(".parquet"))
 
 
-def test_a_clean_of_ours_that_died_is_taken_up_at_once() -> None:
+def test_failed_clean_of_pyhudi_is_finished_at_once() -> None:
     world = grown()
     run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
     assert len(run.table.clean(dry_run=False).finished) == 1
     assert run.scanned() == run.rows
 
 
-def test_a_clean_that_may_live_is_left_to_whoever_carries_it_out() -> None:
+def test_clean_that_may_be_running_is_not_finished_by_another() -> None:
     """Apache Hudi's cleans give no sign of life; after a long time they are taken for dead."""
     world = grown()
     run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
@@ -75,7 +75,7 @@ def test_a_clean_that_may_live_is_left_to_whoever_carries_it_out() -> None:
     assert run.scanned() == run.rows
 
 
-def test_a_clean_of_ours_that_lives_is_left_alone() -> None:
+def test_running_clean_of_pyhudi_is_not_finished_by_another() -> None:
     world = grown()
     at = deletion(world)
     others: list[tuple[str, ...]] = []
@@ -92,7 +92,7 @@ def test_a_clean_of_ours_that_lives_is_left_alone() -> None:
     assert world.scanned() == world.rows
 
 
-def test_side_files_of_a_dead_write_do_not_stop_services_of_the_metadata_table() -> None:
+def test_spilled_files_of_a_failed_write_do_not_block_metadata_table_services() -> None:
     world = grown(**{"hoodie.metadata.enable": True})
     for number in range(4):
         world.upsert({"k1": number})
@@ -109,7 +109,7 @@ def test_side_files_of_a_dead_write_do_not_stop_services_of_the_metadata_table()
     assert world.scanned() == world.rows
 
 
-def test_side_files_of_living_writers_stay() -> None:
+def test_spilled_files_of_active_writers_are_kept() -> None:
     world = grown(**{"hoodie.metadata.enable": True})
     table = world.table.context
     metadata = MetadataStore.open(table).context
@@ -140,7 +140,7 @@ def test_side_files_of_living_writers_stay() -> None:
 
 
 @pytest.mark.parametrize("left_beside", ["heartbeat", "markers"])
-def test_temporary_files_of_killed_writers_go(tmp_path: Path, left_beside: str) -> None:
+def test_temporary_files_of_killed_writers_are_deleted(tmp_path: Path, left_beside: str) -> None:
     table = Table.create(str(tmp_path), record_key="id")
     table.upsert(pa.table({"id": [1]}))
     dead, alive = replace(Process.current(), started=1), Process.current()

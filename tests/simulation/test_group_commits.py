@@ -254,7 +254,7 @@ def _lead_for(leader: Table, world: World) -> WriteResult:
     return led
 
 
-def test_a_leader_that_died_leaves_orphaned_claims_to_a_later_one() -> None:
+def test_orphaned_claims_of_a_failed_leader_are_removed_by_the_next() -> None:
     world = grown()
     path = ".hoodie/.group/0000000000000-orphan.claim"
     open_storage(world.uri).put(path, b"withdrawn")
@@ -274,7 +274,7 @@ def test_the_commit_names_its_tickets() -> None:
     assert json.loads(metadata.extra_metadata[GROUP_KEY]) == {"writes": 2, "tickets": {follower.ticket.name: [2, 2, 0, 0]}}
 
 
-def test_writes_that_cannot_be_grouped_are_made_alone_or_refused() -> None:
+def test_writes_that_cannot_be_grouped_commit_separately_or_are_refused() -> None:
     world = grown()
     seen = world.table.scan()
     rows = data(world, {"k1": 1})

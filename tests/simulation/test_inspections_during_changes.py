@@ -129,7 +129,7 @@ _ONE_GROUP = {"hoodie.metadata.record.index.min.filegroup.count": 1}
         ("mor", completes, diagnosed),
     ],
 )
-def test_nothing_is_found_that_another_process_is_doing(kind: str, act: Act, look: Look) -> None:
+def test_work_of_another_process_is_not_reported(kind: str, act: Act, look: Look) -> None:
     ground = _ground(kind)
     calls: list[StorageCall] = []
     looked_at(ground.copy(), look, lambda number, call: calls.append(call))
@@ -149,7 +149,7 @@ def test_nothing_is_found_that_another_process_is_doing(kind: str, act: Act, loo
 @pytest.mark.parametrize(
     ("look", "says"), [(validated, "and missing"), (repaired, "its file listing differs from the directories in 1 files")]
 )
-def test_what_is_wrong_is_found_beside_others(look: Look, says: str) -> None:
+def test_damage_is_found_during_other_changes(look: Look, says: str) -> None:
     """At any call: each inspection returns the new state, and nothing else."""
     world = _ground("cow").copy()
     lost = max(path for path in world.files() if path.startswith("a/") and path.endswith(".parquet"))

@@ -50,7 +50,7 @@ def grown(kind: str) -> World:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_that_lands_takes_two(kind: str) -> None:
+def test_committed_write_acquires_the_lock_twice(kind: str) -> None:
     world = grown(kind)
     table, lock = counted(world)
     table.upsert(world.table.scan().to_arrow())
@@ -58,7 +58,7 @@ def test_a_write_that_lands_takes_two(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind: str) -> None:
+def test_conflicting_write_acquires_the_lock_to_begin_and_to_roll_back(kind: str) -> None:
     world = grown(kind)
     others = iter([lambda: world.upsert({"k0": 100})])
 
@@ -79,7 +79,7 @@ def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leaves_nothing(kind: str) -> None:
+def test_write_on_an_outdated_snapshot_writes_no_files(kind: str) -> None:
     world = grown(kind)
     calls: list[StorageCall] = []
     table, lock = counted(world, lambda _, call: calls.append(call))
@@ -101,7 +101,7 @@ def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leave
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_that_only_began_and_dies_while_it_goes_is_rolled_back_by_the_next(kind: str) -> None:
+def test_write_that_crashes_while_withdrawing_is_rolled_back_by_the_next(kind: str) -> None:
     number = 1
     while True:
         world = grown(kind)
@@ -126,7 +126,7 @@ def test_a_write_that_only_began_and_dies_while_it_goes_is_rolled_back_by_the_ne
         assert world.table.validate().ok
 
 
-def test_a_write_that_only_began_and_that_others_roll_back_is_left_to_them() -> None:
+def test_write_rolled_back_by_others_is_not_rolled_back_again() -> None:
     world = grown("cow")
     context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
     write = Transaction.begin(context, Action.COMMIT, settings)
@@ -163,7 +163,7 @@ def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:
     assert world.table.validate().ok
 
 
-def test_nobody_queues_to_take_back_what_is_over_meanwhile() -> None:
+def test_finished_write_is_not_rolled_back_after_waiting() -> None:
     world = grown("cow")
     context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
     other = Transaction.begin(context, Action.COMMIT, settings)
@@ -185,7 +185,7 @@ def test_nobody_queues_to_take_back_what_is_over_meanwhile() -> None:
     assert lock.turns == 2
 
 
-def test_a_writer_that_lives_takes_its_own_write_back() -> None:
+def test_active_writer_rolls_back_its_own_write() -> None:
     world = grown("cow")
     context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
     write = Transaction.begin(context, Action.COMMIT, settings)

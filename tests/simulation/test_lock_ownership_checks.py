@@ -122,14 +122,14 @@ def of_timeline(calls: list[StorageCall]) -> list[StorageCall]:
         (clustering, "cow"),
     ],
 )
-def test_each_step_on_the_timeline_proves_the_lease(act: Act, kind: str) -> None:
+def test_each_timeline_change_verifies_the_lease(act: Act, kind: str) -> None:
     witness = Witness(grown(kind))
     act(witness.context, parse_options(OPTIONS))
     assert witness.changes >= 2 and of_timeline(witness.unproven) == []
 
 
 @pytest.mark.parametrize("act", [clean, rollback, restore])
-def test_what_died_is_finished_with_a_proven_lease(act: Act) -> None:
+def test_failed_actions_are_finished_with_a_verified_lease(act: Act) -> None:
     """Killed after each of its calls in turn; the next one that looks begins, finishes or drops what is left."""
     world, number = grown("cow"), 0
     while True:
@@ -155,7 +155,7 @@ def test_what_died_is_finished_with_a_proven_lease(act: Act) -> None:
 
 
 @pytest.mark.parametrize("action", [Action.ROLLBACK, Action.CLEAN, Action.RESTORE])
-def test_an_unreadable_plan_is_dropped_with_a_proven_lease(action: Action) -> None:
+def test_unreadable_plan_is_dropped_with_a_verified_lease(action: Action) -> None:
     world = grown("cow")
     context = world.table.context
     time = f"{int(world.table.timeline().latest_time()) + 1}"
@@ -189,7 +189,7 @@ def test_a_plan_that_is_being_stored_is_not_taken_for_an_unreadable_one() -> Non
         assert context.storage.read(requested) == b"half a pl"
 
 
-def test_orphans_are_deleted_with_a_proven_lease() -> None:
+def test_orphans_are_deleted_with_a_verified_lease() -> None:
     world = grown("cow")
     storage = world.table.context.storage
     base = next(info for info in storage.walk("a") if info.name.endswith(".parquet"))
@@ -204,7 +204,7 @@ def test_orphans_are_deleted_with_a_proven_lease() -> None:
     assert world.scanned() == world.rows
 
 
-def test_a_clean_that_was_planned_long_ago_and_has_just_begun_lives() -> None:
+def test_old_clean_plan_that_just_started_is_running() -> None:
     """Apache Hudi's services may plan one and carry it out much later, without a sign of life."""
     world = grown("cow")
     run = killed(

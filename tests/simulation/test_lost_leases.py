@@ -247,7 +247,7 @@ def test_suspended_past_the_lease(act: Act, kind: str, options: dict[str, object
 
 
 @pytest.mark.parametrize("kind", ["compaction", "clustering"])
-def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(kind: str) -> None:
+def test_resumed_rollback_does_not_remove_a_repeated_action(kind: str) -> None:
     """It was to roll back a dead attempt; concurrently another process did so and executed the plan, under the same instant."""
     world = grown("mor", PLAIN)
     if kind == "compaction":

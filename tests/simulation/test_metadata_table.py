@@ -272,7 +272,7 @@ def test_services_of_merge_on_read_tables(act: Act) -> None:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("act", [clean, roll_back])
-def test_what_a_dead_process_leaves_to_the_next_one_is_no_damage(act: Act) -> None:
+def test_leftovers_of_a_crashed_process_are_not_damage(act: Act) -> None:
     world = grown("cow")
     whole = world.copy()
     context, storage = whole.context()
@@ -287,7 +287,7 @@ def test_what_a_dead_process_leaves_to_the_next_one_is_no_damage(act: Act) -> No
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_a_rollback_after_a_compaction_of_the_metadata_table_that_died(kind: str) -> None:
+def test_rollback_after_a_failed_metadata_table_compaction(kind: str) -> None:
     """What the compaction was about to read goes with the write."""
     world = grown(kind)
     whole = world.copy()

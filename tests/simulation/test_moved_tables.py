@@ -68,7 +68,7 @@ def goes_on_elsewhere(run: World) -> None:
 @pytest.mark.parametrize(
     ("act", "kind"), [(clean, "cow"), (clean, "mor"), (cluster, "cow"), (cluster, "mor"), (compact, "mor"), (take_back, "mor")]
 )
-def test_a_table_that_was_moved_goes_on(act: Act, kind: str) -> None:
+def test_moved_table_is_read_and_written(act: Act, kind: str) -> None:
     world = World(kind, OPTIONS)
     for number in range(3):
         world.upsert({f"k{key}": number * 100 + key for key in range(number, number + 4)})

@@ -132,7 +132,7 @@ class Meeting:
 
 
 @EACH_SHARE
-def test_streams_that_meet_end_as_one(share: Share) -> None:
+def test_concurrent_streams_give_one_result(share: Share) -> None:
     first = 5 * TIMES
     with quickly():
         for seed in range(first) if share is Share.SMOKE else range(first, 24 * TIMES):
@@ -182,7 +182,7 @@ def check_the_others(run: World) -> None:
 
 
 @pytest.mark.crash_points
-def test_a_writer_that_dies_at_any_call_leaves_the_others_whole() -> None:
+def test_writer_that_crashes_at_any_call_keeps_the_others_complete() -> None:
     world = World("mor", OPTIONS)
     world.table.upsert(rows(FIRST))
     world.environment.advance_ms(1000)

@@ -229,7 +229,7 @@ USUAL = {
         for order in ORDERS
     ],
 )
-def test_a_service_beside_an_open_write(service: str, point: str, order: str) -> None:
+def test_service_during_an_open_write(service: str, point: str, order: str) -> None:
     play = Play(service, point, ALLOW if service == "cluster" else {})
     done = play.run(ORDERS[order])
     assert done.conflict_retries == (RETRIES.get(order, 0) if service == "cluster" else 0)
@@ -245,7 +245,7 @@ def test_a_service_beside_an_open_write(service: str, point: str, order: str) ->
         for order in ORDERS
     ],
 )
-def test_cleans_and_archivals_at_every_moment_leave_the_logs_of_an_open_write(point: str, order: str, metadata: bool) -> None:
+def test_cleans_and_archivals_at_every_step_keep_the_logs_of_an_open_write(point: str, order: str, metadata: bool) -> None:
     """The log of the open write belongs to the slice of a compaction whose base file may not be there yet."""
     play = Play("compact", point, {"hoodie.metadata.enable": metadata}, cleans=True)
     assert play.run(ORDERS[order]).conflict_retries == 0
@@ -296,7 +296,7 @@ def clean(run: World, context: TableContext) -> None:
 @pytest.mark.parametrize("metadata", [False, pytest.param(True, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("point", [pytest.param("begun", marks=pytest.mark.wide), "written"])
 @pytest.mark.parametrize("act", [upsert, compact, pytest.param(clean, marks=pytest.mark.wide)])
-def test_whoever_dies_beside_an_open_write_leaves_it_whole(act: Act, point: str, metadata: bool) -> None:
+def test_crash_during_an_open_write_keeps_it_complete(act: Act, point: str, metadata: bool) -> None:
     play = Play("compact", point, {"hoodie.metadata.enable": metadata})
     if act is clean:
         play.world.table.compact()

@@ -77,7 +77,7 @@ def check(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_write_that_begins_first_and_ends_last_is_found(kind: str) -> None:
+def test_write_that_begins_first_and_ends_last_is_read(kind: str) -> None:
     world = grown(kind)
     first = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][0], "a", 1_000_000)))
     second = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][1], "a", 5)))
@@ -106,7 +106,7 @@ def said_of(world: World, column: str) -> dict[str, ColumnRange]:
     return find_partition_ranges(metadata, column, table.schema().field(column).type)
 
 
-def test_what_another_writer_calls_tight_is_said_again() -> None:
+def test_tight_bounds_of_another_writer_are_rewritten() -> None:
     world = grown("cow")
     first = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][0], "a", 1_000_000)))
     begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][1], "a", 5))).finish()
@@ -121,7 +121,7 @@ def test_what_another_writer_calls_tight_is_said_again() -> None:
     check(world)
 
 
-def test_a_partition_that_was_emptied_meanwhile() -> None:
+def test_partition_emptied_concurrently() -> None:
     world = grown("cow")
     first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new"], "a", 1_000_000)))
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE_PARTITION)
@@ -131,7 +131,7 @@ def test_a_partition_that_was_emptied_meanwhile() -> None:
     check(world)
 
 
-def test_a_column_that_changes_its_type_meanwhile_has_one_type_in_its_statistics() -> None:
+def test_statistics_have_one_type_after_a_concurrent_type_change() -> None:
     world = grown("cow")
     narrow = pa.table({"id": ["n"], "part": ["a"], "ts": [1], "value": pa.array([1]), "small": pa.array([3], pa.int32())})
     world.table.bulk_insert(narrow)
@@ -150,7 +150,7 @@ def test_a_column_that_changes_its_type_meanwhile_has_one_type_in_its_statistics
     check(world)
 
 
-def test_an_insert_whose_keys_others_brought_and_removed_meanwhile() -> None:
+def test_insert_of_keys_inserted_and_deleted_concurrently() -> None:
     """Plain inserts look no keys up and conflict with no writer."""
     world = grown("cow", **{"hoodie.metadata.record.index.enable": True})
     first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new", "other"], "a", 7)))
@@ -161,7 +161,7 @@ def test_an_insert_whose_keys_others_brought_and_removed_meanwhile() -> None:
     check(world)
 
 
-def test_inserts_of_different_keys_do_not_meet() -> None:
+def test_inserts_of_different_keys_do_not_conflict() -> None:
     world = grown("cow", **{"hoodie.metadata.record.index.enable": True})
     first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new"], "a", 7)))
     world.table.bulk_insert(rows(world, ["other"], "a", 5))

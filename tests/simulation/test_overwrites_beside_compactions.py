@@ -137,7 +137,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_planned_compaction(world: World, verb: str) -> None:
+def test_overwrite_with_a_planned_compaction(world: World, verb: str) -> None:
     planned = plan(world)
     replacing = replace_rows(world, verb)
     check(world)
@@ -167,7 +167,7 @@ OTHERS: Mapping[str, Mapping[str, object]] = {
 @pytest.mark.parametrize(
     ("name", "verb"), [(name, verb) for name in OTHERS for verb in VERBS if name != "non-blocking" or verb == "delete_partitions"]
 )
-def test_a_planned_compaction_in_other_tables(name: str, verb: str) -> None:
+def test_overwrite_with_a_planned_compaction_in_other_table_layouts(name: str, verb: str) -> None:
     world = grown(**OTHERS[name])
     planned = plan(world)
     replace_rows(world, verb)
@@ -180,7 +180,7 @@ def test_a_planned_compaction_in_other_tables(name: str, verb: str) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("policy", [VERSIONS, COMMITS], ids=["versions", "commits"])
-def test_a_clean_and_an_archival_before_the_plan_runs(world: World, verb: str, policy: Mapping[str, object]) -> None:
+def test_overwrite_clean_and_archival_before_the_plan_runs(world: World, verb: str, policy: Mapping[str, object]) -> None:
     planned = plan(world)
     replace_rows(world, verb)
     for number in range(4):
@@ -211,7 +211,7 @@ class Between(LocalEngine):
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("clean", [None, VERSIONS, COMMITS], ids=["", "versions", "commits"])
-def test_a_compaction_that_is_under_way(world: World, verb: str, clean: Mapping[str, object] | None) -> None:
+def test_overwrite_during_a_running_compaction(world: World, verb: str, clean: Mapping[str, object] | None) -> None:
     """It has written files for the file groups that are replaced.  Where a clean has come before it completes, an archival must
     not take the replacement from the timeline: the files would count again.
     """
@@ -253,7 +253,7 @@ def test_a_compaction_that_completes_while_rows_are_replaced(world: World, verb:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_dead_compaction(verb: str) -> None:
+def test_overwrite_with_a_failed_compaction(verb: str) -> None:
     """At each call of the compaction; its remains block no process, and the next one executes the plan."""
     made = grown()
     planned = plan(made)
@@ -276,7 +276,7 @@ def test_a_dead_compaction(verb: str) -> None:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_death_of_the_write(verb: str) -> None:
+def test_crash_of_an_overwrite_with_a_planned_compaction(verb: str) -> None:
     made = grown()
     plan(made)
     replaced = after(verb, made.rows)
@@ -297,7 +297,7 @@ def test_a_death_of_the_write(verb: str) -> None:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
-def test_deaths_of_a_compaction_whose_groups_were_replaced(verb: str) -> None:
+def test_crash_of_a_compaction_of_replaced_file_groups(verb: str) -> None:
     made = grown()
     planned = plan(made)
     replace_rows(made, verb)
@@ -317,7 +317,7 @@ def test_deaths_of_a_compaction_whose_groups_were_replaced(verb: str) -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_a_replacement_hid_comes_back_whole_when_it_is_rolled_back(world: World, verb: str) -> None:
+def test_rolled_back_overwrite_restores_every_row(world: World, verb: str) -> None:
     """The compaction has written nothing for the groups that were replaced then; their logs are still there."""
     planned = plan(world)
     before = dict(world.rows)
@@ -420,7 +420,7 @@ def test_rows_of_another_type_wait_for_the_plan() -> None:
     assert sorted(world.table.scan(["value"]).to_arrow()["value"].to_pylist()) == ["x", "y"]
 
 
-def test_a_dead_compaction_is_seen_as_such() -> None:
+def test_failed_compaction_is_recognized() -> None:
     """The world in which the deaths above happen: an attempt that is inflight when the rows are replaced."""
     made = grown()
     planned = plan(made)

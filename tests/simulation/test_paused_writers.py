@@ -254,7 +254,7 @@ TURNS = [
 
 
 @pytest.mark.parametrize(("verb", "kind"), TURNS)
-def test_at_every_step(kind: str, verb: str) -> None:
+def test_writer_paused_at_every_step(kind: str, verb: str) -> None:
     world = made(kind)
     number = 1
     while run_paused(world, VERBS[verb], number, busy) is not None:
@@ -367,7 +367,7 @@ def test_a_reader_at_every_step(kind: str, has_metadata_table: bool) -> None:
     assert complete > 2
 
 
-def test_what_a_writer_has_to_meet_is_not_archived_before_it_does() -> None:
+def test_commits_a_pending_writer_must_check_are_not_archived() -> None:
     """Theirs begins before ours and completes after it has begun; by request time it is older than what ours builds on."""
     world = made("cow")
     began, goes_on = threading.Event(), threading.Event()
@@ -398,7 +398,7 @@ def test_what_a_writer_has_to_meet_is_not_archived_before_it_does() -> None:
 
 
 @pytest.mark.parametrize("first", ["the append", "the insert"])
-def test_a_deleted_key_comes_back_once_beside_a_compaction(first: str) -> None:
+def test_deleted_key_reinserted_during_a_compaction_is_stored_once(first: str) -> None:
     """One writer found the key in the base file and appends to its log; the compaction leaves the deleted key out, so another
     writer finds it nowhere and inserts it.
     """
@@ -432,7 +432,7 @@ def test_a_deleted_key_comes_back_once_beside_a_compaction(first: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_who_was_rolled_back_while_standing_still_meets_a_conflict(kind: str) -> None:
+def test_paused_writer_that_was_rolled_back_raises_a_conflict(kind: str) -> None:
     """Nothing protects the files that it reads any more, so it fails on a missing file first."""
     world = made(kind)
 

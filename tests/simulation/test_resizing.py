@@ -99,7 +99,7 @@ def test_a_resize() -> None:
 
 
 @pytest.mark.crash_points
-def test_a_resize_that_a_write_went_on_beside() -> None:
+def test_crash_of_a_resize_during_writes() -> None:
     world, planned = pending()
 
     def execute(run: World, context: TableContext) -> object:
@@ -109,7 +109,7 @@ def test_a_resize_that_a_write_went_on_beside() -> None:
 
 
 @pytest.mark.crash_points
-def test_a_write_beside_a_resize() -> None:
+def test_crash_of_a_write_during_a_resize() -> None:
     world, _ = pending()
     before, after = dict(world.rows), {**world.rows, **WRITTEN}
 
@@ -132,7 +132,7 @@ def test_a_resize_that_is_dropped() -> None:
 
 
 @pytest.mark.crash_points
-def test_the_rollback_of_a_write_beside_a_resize() -> None:
+def test_crash_of_the_rollback_of_a_write_during_a_resize() -> None:
     world, _ = pending()
     before = dict(world.rows)
     world.upsert(WRITTEN)
@@ -158,7 +158,7 @@ def test_the_rollback_of_a_write_beside_a_resize() -> None:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("beside", [True, False], ids=["to a write beside the resize", "to before the resize"])
-def test_a_restore_of_writes_beside_a_resize(beside: bool) -> None:
+def test_crash_of_a_restore_of_writes_during_a_resize(beside: bool) -> None:
     """Readers see no state without the copies of a write that is still there, and no copy outlives the restore."""
     world = grown()
     before = max(world.states)
@@ -206,7 +206,7 @@ class TakenForDead(LocalEngine):
         return done
 
 
-def test_an_attempt_that_wakes_up_late_leaves_what_writes_copied() -> None:
+def test_resumed_resize_attempt_keeps_double_written_logs() -> None:
     """Copies have the time of the resize, and are of writes: those remain, and the resize that others completed shows them."""
     world, planned = pending()
 

@@ -208,7 +208,7 @@ RUNS = [(name, mode) for name in ATTACKS for mode in MODES if mode != "non-block
 
 
 @pytest.mark.parametrize(("name", "mode"), RUNS)
-def test_who_wakes_up_publishes_nothing(name: str, mode: str) -> None:
+def test_resumed_process_publishes_nothing(name: str, mode: str) -> None:
     attack = ATTACKS[name]
     made = World(attack.kind, {**OPTIONS, **MODES[mode]})
     for number in range(3):

@@ -23,7 +23,7 @@ def left_by(world: World, fault: Fault) -> dict[str, bytes]:
     return {path: content.replace(run.uri.encode(), b"memory://") for path, content in contents.items()}
 
 
-def test_crash_points_leave_all_that_a_death_before_within_or_after_any_call_leaves() -> None:
+def test_crash_points_cover_crashes_before_during_and_after_every_call() -> None:
     world = World("mor", {"hoodie.compact.inline": False, "hoodie.table.services.enabled": False})
     world.upsert({f"k{number}": number for number in range(4)})
     world.upsert({"k1": 11, "k2": 12})

@@ -44,7 +44,7 @@ def up(world: World, context: TableContext) -> None:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("direction", ["down", "up"])
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_killed_everywhere(kind: str, direction: str) -> None:
+def test_upgrade_killed_at_every_call(kind: str, direction: str) -> None:
     world = World(kind, OPTIONS)
     for number in range(3):
         world.upsert({f"k{key}": number * 100 + key for key in range(number % 2, 6)})
@@ -82,7 +82,7 @@ def to_nine(world: World, context: TableContext) -> None:
         pytest.param("cow", down, marks=pytest.mark.wide),
     ],
 )
-def test_versions_8_and_9_killed_everywhere(kind: str, act: Act) -> None:
+def test_upgrade_8_to_9_and_downgrade_killed_at_every_call(kind: str, act: Act) -> None:
     """With indexes, of which the way down drops those of a later layout, and the way up keeps all."""
     world = World(kind, INDEXED)
     for number in range(2):
@@ -266,7 +266,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
 
 @pytest.mark.parametrize("version", [TableVersion.EIGHT, pytest.param(TableVersion.NINE, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_verb_begins_on_a_table_of_another_version(verb: str, version: TableVersion) -> None:
+def test_no_operation_starts_on_a_table_of_another_version(verb: str, version: TableVersion) -> None:
     """Every action that waits for the lock finds the version that it was planned for, or leaves the table unchanged."""
     world = of_version("cow" if verb in ("archive", "clean", "dropped plan") else "mor", SERVED, version)
     for number in range(4):
@@ -303,7 +303,7 @@ def contents(world: World) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("version", [TableVersion.EIGHT, TableVersion.NINE])
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_a_writer_of_the_old_version_lands_before_the_change_or_not_at_all(kind: str, version: TableVersion) -> None:
+def test_writer_of_the_old_version_commits_before_the_upgrade_or_not_at_all(kind: str, version: TableVersion) -> None:
     world = of_version(kind, INDEXED, version)
     world.upsert({"k0": 0, "k1": 1})
     other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT

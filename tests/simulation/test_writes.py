@@ -105,7 +105,7 @@ def test_rollback(grown: World, outcome: FaultOutcome) -> None:
 
 
 @pytest.mark.crash_points
-def test_a_table_is_created_whole_or_not_at_all() -> None:
+def test_crash_during_create_leaves_a_complete_table_or_none() -> None:
     def create(world: World, storage_options: dict[str, str]) -> Table:
         return Table.create(
             world.uri,
@@ -155,7 +155,7 @@ class SilentStorage:
 
 
 @pytest.mark.parametrize("landing", [True, False])
-def test_the_answer_to_the_commit_is_lost_for_good(grown: World, landing: bool) -> None:
+def test_commit_whose_response_is_lost_permanently(grown: World, landing: bool) -> None:
     world = grown.copy()
     context = replace(world.table.context, storage=SilentStorage(MemoryStorage(world.uri), landing))
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.UPSERT)

@@ -283,7 +283,7 @@ def test_both_engines_append_to_the_buckets_of_new_partitions_at_once(spark: Spa
     assert dict(zip(*(on_spark(spark, table).column(name).to_pylist() for name in ("id", "ts")), strict=True)) == expected
 
 
-def test_inserts_that_are_few_beside_a_file_do_not_rewrite_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_few_inserts_do_not_rewrite_a_large_file(spark: SparkSession, tmp_path: Path) -> None:
     run_small_inserts(created(tmp_path / "t"), spark.createDataFrame)
 
 

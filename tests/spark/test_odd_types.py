@@ -28,7 +28,7 @@ _QUIET = {"hoodie.index.bloom.num_entries": 100}
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.sampled_from(["mor", "cow"]), st.lists(kinds(), min_size=12, max_size=12).flatmap(lambda found: columns_of(found, 4)))
-def test_spark_reads_and_writes_what_was_given(
+def test_spark_reads_and_writes_every_arrow_type(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, layout: str, columns: dict[str, pa.Array]
 ) -> None:
     path = tmp_path_factory.mktemp("odd") / "t"

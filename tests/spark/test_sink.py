@@ -217,7 +217,7 @@ def test_a_stream_to_a_name(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.wide
-def test_names_that_are_no_tables_of_ours(spark: SparkSession, tmp_path: Path) -> None:
+def test_names_of_other_tables_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     Table.create(path, record_key="id").upsert({"id": ["a"]})
     try:
@@ -240,7 +240,7 @@ def test_names_that_are_no_tables_of_ours(spark: SparkSession, tmp_path: Path) -
     assert Table(path).scan().count() == 1
 
 
-def test_ddl_that_spark_executes_itself_names_hs_sql(spark: SparkSession, tmp_path: Path) -> None:
+def test_unsupported_ddl_error_names_spark_sql_function(spark: SparkSession, tmp_path: Path) -> None:
     hs.enable(spark)
     path = tmp_path / "known"
     Table.create(path, record_key="id", schema=pa.schema([("id", pa.int64())])).upsert({"id": [1]})

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
         pytest.param("global simple", "cow", "tasks", marks=pytest.mark.wide),
     ],
 )
-def test_script(
+def test_operations_on_spark_keep_index_and_rows_consistent(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, way: str
 ) -> None:
     go(monkeypatch, way)
     run_script(Checked.create(tmp_path / "t", table_type, (INDEXES | FILE_INDEXES)[name], spark.createDataFrame))
 
 
-def test_script_of_rings(spark: SparkSession, tmp_path: Path) -> None:
+def test_operations_on_spark_with_consistent_hashing_keep_index_and_rows_consistent(spark: SparkSession, tmp_path: Path) -> None:
     run_script(Checked.create(tmp_path / "t", "mor", RINGS, spark.createDataFrame))
 
 
-def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Path) -> None:
+def test_buckets_are_resized_during_writes(spark: SparkSession, tmp_path: Path) -> None:
     options = {
         "hoodie.clustering.updates.strategy": "SparkConsistentBucketDuplicateUpdateStrategy",
         "hoodie.bucket.index.max.num.buckets": 8,
@@ -66,7 +66,7 @@ def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Pat
         ("in memory", "cow", "few keys"),
     ],
 )
-def test_some_writes(
+def test_random_writes_keep_index_and_rows_consistent(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, way: str
 ) -> None:
     go(monkeypatch, way)

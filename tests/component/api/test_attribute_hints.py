@@ -22,7 +22,7 @@ def table() -> Table:
     return made
 
 
-def test_names_of_other_libraries_are_answered_with_ours(table: Table) -> None:
+def test_attribute_names_of_other_libraries_suggest_the_pyhudi_name(table: Table) -> None:
     for name, there in _TABLE.items():
         with pytest.raises(AttributeError, match=f"no attribute '{name}': use .{there[:4]}"):
             getattr(table, name)

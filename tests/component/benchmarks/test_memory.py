@@ -66,7 +66,7 @@ def test_cpu_time_of_children_that_ended_counts() -> None:
     assert tree_cpu_seconds(os.getpid()) > before
 
 
-def test_a_process_that_is_gone_is_no_error() -> None:
+def test_watching_an_ended_process_is_no_error() -> None:
     with Watch(2**22 + 1) as watch:
         pass
     assert watch.usage.peak_rss_bytes == 0

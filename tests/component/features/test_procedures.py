@@ -62,7 +62,7 @@ def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], says: str)
         ("show_logfile_records", {"log_file_path_pattern": "*", "merge": True}),
     ],
 )
-def test_what_is_not_carried_out_is_refused(path: str, name: str, arguments: dict[str, Any]) -> None:
+def test_unsupported_procedures_are_refused(path: str, name: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(Unsupported):
         procedures.call(name, path=path, **arguments)
 

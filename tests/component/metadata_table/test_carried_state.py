@@ -84,7 +84,7 @@ def test_the_next_commit_reads_only_what_was_added(tmp_path: Path, kind: str, lo
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_commits_and_cleans_carry_on_what_a_full_lookup_finds(
+def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
     tmp_path: Path, kind: str, looked_up: list[tuple[str, ...]]
 ) -> None:
     services = {
@@ -163,7 +163,7 @@ EVENTS: list[Callable[[Table], None]] = [
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
-def test_what_happens_in_between_is_seen(tmp_path: Path, kind: str, event: Callable[[Table], None]) -> None:
+def test_changes_by_other_writers_between_commits_are_read(tmp_path: Path, kind: str, event: Callable[[Table], None]) -> None:
     table = create(tmp_path, kind)
     event(table)
     expected = state(Table(table.uri))

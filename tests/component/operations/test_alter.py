@@ -245,7 +245,7 @@ def test_a_table_that_apache_hudi_has_altered_is_altered_further(tmp_path: Path)
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_statistics_are_not_asked_by_a_name_that_meant_another_column(kind: str, tmp_path: Path) -> None:
+def test_statistics_of_a_reused_column_name_are_not_used(kind: str, tmp_path: Path) -> None:
     table = new_table(tmp_path, kind, **STATISTICS)
     table.upsert(rows("a", "b", "c"))
     table.alter.rename("fare", "price")
@@ -487,7 +487,7 @@ def by_names(path: Path, instant: str | None = None) -> str:
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("name", ["add", "add below", "drop", "drop below", "rename", "rename below", "retype", "reorder"])
-def test_a_write_by_names_lands_after_a_change_that_it_did_not_see(tmp_path: Path, name: str) -> None:
+def test_write_by_column_names_commits_after_a_schema_change_it_did_not_see(tmp_path: Path, name: str) -> None:
     """It was requested before.  The change gave the columns their ids by what they were called before it, as the write did."""
     table = new_table(tmp_path)
     table.upsert(rows("a", "b"))

@@ -45,7 +45,7 @@ def new_table(uri: str | Path, table_type: str = "mor", **options: str) -> hp.Ta
     )
 
 
-def test_a_pass_carries_out_what_is_pending_and_what_is_due() -> None:
+def test_service_run_executes_pending_and_due_services() -> None:
     table = new_table("memory://background-pass", **{"hoodie.datasource.compaction.async.enable": "true"})
     table.upsert(rows(0))
     assert table.run_services()["compact"].startswith("not due")
@@ -65,7 +65,7 @@ def test_a_pass_carries_out_what_is_pending_and_what_is_due() -> None:
         table.run_services(["vacuum"])
 
 
-def test_a_service_that_fails_leaves_the_others_their_turn() -> None:
+def test_failed_service_does_not_stop_the_others() -> None:
     table = new_table("memory://background-fails")
     for batch in range(2):
         table.upsert(rows(batch), options={"hoodie.table.services.enabled": "false"})
@@ -76,7 +76,7 @@ def test_a_service_that_fails_leaves_the_others_their_turn() -> None:
     assert outcomes["compact"].startswith("run:")
 
 
-def test_a_thread_beside_the_writer_carries_out_what_its_commits_plan() -> None:
+def test_background_thread_executes_plans_of_the_writer() -> None:
     table = new_table("memory://background-thread", **{"hoodie.clustering.plan.strategy.sort.columns": "id"})
     with table.background_services(pause_seconds=60) as beside:
         results = [table.upsert(rows(batch)) for batch in range(6)]
@@ -119,7 +119,7 @@ def test_an_error_of_the_thread_reaches_the_writer() -> None:
     assert table.scan().count() == 20
 
 
-def test_serving_ends_when_told() -> None:
+def test_serving_ends_when_the_stop_event_is_set() -> None:
     table = new_table("memory://background-serve")
     for batch in range(2):
         table.upsert(rows(batch), options={"hoodie.table.services.enabled": "false"})
@@ -205,7 +205,7 @@ def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
 
 
 @pytest.mark.full
-def test_what_a_killed_process_was_at_is_taken_up_by_the_next(served: hp.Table) -> None:
+def test_plan_of_a_killed_process_is_executed_by_the_next_one(served: hp.Table) -> None:
     process = serve(served, "--once", "--no-plan", program=("-c", DIES))
     _, err = process.communicate(timeout=1200)
     assert process.returncode == -signal.SIGKILL, err

@@ -67,7 +67,7 @@ def kept(table: hp.Table) -> list[str]:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_the_first_write_keeps_the_rules_and_all_others_go_by_them(uri: str, table_type: str) -> None:
+def test_first_write_stores_the_bucket_rules_and_later_writes_use_them(uri: str, table_type: str) -> None:
     table = create(uri, table_type)
     table.upsert(rows(*range(12)), options=BY_RULES)
     assert kept(table) == ["00000000000000.hashing_config"]
@@ -110,7 +110,7 @@ def test_filters_on_the_key_read_one_bucket_of_each_partition(uri: str) -> None:
     assert "buckets" not in str(table.scan(["part"], filter="id = 'k3'", as_of=early).explain())
 
 
-def test_what_options_say_otherwise_is_refused(uri: str) -> None:
+def test_options_that_contradict_the_bucket_rules_are_refused(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(1), options=BY_RULES)
     before = table.timeline().completed_writes()
@@ -126,7 +126,7 @@ def test_what_options_say_otherwise_is_refused(uri: str) -> None:
     assert table.timeline().completed_writes() == before
 
 
-def test_a_table_whose_rules_stand_in_its_writers_options_alone_goes_on_by_those(uri: str) -> None:
+def test_table_with_bucket_rules_only_in_writer_options_is_written_by_them(uri: str) -> None:
     """So Apache Hudi 1.1 leaves it where its options named rules."""
     table = create(uri)
     table.upsert(rows(*range(9)), options=BY_RULES)
@@ -158,7 +158,7 @@ def test_records_in_wrong_buckets_are_noticed(uri: str) -> None:
     assert table.validate().ok
 
 
-def test_counts_of_an_instant_that_does_not_complete_do_not_count_and_go_with_it(uri: str) -> None:
+def test_bucket_counts_of_an_uncompleted_instant_are_ignored_and_rolled_back(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(9)), options=BY_RULES)
     settings = CommitSettings.of(parse_options({}))
@@ -172,7 +172,7 @@ def test_counts_of_an_instant_that_does_not_complete_do_not_count_and_go_with_it
     assert kept(table) == ["00000000000000.hashing_config"]
 
 
-def test_restoring_takes_counts_away_that_came_later(uri: str) -> None:
+def test_restore_removes_later_bucket_counts(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(1), options=BY_RULES)
     saved = table.savepoint()
@@ -182,7 +182,7 @@ def test_restoring_takes_counts_away_that_came_later(uri: str) -> None:
     assert kept(table) == ["00000000000000.hashing_config"]
 
 
-def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_concurrent_with_a_bucket_count_change_is_planned_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes to a bucket of a partition whose bucket count another writer changes concurrently, so that no file group is
     common.
     """
@@ -271,7 +271,9 @@ def test_rules_that_change_no_partition_are_stored_for_new_ones(uri: str) -> Non
 
 
 @pytest.mark.parametrize("rows_beside", [rows(40, parts=("p",)), rows(1, 2, ts=5, parts=("p",)), rows(1, parts=("pp",))])
-def test_a_rescale_beside_writes_is_planned_again(uri: str, rows_beside: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rescale_concurrent_with_writes_is_planned_again(
+    uri: str, rows_beside: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They change a file group, add one to a partition, or add a partition whose count changes."""
     table = create(uri, **OCC)
     table.upsert(rows(1, 2))

@@ -72,7 +72,7 @@ def made(path: Path, kind: str, files: int) -> Table:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_commit_reads_no_statistics_of_files_that_it_leaves_alone(tmp_path: Path, kind: str, asked: Asked) -> None:
+def test_commit_reads_no_statistics_of_unchanged_files(tmp_path: Path, kind: str, asked: Asked) -> None:
     counts = []
     for files in (4, 7):
         table = made(tmp_path / str(files), kind, files)
@@ -86,7 +86,7 @@ def test_a_commit_reads_no_statistics_of_files_that_it_leaves_alone(tmp_path: Pa
     assert (counts[0] > 0) is (kind == "cow")
 
 
-def test_a_bound_that_goes_with_its_file_is_sought_in_all_files(tmp_path: Path, asked: Asked) -> None:
+def test_removed_bound_is_recomputed_from_all_files(tmp_path: Path, asked: Asked) -> None:
     table = made(tmp_path, "cow", 3)
     asked.partitions = []
     table.delete(keys=rows(range(3), 1))
@@ -98,7 +98,7 @@ def test_a_bound_that_goes_with_its_file_is_sought_in_all_files(tmp_path: Path, 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_after_another_kind_of_writer_nothing_is_carried_on(
+def test_ranges_are_not_maintained_incrementally_after_a_commit_of_hudi(
     tmp_path: Path, kind: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = made(tmp_path, kind, 3)
@@ -114,7 +114,7 @@ def test_after_another_kind_of_writer_nothing_is_carried_on(
     assert asked.partitions == ["p", "p"]
 
 
-def test_after_a_rollback_and_a_restore_nothing_is_carried_on(tmp_path: Path, asked: Asked) -> None:
+def test_ranges_are_not_maintained_incrementally_after_rollback_and_restore(tmp_path: Path, asked: Asked) -> None:
     table = made(tmp_path, "cow", 3)
     newest = table.upsert(rows(range(21, 24), 1)).instant
     assert newest is not None
@@ -127,7 +127,7 @@ def test_after_a_rollback_and_a_restore_nothing_is_carried_on(tmp_path: Path, as
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_ranges_stay_exact_beside_services(tmp_path: Path, kind: str, asked: Asked) -> None:
+def test_ranges_stay_exact_with_table_services(tmp_path: Path, kind: str, asked: Asked) -> None:
     table = made(tmp_path, kind, 3)
     table.upsert(rows(range(12, 18), 1))
     table.insert(rows(range(5), 1, "q"))
@@ -170,13 +170,13 @@ NULLS = ColumnRange(None, None, 4, 4)
         ([ColumnRange(3, 6, 9, 9)], [], None),
     ],
 )
-def test_what_files_that_come_and_go_make_of_a_range(
+def test_range_after_added_and_removed_files(
     leaving: list[ColumnRange | None], arriving: list[ColumnRange | None], expected: ColumnRange | None
 ) -> None:
     assert exchanged_range(ALL, leaving, arriving) == expected
 
 
-def test_a_range_of_nulls_alone_takes_the_bounds_of_what_arrives() -> None:
+def test_range_of_only_nulls_takes_the_bounds_of_added_files() -> None:
     assert exchanged_range(NULLS, [NULLS], [LOW]) == LOW
     assert exchanged_range(NO_VALUES, [], [NULLS]) == NULLS
     assert exchanged_range(NULLS, [LOW], [LOW]) is None
@@ -300,7 +300,7 @@ def _delete_by_key(table: Table) -> None:
 @pytest.mark.parametrize(
     "event", [_another_writer, _rollback, _restore, _services, _rebuilt, _delete_by_key], ids=lambda event: event.__name__
 )
-def test_retained_ranges_stay_true_beside_other_operations(tmp_path: Path, event: Callable[[Table], None]) -> None:
+def test_retained_ranges_stay_exact_after_other_operations(tmp_path: Path, event: Callable[[Table], None]) -> None:
     table = made(tmp_path, "mor", 1)
     for stamp in (1, 2):
         table.upsert(rows(range(stamp, stamp + 4), stamp))

@@ -34,7 +34,7 @@ def table(tmp_path: Path) -> hp.Table:
     ],
     ids=str,
 )
-def test_the_same_table_is_opened_and_stays_as_it_is(table: hp.Table, asked: dict[str, Any]) -> None:
+def test_create_with_exist_ok_opens_an_equal_table_unchanged(table: hp.Table, asked: dict[str, Any]) -> None:
     before = table.context.storage.read(PROPERTIES_FILE)
     again = hp.Table.create(table.uri, **asked, exist_ok=True)
     assert again.context.storage.read(PROPERTIES_FILE) == before

@@ -127,7 +127,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("place", ["local", "memory"])
 @pytest.mark.parametrize("metadata", [True, False], ids=["metadata table", "directories"])
-def test_every_reader_and_service_says_so(damage: str, place: str, metadata: bool, tmp_path: Path) -> None:
+def test_every_reader_and_service_reports_damaged_logs(damage: str, place: str, metadata: bool, tmp_path: Path) -> None:
     uri = str(tmp_path / "t") if place == "local" else f"memory://damage-{next(_names)}/t"
     table = create(uri, **{"hoodie.metadata.enable": metadata, "hoodie.table.cdc.enabled": True})
     storage = open_storage(uri)
@@ -171,7 +171,7 @@ def test_a_log_of_another_writer_that_was_cut_between_blocks(verb: str, tmp_path
         VERBS[verb](table)
 
 
-def test_the_automatic_compaction_says_so() -> None:
+def test_automatic_compaction_reports_damaged_logs() -> None:
     number = next(_names)
     table = create(f"memory://damage-{number}/t")
     storage = open_storage(f"memory://damage-{number}/t")
@@ -185,7 +185,7 @@ def test_the_automatic_compaction_says_so() -> None:
     assert not table.timeline().completed(Action.COMMIT)
 
 
-def test_what_no_completed_instant_wrote_is_passed_over(tmp_path: Path) -> None:
+def test_torn_logs_of_uncommitted_instants_are_skipped(tmp_path: Path) -> None:
     """The torn log of a writer that died next to whole ones: no timeline has its instant."""
     table = create(str(tmp_path / "t"), **{"hoodie.metadata.enable": False})
     storage = open_storage(str(tmp_path / "t"))

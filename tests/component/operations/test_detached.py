@@ -95,7 +95,7 @@ def base_files(table: Table) -> int:
     return len(list((folder_of_table(table) / "x").glob("*.parquet")))
 
 
-def test_what_spark_took_of_repeated_attempts_counts_and_the_rest_is_deleted(table: Table) -> None:
+def test_files_of_the_accepted_task_attempt_are_committed_and_others_deleted(table: Table) -> None:
     before = base_files(table)
     begun = begin(table)
     attempt(begun, rows("b"), 0)
@@ -108,7 +108,7 @@ def test_what_spark_took_of_repeated_attempts_counts_and_the_rest_is_deleted(tab
     assert names(table) == ["a", "b"]
 
 
-def test_a_write_that_is_taken_back_leaves_the_table_as_it_was(table: Table) -> None:
+def test_rolled_back_write_leaves_the_table_unchanged(table: Table) -> None:
     before = base_files(table)
     begun = begin(table)
     attempt(begun, rows("b"), 0)
@@ -122,7 +122,7 @@ def test_a_write_that_is_taken_back_leaves_the_table_as_it_was(table: Table) -> 
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_a_task_that_still_writes_when_the_write_is_taken_back(
+def test_running_task_of_a_rolled_back_write_removes_its_files(
     table: Table, monkeypatch: pytest.MonkeyPatch, in_time: bool
 ) -> None:
     """It is waited for; then it removes its own files, because a file of a removed instant may become visible later."""
@@ -159,7 +159,7 @@ def test_an_attempt_that_ends_after_the_commit_removes_what_it_wrote(table: Tabl
     assert base_files(table) == before + 1 and left(table) == [] and names(table) == ["a", "b"]
 
 
-def test_no_rows_are_no_commit_where_the_settings_say_so(table: Table) -> None:
+def test_write_without_rows_commits_nothing_when_empty_commits_are_disabled(table: Table) -> None:
     given = settings(hoodie__allow__empty__commit=False)
     assert begin(table, given=given).complete(ENGINE, []).instant is None
     assert len(table.timeline().completed_writes()) == 1 and left(table) == []
@@ -204,7 +204,7 @@ def test_writers_and_services_between_its_processes(table: Table, monkeypatch: p
     assert names(table) == ["a", "b", "c", "d"] and left(table) == []
 
 
-def test_columns_that_another_writer_changed_meanwhile(table: Table) -> None:
+def test_schema_changed_by_another_writer_during_the_write(table: Table) -> None:
     wider = pa.schema([*COLUMNS, ("tip", pa.int64())])
     begun = begin(table, wider)
     table.upsert(rows("a", ts=2).append_column("more", pa.array([1])))
@@ -214,7 +214,7 @@ def test_columns_that_another_writer_changed_meanwhile(table: Table) -> None:
     assert names(table) == ["a"] and left(table) == []
 
 
-def test_an_index_that_is_begun_meanwhile_waits_for_the_write(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_started_during_the_write_fails_the_write(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tasks wrote nothing for the index: the write fails, and the index matches the table."""
     if not table.config.is_cow:
         table.index.drop("record_index")
@@ -247,5 +247,5 @@ def test_an_index_that_is_begun_meanwhile_waits_for_the_write(table: Table, monk
         (WriteOperation.INSERT_OVERWRITE, {}, False),
     ],
 )
-def test_what_goes_this_way(operation: WriteOperation, options: dict[str, object], wanted: bool) -> None:
+def test_operations_that_use_the_distributed_path(operation: WriteOperation, options: dict[str, object], wanted: bool) -> None:
     assert supports_detached(WriteSettings.of(parse_options(options), operation)) is wanted

@@ -75,7 +75,7 @@ def test_bounds_of_files(kind: str, log_format: str) -> None:
         assert set(told(table).values()) == {(None, None)}, "a service says nothing of events"
 
 
-def test_without_the_field_and_by_the_option_nothing_is_said() -> None:
+def test_no_watermark_without_the_field_or_with_the_option_off() -> None:
     for options in ({}, {FIELD: "at", WATERMARK: False}):
         table = created("cow", **options)
         table.insert(rows(a1=1))
@@ -83,7 +83,7 @@ def test_without_the_field_and_by_the_option_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(("field", "error"), [("when", InvalidRequest), ("flag", Unsupported)])
-def test_what_tells_no_time_is_refused_before_anything_is_written(field: str, error: Any) -> None:
+def test_event_time_field_without_a_time_is_refused_before_writing(field: str, error: Any) -> None:
     table = created("cow", **{FIELD: field})
     with pytest.raises(error, match=f"event.time.field={field}"):
         table.insert(rows(a1=1).append_column("flag", pa.array([True])))

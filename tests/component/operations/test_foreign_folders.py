@@ -60,7 +60,7 @@ def test_sql_forces_by_a_property(tmp_path: Path) -> None:
 
 
 @FOREIGN
-def test_opening_a_foreign_folder_says_what_it_is(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+def test_error_on_opening_a_foreign_folder_names_its_content(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
     make(tmp_path / "t")
     with pytest.raises(hp.TableNotFound, match=said):
         hp.Table(tmp_path / "t")

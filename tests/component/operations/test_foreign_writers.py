@@ -44,14 +44,14 @@ def waited_ms(world: World, inflight: bytes | None, heartbeat: bytes | None, the
     return env.monotonic_ms() - begun_ms
 
 
-def test_a_stranger_that_changes_the_same_file_group_goes_first() -> None:
+def test_older_hudi_write_to_the_same_file_group_is_waited_for() -> None:
     world = World("cow", {})
     path = world.table.context.timeline.path(Instant(OLDER, Action.COMMIT, State.COMPLETED, OWN))
     waited = waited_ms(world, says("p", "f"), b"", lambda: world.table.context.storage.put(path, b""))
     assert 2_000 <= waited < 2_500
 
 
-def test_one_that_has_not_said_what_it_changes_is_waited_for_until_it_says() -> None:
+def test_older_hudi_write_without_workload_is_waited_for_until_it_records_it() -> None:
     world = World("cow", {})
     path = world.table.context.timeline.path(Instant(OLDER, Action.COMMIT, State.INFLIGHT))
     waited = waited_ms(world, None, b"", lambda: world.table.context.storage.put(path, says("p", "g")))
@@ -68,15 +68,15 @@ def test_one_that_has_not_said_what_it_changes_is_waited_for_until_it_says() -> 
     ],
     ids=["another group", "another partition", "our own", "dead"],
 )
-def test_nobody_else_is_waited_for(inflight: bytes, heartbeat: bytes | None) -> None:
+def test_other_pending_writes_are_not_waited_for(inflight: bytes, heartbeat: bytes | None) -> None:
     assert waited_ms(World("cow", {}), inflight, heartbeat) == 0
 
 
-def test_nobody_is_waited_for_without_end() -> None:
+def test_wait_for_a_hudi_write_is_bounded() -> None:
     assert 15_000 <= waited_ms(World("cow", {}), says("p", "f"), b"") < 15_500
 
 
-def test_an_upsert_waits_and_lands() -> None:
+def test_upsert_waits_for_the_hudi_write_and_commits() -> None:
     env = ReplayEnvironment(3)
     table = hp.Table.create("memory://foreign", record_key="id", environment=env, options={"hoodie.metadata.enable": False})
     table.upsert(pa.table({"id": [1], "v": [1]}))
@@ -92,7 +92,7 @@ def test_an_upsert_waits_and_lands() -> None:
 
 
 @pytest.mark.parametrize("changes", ["by ids", "by a write"])
-def test_a_change_of_columns_waits_for_a_stranger_whatever_it_changes(changes: str) -> None:
+def test_schema_change_waits_for_any_pending_hudi_write(changes: str) -> None:
     """What that one writes has the columns of before."""
     world = World("cow", {"pyhudi.schema.mode": "evolve", "hoodie.write.set.null.for.missing.columns": True})
     world.upsert({"k0": 0, "k1": 1})
@@ -114,7 +114,7 @@ def test_a_change_of_columns_waits_for_a_stranger_whatever_it_changes(changes: s
     assert "worth" in table.schema().names
 
 
-def test_an_older_write_that_shows_itself_late_goes_first() -> None:
+def test_older_hudi_write_that_appears_late_is_waited_for() -> None:
     """Apache Hudi takes the time of its instant first and shows it later; what it builds on ours would lie below ours."""
     env = ReplayEnvironment(3)
     uri, options = "memory://foreign-late", {"hoodie.metadata.enable": False}

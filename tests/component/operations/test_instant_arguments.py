@@ -59,7 +59,7 @@ def test_after_leaves_out_what_was_read(options: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("options", ZONES)
-def test_moments_of_each_kind(options: dict[str, object]) -> None:
+def test_time_arguments_of_each_type(options: dict[str, object]) -> None:
     table, (one, two, _) = grown(**options)
     moment = moment_of(table, two.completion_time)
     for given in (

@@ -102,7 +102,7 @@ def settled(table: Table, before: list[str], *names: str) -> None:
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(names)
 
 
-def test_one_that_writes_after_the_rollback(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_writes_after_the_rollback(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     before = data_files(table)
     late = Late(monkeypatch, fails=True)
     with pytest.raises(EngineFailed):
@@ -111,7 +111,7 @@ def test_one_that_writes_after_the_rollback(table: Table, monkeypatch: pytest.Mo
     settled(table, before, "a")
 
 
-def test_one_that_writes_and_ends_while_the_write_is_taken_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_ends_during_the_rollback(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rollback has looked at the markers by then, and the heartbeat is still there."""
     before = data_files(table)
     late = Late(monkeypatch, fails=True)
@@ -129,7 +129,7 @@ def test_one_that_writes_and_ends_while_the_write_is_taken_back(table: Table, mo
     settled(table, before, "a")
 
 
-def test_one_that_writes_and_ends_while_the_write_is_restored_away(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_ends_during_a_restore(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore finds the files of a dead write by a listing; what comes after that, its attempt removes."""
     before, first = data_files(table), table.timeline().completed()[0].request_time
     late = Late(monkeypatch, fails=True)
@@ -143,7 +143,7 @@ def test_one_that_writes_and_ends_while_the_write_is_restored_away(table: Table,
     settled(table, before, "a")
 
 
-def test_one_that_ends_while_the_write_commits(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_ends_during_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file would be visible at once, in addition to that of the accepted attempt."""
     late = Late(monkeypatch, fails=False)
     own = Transaction._publish
@@ -158,7 +158,7 @@ def test_one_that_ends_while_the_write_commits(table: Table, monkeypatch: pytest
     settled(table, [name for name in data_files(table) if str(LATE) not in name], "a", "b")
 
 
-def test_one_that_ends_after_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_ends_after_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     late = Late(monkeypatch, fails=False)
     table.upsert(rows("a", "b", ts=2))
     after = data_files(table)
@@ -167,7 +167,7 @@ def test_one_that_ends_after_the_commit(table: Table, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_one_that_is_killed_when_it_has_written(table: Table, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+def test_attempt_killed_after_writing(table: Table, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     """Its marker names its file for the next writer; without one the file would be visible once its instant is archived."""
     late = Late(monkeypatch, fails=fails)
     try:
@@ -183,7 +183,7 @@ def test_one_that_is_killed_when_it_has_written(table: Table, monkeypatch: pytes
     settled(table, data_files(table), *("ac" if fails else "abc"))
 
 
-def test_one_whose_store_does_not_answer_says_what_it_failed_of(table: Table) -> None:
+def test_attempt_whose_storage_is_unreachable_raises_the_original_error(table: Table) -> None:
     class Away:
         uri = "memory://away"
 
@@ -196,7 +196,7 @@ def test_one_whose_store_does_not_answer_says_what_it_failed_of(table: Table) ->
 
 
 @pytest.mark.parametrize("way", ["job", "task"])
-def test_what_runs_on_workers_ends_so(table: Table, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_worker_tasks_remove_files_of_late_attempts(table: Table, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """Both ways in which rows of a write reach tasks of Spark."""
     before = data_files(table)
     late = Late(monkeypatch, fails=True)

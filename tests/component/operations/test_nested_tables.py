@@ -167,7 +167,7 @@ def test_partitions_below_partitions_keep_their_rows(tmp_path: Path, table_type:
         assert table.repair(dry_run=True).steps == (), name
 
 
-def test_an_upper_partition_that_loses_its_rows_leaves_those_below_it(tmp_path: Path) -> None:
+def test_emptied_parent_partition_keeps_nested_partitions(tmp_path: Path) -> None:
     table = new_table(tmp_path / "t", "a", "a/b", "x/2020")
     table.delete_partitions("a", options=QUIET)
     _every_commit_but_the_last(table)

@@ -58,7 +58,7 @@ def test_a_file_id_that_was_replaced_is_not_made_again() -> None:
     assert shared_file_id("a", 0, {("a", FIRST)}) == SECOND
 
 
-def test_what_takes_a_file_group_from_under_a_write() -> None:
+def test_file_groups_replaced_during_a_write() -> None:
     mine = [("a", FIRST), ("b", FIRST)]
     assert replaced_under_us(mine, [("a", FIRST), ("c", SECOND)], []) == frozenset()
     assert replaced_under_us(mine, [("a", SECOND)], []) == {("a", FIRST)}
@@ -89,7 +89,7 @@ def test_the_first_writes_of_a_bucket_are_log_files(world: World) -> None:
 
 
 @pytest.mark.parametrize("verb", ["insert", "bulk_insert", "upsert"])
-def test_no_verb_makes_base_files(world: World, verb: str) -> None:
+def test_writes_create_no_base_files(world: World, verb: str) -> None:
     for stamp in (1, 2):
         getattr(world.table, verb)(rows(stamp, k0=stamp, k2=stamp))
     assert all(name.startswith(f".{FIRST}_") for name in data_files(world))
@@ -113,14 +113,14 @@ def test_a_compaction_takes_what_completed_before_it_was_planned(world: World) -
     assert world.table.validate().ok
 
 
-def test_event_time_decides_whoever_completes_first(world: World) -> None:
+def test_event_time_decides_regardless_of_completion_order(world: World) -> None:
     beside(world, rows(9, k0=9, k2=9), lambda: world.table.upsert(rows(5, k0=5, k2=5)))
     beside(world, rows(1, k0=1), lambda: world.table.upsert(rows(10, True, k2=0)))
     beside(world, rows(8, k2=8), lambda: None)
     assert world.scanned() == {"k0": 9}
 
 
-def test_one_writer_rolled_back_leaves_the_others_whole(world: World) -> None:
+def test_rollback_of_one_writer_keeps_the_others_complete(world: World) -> None:
     def die_after_another_write() -> None:
         world.table.upsert(rows(5, k0=5, k4=5))
         raise KeyboardInterrupt
@@ -149,7 +149,7 @@ def overlapping() -> World:
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_changes_are_told_in_the_order_in_which_writes_completed(overlapping: World, compacted: bool) -> None:
+def test_changes_are_in_completion_order(overlapping: World, compacted: bool) -> None:
     if compacted:
         overlapping.table.compact()
     held: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def test_changes_are_told_in_the_order_in_which_writes_completed(overlapping: Wo
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_who_follows_by_completion_time_misses_nothing(overlapping: World, compacted: bool) -> None:
+def test_incremental_reader_by_completion_time_misses_nothing(overlapping: World, compacted: bool) -> None:
     if compacted:
         overlapping.table.compact()
     held: dict[str, tuple[int, int]] = {}
@@ -187,7 +187,7 @@ def test_a_read_optimized_query_gives_what_was_compacted(overlapping: World) -> 
 # What still is a conflict
 
 
-def test_a_partition_that_was_deleted_meanwhile(world: World) -> None:
+def test_partition_deleted_during_the_write(world: World) -> None:
     world.table.upsert(rows(1, k0=1, k2=1))
     done = beside(world, rows(2, k0=2), lambda: world.table.delete_partitions("a"))
     assert done.conflict_retries == 1
@@ -257,7 +257,7 @@ def test_tables_that_are_refused(kind: str, made_with: dict[str, object], error:
     assert len(world.table.timeline().instants) == 1
 
 
-def test_clustering_keeps_buckets_and_writers_go_on(world: World) -> None:
+def test_clustering_keeps_buckets_and_later_writes_succeed(world: World) -> None:
     world.table.upsert(rows(1, **{f"k{number}": number for number in range(6)}))
     planned = world.table.cluster()
     assert planned.rows == 6 and planned.file_groups_read == planned.file_groups_written
@@ -273,7 +273,7 @@ def test_another_number_of_buckets_is_found_out_in_logs_too(world: World) -> Non
 
 
 @pytest.mark.parametrize("compacts", [False, True])
-def test_why_partial_updates_wait_for_each_other(tmp_path: Path, compacts: bool) -> None:
+def test_concurrent_partial_updates_conflict(tmp_path: Path, compacts: bool) -> None:
     """What the older one of two leaves in the record hangs on a compaction between them, so no order of the two is as good as
     the other; under this mode they are refused.
     """

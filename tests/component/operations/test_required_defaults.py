@@ -22,7 +22,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 
 @pytest.mark.sample(1)
-def test_every_read_gives_the_default(table: Table) -> None:
+def test_every_read_returns_the_default(table: Table) -> None:
     assert rows_of(table.scan().to_arrow()) == EXPECTED
     assert sorted(table.scan(["d"]).to_arrow()["d"].to_pylist()) == [7, 7, 7, 8]
     assert sorted(table.scan(["s"], filter="d = 7").to_arrow()["s"].to_pylist()) == ["none"] * 3

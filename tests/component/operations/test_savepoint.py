@@ -67,7 +67,7 @@ def create(uri: str, table_type: str, metadata: str) -> hp.Table:
     ],
 )
 @pytest.mark.parametrize("verb", list(VERBS))
-def test_verbs_where_every_commit_is_savepointed(verb: str, commits: int, table_type: str, metadata: str) -> None:
+def test_operations_when_every_commit_is_savepointed(verb: str, commits: int, table_type: str, metadata: str) -> None:
     """No later write on the timeline shows where it starts."""
     saved, plain = (create(f"memory://{name}-{verb}-{commits}-{table_type}-{metadata}", table_type, metadata) for name in "ab")
     for batch in range(commits):

@@ -56,7 +56,7 @@ def write(table: Table) -> Mapping[str, str]:
     return table.upsert(pa.table({"id": ["a"]})).services
 
 
-def test_it_follows_writes(census: Census) -> None:
+def test_registered_service_runs_after_writes(census: Census) -> None:
     table = new_table("census-inline")
     assert write(table)["census"] == "not due: an odd number of commits"
     assert write(table)["census"] == "run: 2 commits counted"
@@ -69,7 +69,7 @@ def test_it_follows_writes(census: Census) -> None:
     assert len(table.timeline().completed_writes()) == 4
 
 
-def test_it_runs_in_a_pass(census: Census) -> None:
+def test_registered_service_runs_with_run_services(census: Census) -> None:
     table = new_table("census-pass")
     write(table)
     assert table.run_services(["census"]) == {"census": "not due: an odd number of commits"}
@@ -81,7 +81,7 @@ def test_it_runs_in_a_pass(census: Census) -> None:
         table.run_services(["senses"])
 
 
-def test_it_runs_in_a_thread_beside_the_writer(census: Census) -> None:
+def test_registered_service_runs_in_the_background_thread(census: Census) -> None:
     table = new_table("census-thread")
     with table.background_services(pause_seconds=60) as beside:
         assert write(table)["census"].startswith("off")
@@ -90,7 +90,7 @@ def test_it_runs_in_a_thread_beside_the_writer(census: Census) -> None:
     assert write(table)["census"].startswith("not due")
 
 
-def test_it_runs_when_the_table_is_served(census: Census) -> None:
+def test_registered_service_runs_when_the_table_is_served(census: Census) -> None:
     table = new_table("census-served")
     write(table)
     write(table)

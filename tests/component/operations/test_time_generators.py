@@ -83,7 +83,9 @@ def test_a_generator_that_is_behind_is_refused(tmp_path: Path, counter: Counter)
     assert sorted(table.scan(["id"]).to_arrow().column("id").to_pylist()) == ["a", "c"]
 
 
-def test_a_completion_that_gets_no_time_is_taken_back(tmp_path: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_without_a_completion_time_is_rolled_back(
+    tmp_path: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = hp.Table.create(str(tmp_path / "t"), record_key="id", ordering="ts", options=TYPE)
     table.upsert(rows("a"))
     asked, calls = counter.now_ms, itertools.count(1)
@@ -110,7 +112,7 @@ def test_the_skew_is_waited_out_after_it(tmp_path: Path, counter: Counter) -> No
     assert env.monotonic_ms() - before >= 250 * (len(counter.asked) - asked) > 0
 
 
-def test_a_name_that_nobody_registered(tmp_path: Path) -> None:
+def test_unregistered_time_generator_is_refused(tmp_path: Path) -> None:
     table = hp.Table.create(str(tmp_path / "t"), record_key="id", ordering="ts")
     with pytest.raises(Unsupported, match=r"hoodie\.time\.generator\.type=no_such is refused: it is neither WAIT_TO_ADJUST_SKEW"):
         table.upsert(rows("a"), options={"hoodie.time.generator.type": "no_such"})

@@ -128,7 +128,7 @@ def test_deletes_by_a_key_that_is_a_time() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_nanoseconds_are_cut_on_request_alone(verb: str) -> None:
+def test_nanoseconds_are_truncated_only_on_request(verb: str) -> None:
     table = made()
     whole = pa.array([5_000, None], pa.timestamp("ns", "UTC"))
     fine = pa.array([None, 5_999], pa.timestamp("ns", "UTC"))

@@ -113,7 +113,7 @@ def test_rows_are_found_by_other_columns_too(table: Table) -> None:
         table.merge(source, on="city").when_not_matched_insert_all().execute()
 
 
-def test_a_source_that_is_too_large_to_be_looked_up(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merge_source_too_large_for_key_lookup(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyhudi.operations.write.update_merge._LOOKED_UP", 0)
     table.merge(SOURCE, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
     assert held(table, "fare") == {"a": 10.0, "b": None, "c": None, "z": 30.0}
@@ -211,7 +211,7 @@ def test_no_number_becomes_infinity(table: Table, value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_no_column_of_a_users_is_taken_for_one_of_our_own(kind: str) -> None:
+def test_user_columns_are_not_confused_with_internal_columns(kind: str) -> None:
     names = ["_pyhudi_delete", "delete", "place", "source", "target", "key", "row"]
 
     def flagged(*records: tuple[Any, ...]) -> pa.Table:
@@ -230,7 +230,7 @@ def test_no_column_of_a_users_is_taken_for_one_of_our_own(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", [DELETE_COLUMN, "\x00target"])
-def test_the_columns_of_our_own_are_named_as_no_column_of_a_table_may_be(name: str) -> None:
+def test_internal_column_names_are_refused_in_tables(name: str) -> None:
     table = new_table()
     with pytest.raises(InvalidRequest, match="a name may contain letters, digits and underscores"):
         table.upsert(rows(("a", "x", 4, 4.0)).append_column(name, pa.array([True])))

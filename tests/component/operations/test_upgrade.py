@@ -218,7 +218,7 @@ def test_a_damaged_archive_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     assert table.scan().count() == 6
 
 
-def test_failed_writes_of_version_6_are_taken_back(tmp_path: Path) -> None:
+def test_failed_writes_of_version_6_are_rolled_back(tmp_path: Path) -> None:
     golden = open_golden("mor_v6", tmp_path)
     table = hp.Table(golden.path)
     # The newest delta commit loses its completed file: its blocks are in logs that other commits appended to.

@@ -121,7 +121,7 @@ def changed(before: Mapping[str, str], changes: Values) -> dict[str, str]:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("payload", TRANSLATED)
-def test_payload_classes_become_modes_and_come_back(payload: str, tmp_path: Path) -> None:
+def test_payload_classes_become_merge_modes_and_are_restored_by_downgrade(payload: str, tmp_path: Path) -> None:
     ordering, modes, back = TRANSLATED[payload]
     table = grown(tmp_path / "t", "cow", 2, ordering, **{"hoodie.datasource.write.payload.class": payload})
     before, expected = properties(table), table.scan().to_arrow()
@@ -247,7 +247,7 @@ def test_what_version_8_cannot_hold_is_refused(name: str, reason: str, tmp_path:
     assert {path: path.read_bytes() for path in golden.path.rglob("*") if path.is_file()} == before
 
 
-def test_a_mode_that_no_payload_class_stands_for_is_not_downgraded(tmp_path: Path) -> None:
+def test_merge_mode_without_a_payload_class_is_not_downgraded(tmp_path: Path) -> None:
     table = hp.Table(open_golden("mor_v9_PartialUpdate", tmp_path).path)
     for legacy in (None, f"{MODEL}DefaultHoodieRecordPayload"):
         store_table_config(table.context.storage, {LEGACY: legacy}, table.context.env)
@@ -285,7 +285,7 @@ def test_an_index_build_ends_in_the_version_in_which_it_began(tmp_path: Path) ->
     assert planned and table.timeline().pending(Action.INDEXING)
 
 
-def test_versions_that_are_asked_for(tmp_path: Path) -> None:
+def test_requested_version_must_fit_upgrade_or_downgrade(tmp_path: Path) -> None:
     table = grown(tmp_path / "t", "cow", 1)
     with pytest.raises(InvalidRequest, match="use a downgrade"):
         table.upgrade(6)
@@ -318,7 +318,7 @@ class Highest:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("payload", [None, f"{MODEL}PartialUpdateAvroPayload"])
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_merger_of_ones_own_stays_what_merges(kind: str, payload: str | None, tmp_path: Path) -> None:
+def test_custom_merger_is_kept(kind: str, payload: str | None, tmp_path: Path) -> None:
     """Hudi 1.1.1 also leaves the properties unchanged if the table names no payload class; next to one it drops the merger."""
     hp.register_merger(Highest())
     options = {"hoodie.write.record.merge.mode": "CUSTOM", "hoodie.write.record.merge.strategy.id": Highest.strategy_id}

@@ -38,7 +38,7 @@ def said(result: ValidationResult, check: str) -> str:
     return next(f"{finding.path}: {finding.detail}" for finding in result.found if finding.check == check)
 
 
-def test_a_table_in_order(table: Table) -> None:
+def test_valid_table_has_no_findings(table: Table) -> None:
     table.schedule_compaction()
     result = table.validate(keys=True)
     assert result.ok and not result.found, str(result)
@@ -48,7 +48,7 @@ def test_a_table_in_order(table: Table) -> None:
 @pytest.mark.parametrize(
     ("place", "field", "says"), [(0, "num_writes", "2 records and 0"), (1, "num_deletes", "0 records and 1")]
 )
-def test_a_log_that_holds_less_than_its_commit_says(table: Table, place: int, field: str, says: str) -> None:
+def test_log_with_fewer_blocks_than_committed_is_an_error(table: Table, place: int, field: str, says: str) -> None:
     log = slice_of(table).logs[place]
     instant = table.timeline().find(log.name.instant_time)
     store = table.context.timeline
@@ -59,7 +59,7 @@ def test_a_log_that_holds_less_than_its_commit_says(table: Table, place: int, fi
     assert said(table.validate(), "logs").startswith(f"{log.path}: contains {says} deletes, and its commit records")
 
 
-def test_a_log_that_cannot_be_read_whole(table: Table) -> None:
+def test_partly_unreadable_log_is_an_error(table: Table) -> None:
     log = slice_of(table).logs[0]
     data = bytearray(table.context.storage.read(log.path) or b"")
     data[-40] ^= 1
@@ -77,7 +77,7 @@ def test_a_compaction_that_can_never_run(table: Table, part: str) -> None:
     assert f"can never run, as {path} is missing" in said(table.validate(), "plans")
 
 
-def test_doubled_keys_are_found_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_duplicate_keys_are_found_on_request(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="ts")
     table.bulk_insert(rows("a", "b", "c"))
     table.bulk_insert(rows("b", "c", "d"))

@@ -290,7 +290,7 @@ def test_a_flipped_bit_in_each_section(table: Table, tmp_path: Path, partition: 
         answers(tmp_path, readers)
 
 
-def test_a_folder_that_is_gone_and_still_listed(table: Table, tmp_path: Path) -> None:
+def test_missing_index_folder_that_is_still_listed(table: Table, tmp_path: Path) -> None:
     table.context.storage.delete_folder(".hoodie/metadata")
     with pytest.warns(RuntimeWarning, match=str(tmp_path)):
         assert Table(tmp_path).scan(filter="note = 'n1'").count() == 4
@@ -313,7 +313,7 @@ def test_definitions_that_are_damaged(table: Table, tmp_path: Path, text: str, m
     assert not table.validate().ok
 
 
-def test_a_definition_of_a_column_that_is_gone(table: Table, tmp_path: Path) -> None:
+def test_index_definition_of_a_missing_column(table: Table, tmp_path: Path) -> None:
     path = tmp_path / ".hoodie/.index_defs/index.json"
     path.write_text(path.read_text().replace('"note"', '"gone"'))
     (path.parent / ".index.json.crc").unlink(missing_ok=True)

@@ -67,7 +67,7 @@ def test_refused(uri: str, options: dict[str, Any], error: type[Exception], mess
     assert table.timeline().last_completed_write() is None
 
 
-def test_a_record_index_is_built_by_the_first_write_that_asks_it(uri: str) -> None:
+def test_record_index_is_built_by_the_first_write_that_uses_it(uri: str) -> None:
     table = create(uri, **{"hoodie.metadata.record.index.min.filegroup.count": 2})
     assert table.upsert(rows(1, 2)).index == "SIMPLE"
     result = table.upsert(rows(2, 3, part="q"), options={**RECORD_INDEX, "hoodie.record.index.update.partition.path": True})
@@ -246,7 +246,7 @@ def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPa
     assert table.upsert(rows(8), options={"hoodie.bloom.index.use.metadata": False}).index_source == "footers"
 
 
-def test_groups_of_logs_alone_are_refused() -> None:
+def test_file_groups_with_only_logs_are_refused() -> None:
     with pytest.raises(TableState, match="only log files"):
         _refuse_groups_of_logs(IndexType.SIMPLE, [FileSlice("p", "g-0", "1", None)])
 

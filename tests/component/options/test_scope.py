@@ -131,7 +131,7 @@ def calls(table: Table) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def test_every_verb_that_takes_options_names_its_own() -> None:
+def test_every_operation_with_options_declares_its_scope() -> None:
     of_tables = {*taking_options(Table), *(f"index.{name}" for name in taking_options(Indexes))}
     of_tables |= {f"alter.{name}" for name in taking_options(Alter)}
     doors = {
@@ -153,7 +153,7 @@ ALIASES = {"append": "insert", "count": "scan", "search": "scan", "pyhudi.spark.
 """Verbs that are others by another name, with their options."""
 
 
-def test_an_option_acts_on_the_verb_or_is_refused(table: Table) -> None:
+def test_every_option_is_applied_or_refused_by_every_operation(table: Table) -> None:
     """For every verb and every known option: nothing is accepted and ignored."""
     before = files(table)
     verbs = calls(table)
@@ -168,7 +168,7 @@ def test_an_option_acts_on_the_verb_or_is_refused(table: Table) -> None:
     assert files(table) == before
 
 
-def test_every_option_acts_somewhere_and_every_other_key_has_its_reason() -> None:
+def test_every_option_applies_to_an_operation_and_other_keys_have_a_reason() -> None:
     for option in SUPPORTED.values():
         assert option in TABLE_OPTIONS or any(option in verb.accepted for verb in VERBS.values()), option
         assert option.description
@@ -408,7 +408,7 @@ def test_what_chooses_other_rows_is_refused(table: Table, verb: str, option: str
             call[verb](**({"options": {option: value}} if given else {}))
 
 
-def test_standing_options_may_speak_of_other_calls() -> None:
+def test_table_options_of_other_operations_are_accepted() -> None:
     """One mapping for reads, writes and services: what does not choose rows waits for the verbs on which it acts."""
     standing = {
         **QUIET,
@@ -425,7 +425,7 @@ def test_standing_options_may_speak_of_other_calls() -> None:
     table.archive()
 
 
-def test_words_for_the_verb_itself_are_heard(table: Table) -> None:
+def test_option_that_names_the_called_operation_is_accepted(table: Table) -> None:
     kind = "hoodie.datasource.query.type"
     assert table.scan(options={kind: "snapshot"}).count() == 2
     assert table.read_optimized(options={kind: "read_optimized"}).count() == 2
@@ -439,7 +439,7 @@ OPERATIONS = [operation for operation in WriteOperation if operation is not Writ
 
 
 @pytest.mark.parametrize("verb", [str(operation) for operation in OPERATIONS])
-def test_an_operation_that_is_not_the_verbs(table: Table, verb: str) -> None:
+def test_write_operation_option_that_contradicts_the_method_is_refused(table: Table, verb: str) -> None:
     key = "hoodie.datasource.write.operation"
     before = files(table)
     for other in WriteOperation:
@@ -619,13 +619,13 @@ PROVIDERS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_every_provider_is_tried() -> None:
+def test_every_lock_provider_is_tested() -> None:
     tried = {options["hoodie.write.lock.provider"] for options, _ in PROVIDERS.values()}
     assert {name for name in _FACTORIES if name.startswith("org.apache.hudi.")} <= tried
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_every_provider_is_the_same_lock_by_whichever_way_it_is_named(name: str) -> None:
+def test_lock_provider_is_the_same_by_every_option_name(name: str) -> None:
     options, package = PROVIDERS[name]
     if package:
         pytest.importorskip(package)

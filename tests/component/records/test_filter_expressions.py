@@ -155,7 +155,7 @@ def test_what_is_no_filter_is_refused(filter_: Any, said: str) -> None:
         parse_filter(filter_)
 
 
-def test_verbs_take_expressions_wherever_they_take_filters() -> None:
+def test_operations_accept_expressions_wherever_they_accept_filters() -> None:
     table = Table.create("memory://expressions", record_key="fare")
     rows = ROWS.select(["n", "city", "fare"]).filter(N.is_valid() & pc.field("fare").is_valid())
     table.insert(rows)

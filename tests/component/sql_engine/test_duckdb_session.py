@@ -92,7 +92,7 @@ def test_time_travel_and_what_changed(sql: Sql, trips: hp.Table) -> None:
         sql("SELECT * FROM hudi_query('trips', 'real_time')")
 
 
-def test_values_are_sparks_where_the_engines_differ(sql: Sql) -> None:
+def test_values_equal_those_of_spark_where_duckdb_differs(sql: Sql) -> None:
     casts = "CAST(1.9 AS INT) AS a, CAST(-1.5D AS BIGINT) AS b, CAST('12' AS INT) AS c, TRY_CAST('x' AS INT) AS d"
     assert sql(f"SELECT {casts}, 7 / 2 AS e") == [{"a": 1, "b": -1, "c": 12, "d": None, "e": 3.5}]
     with pytest.raises(hp.InvalidRequest, match="no whole number: 1x"):
@@ -401,7 +401,7 @@ def test_properties_are_set_and_a_table_is_renamed(sql: Sql, catalog: hp.Catalog
     assert "trips" not in catalog and hp.Table(trips.uri).name == "rides"
 
 
-def test_a_change_meets_what_another_writer_did_meanwhile(sql: Sql, trips: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_conflicts_with_a_concurrent_writer(sql: Sql, trips: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyhudi.sql_engine import dml
 
     marked = dml._marked

@@ -41,14 +41,14 @@ def said_and_held(storage: Storage, log: LogFile, stat: WriteStat, validity: Ins
 
 @pytest.mark.sample(24)
 @pytest.mark.parametrize("name", CASES)
-def test_apache_hudi_writes_what_its_commits_say(name: str, tmp_path: Path) -> None:
+def test_logs_of_hudi_match_their_commit_metadata(name: str, tmp_path: Path) -> None:
     table = Table(open_golden(name, tmp_path).path)
     for storage, log, stat in logs_of(table):
         said, held = said_and_held(storage, log, stat, InstantValidity.of(table.context.timeline.load()))
         assert said == held
 
 
-def test_a_log_that_holds_something_else(tmp_path: Path) -> None:
+def test_log_that_differs_from_its_commit_metadata(tmp_path: Path) -> None:
     table = Table(open_golden("mor_deletes", tmp_path).path)
     found = list(logs_of(table))
     assert len(found) > 2

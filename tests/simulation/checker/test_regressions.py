@@ -12,7 +12,7 @@ from tests.simulation.checker.run import replay
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_kept(name: str) -> None:
+def test_recorded_schedules_stay_correct(name: str) -> None:
     kept = KEPT[name]
     with quickly():
         verdict = replay(kept.schedule)

@@ -50,7 +50,7 @@ def test_a_commit_names_its_files_and_its_partitions() -> None:
     assert not len(records.deletes)
 
 
-def test_a_commit_without_files_still_says_something() -> None:
+def test_commit_without_files_has_a_partition_list_record() -> None:
     records = files_records({})
     assert records.keys.to_pylist() == ["__all_partitions__"] and said(records) == []
 
@@ -59,7 +59,7 @@ def test_a_table_without_partitions_is_named_by_a_dot() -> None:
     assert said(files_records({"": {"f": 1}})) == [(".", "f", 1, False), ("__all_partitions__", ".", 0, False)]
 
 
-def test_a_clean_says_only_what_went() -> None:
+def test_clean_records_contain_only_deleted_files() -> None:
     records = files_records({}, {"a": ["f1", ".l1"]}, ["b"])
     assert said(records) == [("__all_partitions__", "b", 0, True), ("a", ".l1", 0, True), ("a", "f1", 0, True)]
     assert files_records({}, {"a": ["f1"]}).keys.to_pylist() == ["a"]

@@ -99,7 +99,7 @@ def test_tuples_and_assignments_have_no_functions() -> None:
         to_arrow(parse_filter("lower(s) = 'a'"), SCHEMA)
 
 
-def test_what_a_filter_reads_and_asks_for() -> None:
+def test_columns_and_key_literals_of_a_filter() -> None:
     bound = bind(parse_filter("lower(st.a) in ('a', 'b') and n + big > 1"), SCHEMA)
     assert columns(bound) == ("st.a", "n", "big")
     assert key_literals(bound, calls(bound)[0]) == ["a", "b"]

@@ -71,7 +71,7 @@ def test_the_schema_text_of_a_real_table_is_reproduced(table: str) -> None:
 
 
 @given(SCHEMAS)
-def test_every_schema_comes_back_and_is_valid_avro(schema: pa.Schema) -> None:
+def test_every_schema_round_trips_as_valid_avro(schema: pa.Schema) -> None:
     text = arrow_to_avro(schema, "t")
     assert avro_to_arrow(text).equals(schema)
     assert arrow_to_avro(schema, "other", text) == text
@@ -213,7 +213,7 @@ def test_meta_columns_come_first_and_go() -> None:
     assert is_meta_field("_hoodie_commit_time") and not is_meta_field("_hoodie_other")
 
 
-def test_columns_are_found_by_dotted_name() -> None:
+def test_dotted_names_select_nested_columns() -> None:
     batch = pa.record_batch({"s": pa.array([{"a": 1}, None, {"a": None}]), "c": pa.array(["x", "y", None]).dictionary_encode()})
     assert column_at(batch, "s.a").to_pylist() == [1, None, None]
     assert column_at(batch, "c").type == pa.string()
@@ -370,7 +370,7 @@ def test_fixed_columns_keep_their_type_in_every_mode() -> None:
     assert evolve(table, incoming, fixed=fixed).equals(table)
 
 
-def test_changes_are_told() -> None:
+def test_schema_changes_are_listed() -> None:
     old, new = pa.struct([("x", pa.float32()), ("y", pa.int32())]), pa.struct([("x", pa.float64()), ("z", pa.date32())])
     before = pa.schema([pa.field("a", pa.int32(), False), ("s", old), ("b", pa.int32())])
     after = pa.schema([("a", pa.int64()), ("s", new), ("c", pa.string())])
@@ -402,7 +402,7 @@ def test_numbers_that_would_be_rounded_are_refused() -> None:
             refuse_rounding(pa.record_batch({"v": pa.array([value], width)}), pa.schema([("v", pa.float32())]))
 
 
-def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
+def test_column_of_only_nulls_takes_the_table_type() -> None:
     table = pa.schema([("a", pa.int64()), ("b", pa.string())])
     incoming = pa.schema([("a", pa.null()), ("b", pa.string()), ("c", pa.null())])
     assert typed_nulls(incoming, table).types == [pa.int64(), pa.string(), pa.null()]
@@ -426,7 +426,7 @@ def test_nulls_at_any_depth_take_the_tables_type() -> None:
     assert typed_nulls(dictionary, table).types == [pa.string()]
 
 
-def test_a_new_table_takes_the_normalised_schema() -> None:
+def test_new_table_takes_the_normalized_schema() -> None:
     assert evolve(None, pa.schema([pa.field("a", pa.int8(), False)])).equals(pa.schema([pa.field("a", pa.int32(), False)]))
 
 

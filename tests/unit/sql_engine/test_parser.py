@@ -177,7 +177,7 @@ def test_other_statements() -> None:
     assert parse("TRUNCATE TABLE t") == S.Truncate(T, ())
 
 
-def test_the_tables_of_a_query_are_found_where_they_stand() -> None:
+def test_tables_of_a_query_are_found_with_positions() -> None:
     query = select("""
         WITH trips AS (SELECT * FROM trips), b AS (SELECT * FROM trips)
         SELECT x.y, 'FROM hidden' FROM trips JOIN `/data/a b` VERSION AS OF 20240102030405006 ON true, db.q AS r
@@ -195,7 +195,7 @@ def test_the_tables_of_a_query_are_found_where_they_stand() -> None:
     assert query.references[-1].arguments == ("db.q", "cdc", "earliest")
 
 
-def test_a_recursive_expression_sees_itself() -> None:
+def test_recursive_cte_references_itself() -> None:
     assert names(select("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT * FROM r")) == []
 
 
@@ -227,7 +227,7 @@ def test_a_recursive_expression_sees_itself() -> None:
         ("SELECT * FROM hudi_query(t)", "expected a literal as argument of hudi_query"),
     ],
 )
-def test_what_is_no_statement_is_told_with_its_place(text: str, said: str) -> None:
+def test_syntax_errors_name_their_position(text: str, said: str) -> None:
     with pytest.raises(InvalidRequest, match=said) as caught:
         parse(text)
     assert not isinstance(caught.value, Unsupported)
@@ -253,6 +253,6 @@ def test_what_is_no_statement_is_told_with_its_place(text: str, said: str) -> No
         ("SELECT * FROM t TIMESTAMP AS OF current_timestamp()", "AS OF"),
     ],
 )
-def test_what_is_not_carried_out_is_named(text: str, said: str) -> None:
+def test_unsupported_statements_are_named(text: str, said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         parse(text)

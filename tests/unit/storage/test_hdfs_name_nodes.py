@@ -66,7 +66,7 @@ def client(*addresses: str) -> HdfsClient:
     return HdfsClient(addresses, "me", {}, timeout_s=5, connect_timeout_s=5)
 
 
-def test_the_active_one_is_found_and_asked_from_then_on(nodes: tuple[NameNode, NameNode]) -> None:
+def test_active_name_node_is_found_and_remembered(nodes: tuple[NameNode, NameNode]) -> None:
     standby, active = nodes
     asking = client(standby.address, active.address)
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_a_failover_between_two_requests(nodes: tuple[NameNode, NameNode]) -> No
     assert asking.status("/a") is not None
 
 
-def test_one_that_is_gone(nodes: tuple[NameNode, NameNode]) -> None:
+def test_unreachable_name_node_is_skipped(nodes: tuple[NameNode, NameNode]) -> None:
     gone, active = nodes
     gone.server.shutdown()
     gone.server.server_close()
@@ -98,7 +98,7 @@ def test_one_that_is_gone(nodes: tuple[NameNode, NameNode]) -> None:
     assert len(active.asked) == 1
 
 
-def test_none_is_active(nodes: tuple[NameNode, NameNode]) -> None:
+def test_no_active_name_node_is_an_error(nodes: tuple[NameNode, NameNode]) -> None:
     nodes[1].says = "StandbyException"
     with pytest.raises(RemoteError, match="not now"):
         client(*(node.address for node in nodes)).status("/a")

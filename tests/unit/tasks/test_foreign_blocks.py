@@ -65,7 +65,7 @@ def test_a_task_that_was_tried_again_is_read_once() -> None:
     ]
 
 
-def test_a_rollback_takes_back_what_came_before_it() -> None:
+def test_rollback_block_removes_earlier_blocks_of_its_target() -> None:
     slice_ = Slice(BASE).log(1, data(1, ("kay", 6, 10))).log(2, data(2, ("kay", 7, 11)), plain_delete("kbe"))
     assert slice_.rows() == [("kay", 7, 11), ("kce", 5, 3)]
     assert slice_.log(3, command("0", TARGET_INSTANT_TIME=time(2))).rows() == [("kay", 6, 10), *BASE[1:]]

@@ -100,7 +100,7 @@ def test_no_files() -> None:
     assert (len(hits.row), len(hits.candidate), len(hits.position)) == (0, 0, 0)
 
 
-def test_many_keys_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys_are_looked_up_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyhudi.tasks.tag_location.KEYS_PER_LOOKUP", 2)
     storage = new_storage()
     (hits,) = run_tag(task(storage, files(storage, CONTENTS), bloom=False), [pa.array(["a", "n"])])

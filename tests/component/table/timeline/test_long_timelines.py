@@ -150,7 +150,7 @@ def test_a_version_file_behind_ahead_or_unreadable(content: bytes | None) -> Non
     assert known <= {(row.instant_time, row.action) for row in table.context.timeline.history.rows()}
 
 
-def test_a_manifest_whose_entry_lies_about_a_size_or_repeats() -> None:
+def test_manifest_entry_with_a_wrong_size_or_a_duplicate() -> None:
     table = damaged("lies")
     history = table.context.timeline.history
     loaded = history.load_manifest()

@@ -73,7 +73,7 @@ def test_every_codec_and_page(codec: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_dictionary_that_was_given_up(version: str) -> None:
+def test_column_that_falls_back_from_dictionary_encoding(version: str) -> None:
     """Pages of a dictionary come first, plain ones after them."""
     rows = pa.table({"many": decimals(18, 4, 6000, nulls=7), "all": decimals(12, 4, 6000)})
     data = written(rows, dictionary_pagesize_limit=2000, data_page_version=version)
@@ -120,7 +120,7 @@ def test_what_is_left_to_arrow() -> None:
     assert [found.column_names for found in taken(written(pa.table({"a": plain}), write_page_checksum=False))] == [[], []]
 
 
-def test_a_file_gives_its_columns_in_the_order_that_is_asked() -> None:
+def test_columns_are_returned_in_the_requested_order() -> None:
     rows = pa.table(
         {
             "k": [f"k{n}" for n in range(COUNT)],
@@ -189,7 +189,7 @@ def test_flipped_bits_without_a_dictionary() -> None:
     assert found > 60
 
 
-def test_levels_that_tell_of_nulls_leave_a_column_to_arrow() -> None:
+def test_columns_with_null_levels_are_read_by_arrow() -> None:
     """For every null count in the footer."""
     data = written(pa.table({"a": decimals(9, 2, 5, nulls=COUNT // 2)}), use_dictionary=False)
     metadata = pq.read_metadata(io.BytesIO(data))
