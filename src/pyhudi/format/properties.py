@@ -39,6 +39,7 @@ _SECRET = re.compile(
 _BLANKS = " \t\f"
 _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
+_TO_ESCAPE = re.compile(r"[^ -~]|[\\=:#!]")
 _SEAL = "pyhudi.pairs.crc32="
 _UNSUMMED = re.compile(rb"^(#[^\n]*|hoodie\.table\.base\.file\.format=[A-Za-z]*)(\n|\Z)", re.MULTILINE)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -235,17 +236,10 @@ def _unescape(text: str, offset: int) -> str:
 
 
 def _escape(text: str, *, is_key: bool) -> str:
-    out = []
-    for index, char in enumerate(text):
-        if char == " ":
-            out.append("\\ " if is_key or index == 0 else " ")
-        elif char in _ESCAPED:
-            out.append(_ESCAPED[char])
-        elif " " < char <= "~":
-            out.append(char)
-        else:
-            out.append(_units(char))
-    return "".join(out)
+    escaped = _TO_ESCAPE.sub(lambda match: _ESCAPED.get(match[0]) or _units(match[0]), text)
+    if is_key:
+        return escaped.replace(" ", "\\ ")
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 def _escape_wide(text: str) -> str:
