@@ -411,14 +411,14 @@ def test_a_table_that_another_process_took_to_another_version(version: str, tmp_
     else:
         _set(path, **{"hoodie.table.version": version})
     before = content(path)
-    verbs = {name: partial(change, table, instant) for name, change in CHANGES.items() if name != "create"}
-    verbs |= {f"index {name}": partial(build, table.index) for name, build in INDEX_CHANGES.items()}
-    verbs |= {f"alter {name}": partial(alter, table.alter) for name, alter in ALTER_CHANGES.items()}
-    for name, verb in verbs.items():
+    operations = {name: partial(change, table, instant) for name, change in CHANGES.items() if name != "create"}
+    operations |= {f"index {name}": partial(build, table.index) for name, build in INDEX_CHANGES.items()}
+    operations |= {f"alter {name}": partial(alter, table.alter) for name, alter in ALTER_CHANGES.items()}
+    for name, operation in operations.items():
         if version == "6" and name in ("upgrade", "downgrade"):
             continue
         with pytest.raises(Unsupported):
-            verb()
+            operation()
         assert content(path) == before, name
 
 

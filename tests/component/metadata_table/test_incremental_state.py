@@ -98,10 +98,10 @@ def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
     cleaned = 0
     for ts in range(3, 12):
         cleaned += table.upsert(rows(ts, ts + 8, ts)).services["clean"].startswith("run")
-        carried = table.context.carried.get("metadata listing")
+        operation_cache = table.context.operation_cache.get("metadata listing")
         fresh = Table(table.uri).context
         expected = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
-        assert pa.concat_batches([carried._files["p0"], carried._files["p1"]]).equals(expected)
+        assert pa.concat_batches([operation_cache._files["p0"], operation_cache._files["p1"]]).equals(expected)
     assert cleaned > 1
     assert not full_lookups
     is_true(table, {**state(table), **{f"k{n:03}": 11 for n in range(11, 19)}})
@@ -192,11 +192,11 @@ def test_a_metadata_table_that_was_removed_by_hand_fails_the_commit(tmp_path: Pa
 
 def test_a_child_of_fork_and_a_pickled_table_begin_without_it(tmp_path: Path) -> None:
     table = create(tmp_path)
-    assert pickle.loads(pickle.dumps(table.context)).carried.get("metadata listing") is None
+    assert pickle.loads(pickle.dumps(table.context)).operation_cache.get("metadata listing") is None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        os._exit(0 if table.context.carried.get("metadata listing") is None else 1)
+        os._exit(0 if table.context.operation_cache.get("metadata listing") is None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert table.context.carried.get("metadata listing") is not None
+    assert table.context.operation_cache.get("metadata listing") is not None

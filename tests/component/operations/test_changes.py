@@ -92,22 +92,22 @@ def test_the_changes_lead_to_the_present_state(
 ) -> None:
     table = make(tmp_path_factory.mktemp("t") / "t", kind, mode)
     table.upsert(rows("ab", 2))
-    for verb, keys, ts, day in steps:
-        if verb == "delete_partitions":
+    for operation, keys, ts, day in steps:
+        if operation == "delete_partitions":
             table.delete_partitions(day)
-        elif verb == "compact":
+        elif operation == "compact":
             if kind == "mor":
                 table.compact()
-        elif verb == "cluster":
+        elif operation == "cluster":
             table.cluster(order_by="id")
-        elif verb == "insert":
+        elif operation == "insert":
             # Keys that the table has would be there twice.
             there = {key for key, _ in present(table)}
             fresh = "".join(key for key in keys if key not in there)
             if fresh:
                 table.insert(rows(fresh, ts, day))
         else:
-            getattr(table, verb)(rows(keys, ts, day))
+            getattr(table, operation)(rows(keys, ts, day))
     assert replayed(table) == present(table)
     assert table.changes().count() == table.changes().to_arrow().num_rows
 

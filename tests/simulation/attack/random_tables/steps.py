@@ -355,8 +355,8 @@ def overtaken(run: Run, rng: random.Random) -> Deed:
 
 def empty(run: Run, rng: random.Random) -> Deed:
     """A write without rows."""
-    data, verb = run.data([]), rng.choice(("upsert", "insert", "bulk_insert", "delete"))
-    return Deed(lambda table: getattr(table, verb)(data), lambda instant: None, text=verb)
+    data, operation = run.data([]), rng.choice(("upsert", "insert", "bulk_insert", "delete"))
+    return Deed(lambda table: getattr(table, operation)(data), lambda instant: None, text=operation)
 
 
 def wider(run: Run, rng: random.Random) -> Deed | None:
