@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import features
-from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
@@ -41,7 +40,6 @@ from pyhudi.options.table_options import (
 )
 from pyhudi.options.write_options import STATIC_PARTITIONS
 from pyhudi.records.assignments import parse_assignments
-from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.sql_quoting import quote_text
@@ -452,15 +450,6 @@ def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> l
     for _ in fields[len(values) :]:
         path = parent_folder(path)
     return [one for one in every if one.startswith(f"{path}/")]
-
-
-def requested_rows(
-    table: Table, columns: Sequence[str], as_of: str | None, build_predicate: Callable[[pa.Schema], Expr | None]
-) -> Scan:
-    """Scan of the rows that a query reads. build_predicate: predicate of the query, given the table schema."""
-    if as_of is None:
-        return table.scan(columns, filter=build_predicate(table.schema(meta_columns=True)))
-    return table.scan(columns, filter=build_predicate(table.scan(["*"], as_of=as_of).schema), as_of=as_of)
 
 
 def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:

@@ -220,7 +220,7 @@ def test_files_of_before_are_rewritten_after_all_changes(kind: str, more: dict[s
 def test_ids_of_the_first_change(tmp_path: Path) -> None:
     """Those that Apache Hudi gives: a record's fields first, then what is below each; meta columns come before the others."""
     table = new_table(tmp_path)
-    table.upsert(rows("a").drop(["li", "mi"]))
+    table.upsert(rows("a").drop_columns(["li", "mi"]))
     result = table.alter.add("tip", pa.struct({"a": pa.int32(), "b": pa.list_(pa.int32())}))
     schema = newest_schema(table)
     ids = {column["name"]: column["id"] for column in schema["fields"]}
@@ -245,7 +245,7 @@ def test_ids_of_the_first_change(tmp_path: Path) -> None:
 def test_an_id_is_not_given_twice(tmp_path: Path) -> None:
     """Apache Hudi counts from the columns that are left, so what was dropped last lends its id to what is added next."""
     table = new_table(tmp_path)
-    table.upsert(rows("a").drop(["li", "mi"]))
+    table.upsert(rows("a").drop_columns(["li", "mi"]))
     table.alter.add("last", pa.string())
     table.upsert(table.scan().to_arrow().set_column(9, "last", pa.array(["old"])))
     table.alter.drop("last")

@@ -587,3 +587,16 @@ def test_options_of_create_index_are_those_of_the_build(tmp_path: Path) -> None:
         with pytest.raises(hp.InvalidRequest, match=r"no\.such|foo"):
             hp.sql(f"CREATE INDEX by_n ON {name} (n) OPTIONS ({wrong})")
     assert hp.Table(tmp_path / "t").validate().ok
+
+
+def test_time_travel_has_the_columns_of_its_time(sql: Sql, trips: hp.Table) -> None:
+    then = trips.timeline().completed_writes()[-1].request_time
+    sql("ALTER TABLE trips RENAME COLUMN fare TO price")
+    sql("ALTER TABLE trips ALTER COLUMN price TYPE STRING")
+    past = f"trips TIMESTAMP AS OF '{then}'"
+    assert sql(f"SELECT id, fare FROM {past} WHERE fare > 15") == [{"id": 2, "fare": 20.0}]
+    assert sql(f"SELECT p.fare, t.price FROM {past} AS p JOIN trips AS t USING (id) WHERE id = 2") == [
+        {"fare": 20.0, "price": "20.0"}
+    ]
+    with pytest.raises(hp.InvalidRequest, match="column price does not exist"):
+        sql(f"SELECT price FROM {past}")
