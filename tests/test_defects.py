@@ -30,7 +30,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_duplicate_key_locations.py::test_upsert_of_a_reinserted_key_updates_only_its_live_row",
     ),
     "an UPDATE overwrites what was committed between its reading and its instant, and tells no conflict": (
-        "interop/test_statements_beside_commits.py::test_update_of_hudi_overwrites_a_commit_it_did_not_read",
+        "interop/test_concurrent_statements.py::test_update_of_hudi_overwrites_a_commit_it_did_not_read",
         "simulation/test_concurrent_writers.py::test_update_reads_concurrent_commits",
         "component/operations/test_based_on.py::test_no_increment_is_lost_between_reading_and_writing",
     ),
@@ -300,12 +300,12 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_release_1_2.py::test_release_1_2_writes_no_dates_into_orc_files",
     ),
     "a clustering that was planned before an overwrite brings the replaced rows back": (
-        "interop/test_overwrites_beside_plans.py::test_a_clustering_of_hudi_brings_replaced_rows_back",
-        "simulation/test_overwrites_beside_compactions.py::test_a_planned_clustering_holds_its_file_groups",
+        "interop/test_overwrites_with_pending_plans.py::test_a_clustering_of_hudi_brings_replaced_rows_back",
+        "simulation/test_overwrites_during_compactions.py::test_a_planned_clustering_holds_its_file_groups",
     ),
     "a plan that names replaced files which a clean has deleted can never run": (
-        "interop/test_overwrites_beside_plans.py::test_overwrite_and_clean_before_a_planned_compaction_runs",
-        "simulation/test_overwrites_beside_compactions.py::test_overwrite_clean_and_archival_before_the_plan_runs",
+        "interop/test_overwrites_with_pending_plans.py::test_overwrite_and_clean_before_a_planned_compaction_runs",
+        "simulation/test_overwrites_during_compactions.py::test_overwrite_clean_and_archival_before_the_plan_runs",
     ),
     "a downgrade of a table without a payload class names none": (
         "component/operations/test_upgrade_9.py::test_without_a_payload_class_a_table_gets_that_of_its_mode",

@@ -200,7 +200,7 @@ def ours(module: str) -> bool:
     return module.split(".")[0] in {"pyhudi", "pyspark_pyhudi"}
 
 
-def complaint(found: Import) -> str | None:
+def violation(found: Import) -> str | None:
     """Why this import is not allowed, or None."""
     importer, imported = found.importer, found.imported
     if ours(imported):
@@ -268,7 +268,7 @@ def all_imports() -> tuple[Import, ...]:
 
 
 def test_imports_point_down(all_imports: tuple[Import, ...]) -> None:
-    complaints = [text for one in all_imports if (text := complaint(one))]
+    complaints = [text for one in all_imports if (text := violation(one))]
     assert not complaints, "\n".join(complaints)
 
 
@@ -299,7 +299,7 @@ def test_no_cycles(all_imports: tuple[Import, ...]) -> None:
     ],
 )
 def test_forbidden_imports_are_seen(importer: str, imported: str, word: str) -> None:
-    text = complaint(Import(importer, imported, 1))
+    text = violation(Import(importer, imported, 1))
     assert text is not None and word in text
 
 
@@ -316,7 +316,7 @@ def test_forbidden_imports_are_seen(importer: str, imported: str, word: str) -> 
     ],
 )
 def test_legal_imports_pass(importer: str, imported: str) -> None:
-    assert complaint(Import(importer, imported, 1)) is None
+    assert violation(Import(importer, imported, 1)) is None
 
 
 def test_imports_inside_functions_and_type_checking_are_found() -> None:
@@ -393,7 +393,7 @@ def spelled(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def taken_apart(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def path_splits(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Calls that split at a slash."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
@@ -411,7 +411,7 @@ def test_table_paths_are_built_and_parsed_in_one_module_only() -> None:
         if name != LAYOUT:
             found += [f"{name}:{line} {text}" for line, text in spelled(tree)]
         if name not in (LAYOUT, *OTHER_SLASHES):
-            found += [f"{name}:{line} {text}" for line, text in taken_apart(tree)]
+            found += [f"{name}:{line} {text}" for line, text in path_splits(tree)]
     assert not found, "use pyhudi.format.paths:\n" + "\n".join(found)
 
 
@@ -420,7 +420,7 @@ def test_path_check_finds_path_literals() -> None:
         '"""In `.hoodie/x`."""\na = f".hoodie/{b}"\nc = "remove .hoodie/metadata by hand"\nd = p.rsplit("/", 1)[-1]\n'
     )
     assert list(spelled(tree)) == [(2, ".hoodie/")]
-    assert list(taken_apart(tree)) == [(4, "p.rsplit('/', 1)")]
+    assert list(path_splits(tree)) == [(4, "p.rsplit('/', 1)")]
 
 
 VERSIONS = "pyhudi.format.table_versions"

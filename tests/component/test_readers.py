@@ -107,7 +107,7 @@ def by_ids(uri: str) -> Table:
     return table
 
 
-def told_by_paths(uri: str) -> Table:
+def partition_columns_in_paths(uri: str) -> Table:
     table = made(uri, options={"hoodie.datasource.write.drop.partition.columns": True})
     table.insert(everywhere(0))
     table.upsert(rows("sf", 2, 4, ts=2))
@@ -115,7 +115,7 @@ def told_by_paths(uri: str) -> Table:
 
 
 KINDS: dict[str, Callable[[str], Table]] = {
-    function.__name__: function for function in (cow, mor, nine, evolved, by_ids, told_by_paths)
+    function.__name__: function for function in (cow, mor, nine, evolved, by_ids, partition_columns_in_paths)
 }
 QUESTIONS: dict[str, Callable[[Table], Scan]] = {
     "now": lambda table: table.scan(),
@@ -567,7 +567,7 @@ a, f, t = pc.field("a"), pc.field("f"), pc.field("t")
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "filter_text"),
     [
         ((a > 1) & (t == "x"), "a > 1 and t = 'x'"),
         ((a > 1) & (pc.utf8_length(t) > 3), "a > 1"),
@@ -598,9 +598,9 @@ a, f, t = pc.field("a"), pc.field("f"), pc.field("t")
     ],
     ids=str,
 )
-def test_expressions_without_a_filter_equivalent_prune_nothing(expression: Any, said: str | None) -> None:
+def test_expressions_without_a_filter_equivalent_prune_nothing(expression: Any, filter_text: str | None) -> None:
     found = pushed_down(expression, SCHEMA)
-    expected: Expr | None = None if said is None else pushed_down_text(said)
+    expected: Expr | None = None if filter_text is None else pushed_down_text(filter_text)
     assert as_text(found) == as_text(expected)
 
 

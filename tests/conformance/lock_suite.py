@@ -33,14 +33,14 @@ class LockSuite:
         holder, waiter, newcomer = make_lock(env), make_lock(env), make_lock(env)
         holder.acquire(0)
 
-        def give_back_and_ask_again() -> None:
+        def release_and_acquire() -> None:
             repetition.stop()
             holder.release()
             for late in (holder, newcomer):
                 with pytest.raises(StorageUnavailable):
                     late.acquire(0)
 
-        repetition = env.every_ms(3_000, give_back_and_ask_again)
+        repetition = env.every_ms(3_000, release_and_acquire)
         waiter.acquire(20_000)
         waiter.release()
         newcomer.acquire(0)

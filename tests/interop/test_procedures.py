@@ -353,7 +353,7 @@ BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read
 KEEPING: dict[str, Any] = {"hoodie.clean.automatic": False, "hoodie.parquet.small.file.limit": 0}
 
 
-def worked_on(shared: SharedTable) -> None:
+def write_by_both(shared: SharedTable) -> None:
     """Writes of both, a delete, what rewrites and what replaces."""
     shared.theirs(keyed_rows(("a", 1, "a1", 1), ("b", 1, "b1", 1), ("c", 1, "c1", 1), ("d", 1, "d1", 1)))
     shared.ours(keyed_rows(("a", 2, "a2", 2), ("e", 2, "e2", 2)))
@@ -370,7 +370,7 @@ def worked_on(shared: SharedTable) -> None:
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
 def test_queries_and_procedures_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, KEEPING)
-    worked_on(shared)
+    write_by_both(shared)
     table = shared.table
 
     def both(ours: pa.Table, **options: Any) -> None:

@@ -63,7 +63,7 @@ def real_rows(hudi: ApacheHudi, path: Path, **options: Any) -> Rows:
     return seen(hudi.read(path, **options))
 
 
-def assert_same_past(hudi: ApacheHudi, path: Path, *places: int) -> None:
+def assert_same_time_travel(hudi: ApacheHudi, path: Path, *places: int) -> None:
     """As of some instants, and from them on: there are log files named after their delta commits, and after base instants.
 
     places: of the instants among all writes.
@@ -110,7 +110,7 @@ def test_hudi_writes_after_a_downgrade_of_pyhudi(hudi: ApacheHudi, kind: str, tm
     assert result.after == 6 and (result.archived > 0) == (kind == "cow")
     assert our_rows(path) == expected == real_rows(hudi, path)
     if kind == "mor":
-        assert_same_past(hudi, path, 1, 4, -2)
+        assert_same_time_travel(hudi, path, 1, 4, -2)
     # It writes version 6 there, reads our archive when it archives more, and upgrades it by itself in the end.
     for value in range(20, 22):
         hudi.write(rows(range(2, 10), value), path, **version_6(kind, **(FEW if kind == "cow" else {})))
@@ -118,7 +118,7 @@ def test_hudi_writes_after_a_downgrade_of_pyhudi(hudi: ApacheHudi, kind: str, tm
     assert int(Table(path).config.version) == 6
     assert our_rows(path) == expected == real_rows(hudi, path)
     if kind == "mor":
-        assert_same_past(hudi, path, 4, -2)
+        assert_same_time_travel(hudi, path, 4, -2)
     hudi.write(rows(range(1), 30), path, **real_options(kind))
     expected |= seen(rows(range(1), 30))
     assert int(Table(path).config.version) == 8

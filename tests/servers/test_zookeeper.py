@@ -162,14 +162,14 @@ def test_unknown_lock_node_is_removed_with_its_session(
     session = lock._session
     asked = session.request
 
-    def answers_are_lost(verb: str, where: str, **arguments: object) -> Any:
+    def lose_responses(verb: str, where: str, **arguments: object) -> Any:
         if verb == "create" or (lock._in_doubt and verb != "ensure_path"):
             if verb == "create":
                 asked(verb, where, **arguments)
             raise StorageUnavailable("no answer")
         return asked(verb, where, **arguments)
 
-    monkeypatch.setattr(session, "request", answers_are_lost)
+    monkeypatch.setattr(session, "request", lose_responses)
     with pytest.raises(StorageUnavailable, match="no answer"):
         lock.acquire(0)
     monkeypatch.undo()
@@ -185,14 +185,14 @@ def test_lost_response_to_a_create_makes_no_second_node(
     session = lock._session
     asked = session.request
 
-    def answer_is_lost(verb: str, where: str, **arguments: object) -> Any:
+    def lose_response(verb: str, where: str, **arguments: object) -> Any:
         answer = asked(verb, where, **arguments)
         if verb == "create":
             monkeypatch.undo()
             raise StorageUnavailable("no answer")
         return answer
 
-    monkeypatch.setattr(session, "request", answer_is_lost)
+    monkeypatch.setattr(session, "request", lose_response)
     with lock.held():
         assert len(other.get_children(path)) == 1
     assert other.get_children(path) == []

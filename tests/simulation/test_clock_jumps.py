@@ -53,7 +53,7 @@ JUMPS = {"ahead": HOUR_MS, "back": -HOUR_MS}
 STRIDE = int(os.environ.get("PYHUDI_STRIDE", "6"))
 
 
-class Machine:
+class JumpingClockProcess:
     """A process on a machine of its own, whose clock is set at its storage call number `at`.  at: 0 for never."""
 
     def __init__(self, world: World, at: int, jump_ms: int) -> None:
@@ -98,7 +98,7 @@ ACTS: dict[str, tuple[str, Act]] = {
 def jump(made: World, name: str, at: int, jump_ms: int) -> int:
     """One run; how many calls were made."""
     world = made.copy()
-    machine = Machine(world, at, jump_ms)
+    machine = JumpingClockProcess(world, at, jump_ms)
     ACTS[name][1](machine.context, world, parse_options(world.options))
     if name == "upsert":
         world.rows = {**world.rows, "k0": 700, "k8": 708}

@@ -87,7 +87,7 @@ def cleans_and_archives(world: World) -> None:
 
 
 @cache
-def ground(kind: str, *, kept: bool) -> World:
+def prepared_world(kind: str, *, kept: bool) -> World:
     options = {"hoodie.clean.automatic": kept, "hoodie.archive.automatic": kept}
     world = World(kind, {**OPTIONS, **options})
     world.upsert({f"k{number}": number for number in range(6)})
@@ -135,7 +135,7 @@ def test_operation_reloads_after_concurrent_archival(kind: str, verb: Verb, act:
     monkeypatch.setattr(metadata_services, "_MIN_RETAINED", 1)
     calls: list[tuple[int, StorageCall]] = []
     kept = verb is not cleans
-    first = ground(kind, kept=kept).copy()
+    first = prepared_world(kind, kept=kept).copy()
 
     def note(number: int, call: StorageCall) -> None:
         # A query that reads rows when its files go has an error of its own; a write plans again.
@@ -146,7 +146,7 @@ def test_operation_reloads_after_concurrent_archival(kind: str, verb: Verb, act:
     verb(table, first)
     assert len(calls) >= 5
     for at, call in chosen(calls, lambda numbered: kind_of(numbered[1])):
-        world = ground(kind, kept=kept).copy()
+        world = prepared_world(kind, kept=kept).copy()
 
         def watch(number: int, call: StorageCall, at: int = at, world: World = world) -> None:
             if number == at:

@@ -37,7 +37,7 @@ def clean(run: World, context: TableContext) -> object:
     return run_clean(context, CleanSettings.of(parse_options(run.options)))
 
 
-def grown(**options: object) -> World:
+def world_with_commits(**options: object) -> World:
     world = World("cow", {**OPTIONS, **options})
     for number in range(3):
         world.upsert({f"k{key}": number * 100 + key for key in range(4)})
@@ -53,7 +53,7 @@ def deletion(world: World) -> int:
 
 
 def test_failed_clean_of_pyhudi_is_finished_at_once() -> None:
-    world = grown()
+    world = world_with_commits()
     run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
     assert len(run.table.clean(dry_run=False).finished) == 1
     assert run.scanned() == run.rows
@@ -61,7 +61,7 @@ def test_failed_clean_of_pyhudi_is_finished_at_once() -> None:
 
 def test_clean_that_may_be_running_is_not_finished_by_another() -> None:
     """Apache Hudi's cleans give no sign of life; after a long time they are taken for dead."""
-    world = grown()
+    world = world_with_commits()
     run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
     pending = run.table.timeline().pending(Action.CLEAN)[0]
     delete_heartbeat(open_storage(run.uri), pending.request_time)
@@ -76,7 +76,7 @@ def test_clean_that_may_be_running_is_not_finished_by_another() -> None:
 
 
 def test_running_clean_of_pyhudi_is_not_finished_by_another() -> None:
-    world = grown()
+    world = world_with_commits()
     at = deletion(world)
     others: list[tuple[str, ...]] = []
 
@@ -93,7 +93,7 @@ def test_running_clean_of_pyhudi_is_not_finished_by_another() -> None:
 
 
 def test_spilled_files_of_a_failed_write_do_not_block_metadata_table_services() -> None:
-    world = grown(**{"hoodie.metadata.enable": True})
+    world = world_with_commits(**{"hoodie.metadata.enable": True})
     for number in range(4):
         world.upsert({"k1": number})
     context = world.table.context
@@ -110,26 +110,26 @@ def test_spilled_files_of_a_failed_write_do_not_block_metadata_table_services() 
 
 
 def test_spilled_files_of_active_writers_are_kept() -> None:
-    world = grown(**{"hoodie.metadata.enable": True})
+    world = world_with_commits(**{"hoodie.metadata.enable": True})
     table = world.table.context
     metadata = MetadataStore.open(table).context
     completed, dead = world.table.timeline().completed_writes()[0].request_time, "20200101000000000"
     building, begun, compacting = f"{INIT_INSTANT_TIME}007", "20990101000000001", "20990101000000002"
     metadata.timeline.request(compacting, Action.COMPACTION)
 
-    def put_aside(instant_time: str) -> None:
+    def spill_keys(instant_time: str) -> None:
         metadata.storage.put(f".hoodie/.temp/{instant_time}/x.keys.arrow", b"keys")
 
     def begin_a_write(_: int, call: StorageCall) -> None:
         if call.operation == "list" and call.path.endswith("/.temp"):
             table.timeline.request(begun, Action.COMMIT)
-            put_aside(begun)
+            spill_keys(begun)
 
     def left() -> set[str]:
         return set(marked_instants(metadata.storage))
 
     for instant_time in (completed, dead, building, compacting):
-        put_aside(instant_time)
+        spill_keys(instant_time)
     indexing = table.timeline.request("20990101000000000", Action.INDEXING)
     watched = replace(metadata, storage=FaultyStorage(metadata.storage, listener=begin_a_write))
     assert sweep_side_files(watched, table.timeline) == 1

@@ -73,13 +73,13 @@ SLOW: dict[str, Callable[[World, TableContext], WriteResult]] = {
 }
 
 
-def grown(kind: str, **options: object) -> World:
+def world_with_commits(kind: str, **options: object) -> World:
     world = World(kind, {**OPTIONS, **options})
     world.upsert({"k0": 0, "k1": 1})
     return world
 
 
-class Quick:
+class QuickWriters:
     """Writers that are always ready: whenever the slow one stores its inflight file they write to its file group, if they can.
 
     everywhere: at each of its calls that change the store.  They try for the lock once.
@@ -116,8 +116,8 @@ def slow(world: World, watch: Callable[[int, StorageCall], None] | None) -> Tabl
 @pytest.mark.parametrize("verb", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_slow_write_among_quick_ones_commits_with_an_exclusive_retry(kind: str, verb: str) -> None:
-    world = grown(kind)
-    quick = Quick(world)
+    world = world_with_commits(kind)
+    quick = QuickWriters(world)
     result = SLOW[verb](world, slow(world, quick))
     assert result.conflict_retries == 3
     assert (quick.landed, quick.kept_out) == (3, 1)
@@ -131,8 +131,8 @@ def test_slow_write_among_quick_ones_commits_with_an_exclusive_retry(kind: str, 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
 def test_exclusive_retry_starts_after_the_configured_conflicts(after: int) -> None:
-    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": after})
-    quick = Quick(world)
+    world = world_with_commits("mor", **{"pyhudi.write.exclusive.after.conflicts": after})
+    quick = QuickWriters(world)
     assert SLOW["update"](world, slow(world, quick)).conflict_retries == after
     assert (quick.landed, quick.kept_out) == (after, 1)
 
@@ -141,8 +141,8 @@ def test_exclusive_retry_starts_after_the_configured_conflicts(after: int) -> No
 @pytest.mark.parametrize("verb", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_exclusive_retry_commits_despite_writers_at_any_call(kind: str, verb: str) -> None:
-    world = grown(kind, **{"pyhudi.write.exclusive.after.conflicts": 1})
-    quick = Quick(world, everywhere=True)
+    world = world_with_commits(kind, **{"pyhudi.write.exclusive.after.conflicts": 1})
+    quick = QuickWriters(world, everywhere=True)
     assert SLOW[verb](world, slow(world, quick)).conflict_retries == 1
     assert quick.landed >= 3
     assert quick.kept_out >= 3
@@ -151,23 +151,23 @@ def test_exclusive_retry_commits_despite_writers_at_any_call(kind: str, verb: st
 
 
 def test_write_without_exclusive_retry_conflicts_every_time() -> None:
-    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": 11})
-    quick = Quick(world)
+    world = world_with_commits("mor", **{"pyhudi.write.exclusive.after.conflicts": 11})
+    quick = QuickWriters(world)
     with pytest.raises(WriteConflict):
         SLOW["update"](world, slow(world, quick))
     assert (quick.landed, quick.kept_out) == (11, 0)
 
 
 def test_exclusive_retry_on_version_9_with_a_metadata_table() -> None:
-    world = grown("mor", **{"hoodie.metadata.enable": True, "hoodie.write.table.version": 9})
-    quick = Quick(world)
+    world = world_with_commits("mor", **{"hoodie.metadata.enable": True, "hoodie.write.table.version": 9})
+    quick = QuickWriters(world)
     assert SLOW["update"](world, slow(world, quick)).conflict_retries == 3
     assert world.scanned() == {"k0": -1, "k1": 1}
     assert world.table.validate().ok
 
 
 def test_services_run_after_the_exclusive_lock_is_released() -> None:
-    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": 0})
+    world = world_with_commits("mor", **{"pyhudi.write.exclusive.after.conflicts": 0})
     world.upsert({"k0": 2})
     held: list[bool] = []
 
@@ -188,7 +188,7 @@ def test_services_run_after_the_exclusive_lock_is_released() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_crash_under_the_exclusive_lock_does_not_block_the_next_writer(kind: str, verb: str) -> None:
     def run(fault: Fault | None) -> tuple[World, FaultyStorage]:
-        world = grown(kind, **{"pyhudi.write.exclusive.after.conflicts": 0})
+        world = world_with_commits(kind, **{"pyhudi.write.exclusive.after.conflicts": 0})
         context, storage = world.context(fault)
         try:
             SLOW[verb](world, context)
@@ -212,7 +212,7 @@ def test_crash_under_the_exclusive_lock_does_not_block_the_next_writer(kind: str
 
 
 def test_waiting_for_an_exclusive_writer_extends_the_lock_wait_and_reports_it() -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     before_ms = world.environment.monotonic_ms()
     with world.table.exclusive(seconds=20), pytest.raises(StorageUnavailable, match=r"waited 1000 ms, and 20\d\d\d ms more"):
         world.upsert({"k0": 1})
@@ -224,7 +224,7 @@ def test_waiting_for_an_exclusive_writer_extends_the_lock_wait_and_reports_it() 
 
 
 def test_notice_of_an_ended_process_or_a_damaged_one_is_ignored() -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     own = HoldNotice.for_this_process("t", 60_000)
     process = own.owner.rpartition("~")
     dead = replace(own, owner=f"{process[0]}~{int(process[2]) + 1}")
@@ -238,7 +238,7 @@ def test_notice_of_an_ended_process_or_a_damaged_one_is_ignored() -> None:
 
 
 def test_caller_reads_and_writes_under_exclusive() -> None:
-    world = grown("mor")
+    world = world_with_commits("mor")
     with world.table.exclusive(seconds=1) as mine:
         scan = mine.scan(filter="id = 'k0'")
         found = scan.to_arrow()
@@ -254,7 +254,7 @@ def test_caller_reads_and_writes_under_exclusive() -> None:
 
 
 def test_every_operation_works_under_exclusive() -> None:
-    world = grown("mor", **{"hoodie.compact.inline.max.delta.commits": 1})
+    world = world_with_commits("mor", **{"hoodie.compact.inline.max.delta.commits": 1})
     acts: tuple[Callable[[Table], object], ...] = (
         lambda table: table.update({"value": 5}, where="id = 'k0'"),
         lambda table: table.delete(where="id = 'k9'"),
@@ -276,14 +276,14 @@ def test_every_operation_works_under_exclusive() -> None:
 
 
 def test_nested_exclusive_uses_the_same_lock() -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     with world.table.exclusive() as mine, mine.exclusive() as again:
         again.update({"value": 3}, where="id = 'k0'")
     assert world.scanned() == {"k0": 3, "k1": 1}
 
 
 def test_invalid_arguments_of_exclusive_are_refused() -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     for seconds in (0, -1, 0.0001, 86_401, float("nan"), float("inf")):
         with pytest.raises(InvalidRequest, match="cannot hold the lock"), world.table.exclusive(seconds=seconds):
             raise AssertionError(seconds)
@@ -297,14 +297,14 @@ def test_invalid_arguments_of_exclusive_are_refused() -> None:
 # The lock
 
 
-def turn_lock(world: World) -> RetainedLock:
+def retained_lock(world: World) -> RetainedLock:
     context = world.table.context
     return RetainedLock(context.lock, context.storage)
 
 
 def test_exclusive_lock_is_acquired_once() -> None:
-    world = grown("cow")
-    lock = turn_lock(world)
+    world = world_with_commits("cow")
+    lock = retained_lock(world)
     lock.hold(0, "t", 1000)
     with lock.held(), pytest.raises(Internal, match="acquired already"):
         lock.acquire()
@@ -318,7 +318,7 @@ def test_exclusive_lock_is_acquired_once() -> None:
 
 
 def test_exclusive_without_a_stored_notice_does_not_hold_the_lock() -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     context = world.table.context
 
     class Full(FaultyStorage):
@@ -349,7 +349,7 @@ def test_pickled_lock_keeps_its_notice_location() -> None:
 
 
 def test_exclusive_lock_has_one_lease_from_start_to_end() -> None:
-    world = grown("cow", **{"pyhudi.write.exclusive.after.conflicts": 0})
+    world = world_with_commits("cow", **{"pyhudi.write.exclusive.after.conflicts": 0})
     owners: list[bytes] = []
 
     def watch(number: int, call: StorageCall) -> None:

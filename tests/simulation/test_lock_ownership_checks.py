@@ -69,7 +69,7 @@ class Witness(StorageLock):
             self.proven = False
 
 
-def grown(kind: str) -> World:
+def world_with_commits(kind: str) -> World:
     world = World(kind, OPTIONS)
     for number in range(4):
         world.upsert({f"k{key}": number * 100 + key for key in range(number, number + 4)})
@@ -123,7 +123,7 @@ def of_timeline(calls: list[StorageCall]) -> list[StorageCall]:
     ],
 )
 def test_each_timeline_change_verifies_the_lease(act: Act, kind: str) -> None:
-    witness = Witness(grown(kind))
+    witness = Witness(world_with_commits(kind))
     act(witness.context, parse_options(OPTIONS))
     assert witness.changes >= 2 and of_timeline(witness.unproven) == []
 
@@ -131,7 +131,7 @@ def test_each_timeline_change_verifies_the_lease(act: Act, kind: str) -> None:
 @pytest.mark.parametrize("act", [clean, rollback, restore])
 def test_failed_actions_are_finished_with_a_verified_lease(act: Act) -> None:
     """Killed after each of its calls in turn; the next one that looks begins, finishes or drops what is left."""
-    world, number = grown("cow"), 0
+    world, number = world_with_commits("cow"), 0
     while True:
         number += 1
         run = killed(world, lambda run, context: act(context, parse_options(run.options)), Fault(number, FaultPoint.AFTER))
@@ -156,7 +156,7 @@ def test_failed_actions_are_finished_with_a_verified_lease(act: Act) -> None:
 
 @pytest.mark.parametrize("action", [Action.ROLLBACK, Action.CLEAN, Action.RESTORE])
 def test_unreadable_plan_is_dropped_with_a_verified_lease(action: Action) -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     context = world.table.context
     time = f"{int(world.table.timeline().latest_time()) + 1}"
     context.storage.put(context.timeline.path(Instant(time, action, State.REQUESTED)), b"half a pl")
@@ -175,7 +175,7 @@ def test_unreadable_plan_is_dropped_with_a_verified_lease(action: Action) -> Non
 
 def test_a_plan_that_is_being_stored_is_not_taken_for_an_unreadable_one() -> None:
     """The process that stores it holds the lock; a store may show a part of it before."""
-    world = grown("cow")
+    world = world_with_commits("cow")
     context = world.table.context
     time = f"{int(world.table.timeline().latest_time()) + 1}"
     requested = context.timeline.path(Instant(time, Action.ROLLBACK, State.REQUESTED))
@@ -190,7 +190,7 @@ def test_a_plan_that_is_being_stored_is_not_taken_for_an_unreadable_one() -> Non
 
 
 def test_orphans_are_deleted_with_a_verified_lease() -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     storage = world.table.context.storage
     base = next(info for info in storage.walk("a") if info.name.endswith(".parquet"))
     later = int(world.table.timeline().latest_time()) + 1
@@ -206,7 +206,7 @@ def test_orphans_are_deleted_with_a_verified_lease() -> None:
 
 def test_old_clean_plan_that_just_started_is_running() -> None:
     """Apache Hudi's services may plan one and carry it out much later, without a sign of life."""
-    world = grown("cow")
+    world = world_with_commits("cow")
     run = killed(
         world,
         lambda run, context: clean(context, parse_options(run.options)),

@@ -23,9 +23,9 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     assert one.gave_up == 0
 
 
-def turns_of(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+def lock_holds(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
     """From when to when the lock was held, each time, in order."""
-    turns: list[tuple[float, float]] = []
+    holds: list[tuple[float, float]] = []
     take, give_back = StorageLock.acquire, StorageLock.release
     begun: dict[int, float] = {}
 
@@ -35,26 +35,26 @@ def turns_of(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fl
 
     def release(lock: StorageLock) -> None:
         if id(lock) in begun:
-            turns.append((begun.pop(id(lock)), lock._env.now_ms()))
+            holds.append((begun.pop(id(lock)), lock._env.now_ms()))
         give_back(lock)
 
     monkeypatch.setattr(StorageLock, "acquire", acquire)
     monkeypatch.setattr(StorageLock, "release", release)
     simulate(setting)
-    return sorted(turns)
+    return sorted(holds)
 
 
 def test_lock_holds_do_not_overlap_and_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = turns_of(SMALL, monkeypatch)
-    assert all(before[1] <= after[0] for before, after in pairwise(turns))
+    holds = lock_holds(SMALL, monkeypatch)
+    assert all(before[1] <= after[0] for before, after in pairwise(holds))
     # 200 ms represent the other work; the rest is a dozen requests of 30 ms, regardless of concurrent commits.
-    assert max(end - start for start, end in turns) < 900
+    assert max(end - start for start, end in holds) < 900
 
 
 def test_lock_hold_is_no_longer_with_many_waiters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits while a dozen others commit, and reads what they did while it waits."""
-    turns = turns_of(Setting(24, seconds=35, work_ms=1000), monkeypatch)
-    assert max(end - start for start, end in turns) < 650
+    holds = lock_holds(Setting(24, seconds=35, work_ms=1000), monkeypatch)
+    assert max(end - start for start, end in holds) < 650
 
 
 def test_one_object_is_written_as_often_as_its_store_allows() -> None:

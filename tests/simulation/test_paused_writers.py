@@ -177,7 +177,7 @@ def delete_partition(world: World, context: TableContext) -> object:
 
 
 @dataclass(frozen=True)
-class Verb:
+class Write:
     """act: the write.  effect: what it does to the rows of a table."""
 
     act: Act
@@ -185,14 +185,14 @@ class Verb:
 
 
 VERBS = {
-    "upsert": Verb(upsert, lambda held: {**held, "k0": 100, "k4": 104}),
-    "insert": Verb(insert_new, lambda held: {"k0": 100, "k4": 104, **held}),
-    "delete": Verb(delete, lambda held: {key: value for key, value in held.items() if key != "k0"}),
-    "delete by filter": Verb(delete_where, lambda held: {key: value for key, value in held.items() if key != "k0"}),
-    "insert_overwrite": Verb(
+    "upsert": Write(upsert, lambda held: {**held, "k0": 100, "k4": 104}),
+    "insert": Write(insert_new, lambda held: {"k0": 100, "k4": 104, **held}),
+    "delete": Write(delete, lambda held: {key: value for key, value in held.items() if key != "k0"}),
+    "delete by filter": Write(delete_where, lambda held: {key: value for key, value in held.items() if key != "k0"}),
+    "insert_overwrite": Write(
         overwrite, lambda held: {**{k: v for k, v in held.items() if partition_of(k) != "a"}, "k0": 100, "k4": 104}
     ),
-    "delete_partitions": Verb(delete_partition, lambda held: {k: v for k, v in held.items() if partition_of(k) != "a"}),
+    "delete_partitions": Write(delete_partition, lambda held: {k: v for k, v in held.items() if partition_of(k) != "a"}),
 }
 
 
@@ -210,7 +210,7 @@ def busy(world: World) -> list[Rows]:
     return [dict(world.rows)]
 
 
-def run_paused(world: World, verb: Verb, number: int, others: Callable[[World], list[Rows]]) -> str | None:
+def run_paused(world: World, verb: Write, number: int, others: Callable[[World], list[Rows]]) -> str | None:
     """One run with the pause at a step; what that step was, None when the write has committed before it."""
     run = world.copy()
     before = dict(run.rows)
@@ -218,11 +218,11 @@ def run_paused(world: World, verb: Verb, number: int, others: Callable[[World], 
     lock = WatchedLock(context.lock)
     after: list[Rows] = []
 
-    def meanwhile() -> None:
+    def act_concurrently() -> None:
         if len(run.table.timeline().completed_writes()) == len(run.states):
             after.extend(others(run))
 
-    storage = Paused(context.storage, lock, number, meanwhile)
+    storage = Paused(context.storage, lock, number, act_concurrently)
     try:
         verb.act(run, replace(context, storage=storage, lock=lock))
     except WriteConflict:
@@ -233,13 +233,13 @@ def run_paused(world: World, verb: Verb, number: int, others: Callable[[World], 
     if not after:
         assert found == verb.effect(before)
         return None
-    first, last = before_the_others(verb, before, after[0]), verb.effect(after[0])
+    first, last = rows_if_first(verb, before, after[0]), verb.effect(after[0])
     assert found in (first, last), f"paused at step {number}, {storage.paused_at}"
     assert not run.table.timeline().pending_writes()
     return storage.paused_at
 
 
-def before_the_others(verb: Verb, before: Rows, after: Rows) -> Rows:
+def rows_if_first(verb: Write, before: Rows, after: Rows) -> Rows:
     """The rows if the write came first: the others wrote k0, k2 and k4 of partition a afterwards."""
     held = verb.effect(before)
     return {**held, **{key: value for key, value in after.items() if held.get(key, 0) < 100}}
@@ -370,11 +370,11 @@ def test_a_reader_at_every_step(kind: str, has_metadata_table: bool) -> None:
 def test_commits_a_pending_writer_must_check_are_not_archived() -> None:
     """Theirs begins before ours and completes after it has begun; by request time it is older than what ours builds on."""
     world = made("cow")
-    began, goes_on = threading.Event(), threading.Event()
+    began, may_continue = threading.Event(), threading.Event()
 
     def wait() -> None:
         began.set()
-        assert goes_on.wait(600)
+        assert may_continue.wait(600)
 
     def theirs() -> None:
         data = rows(world, 1, k4=50)
@@ -385,13 +385,13 @@ def test_commits_a_pending_writer_must_check_are_not_archived() -> None:
     assert began.wait(600)
     world.upsert({"k1": 2})
 
-    def meanwhile() -> None:
-        goes_on.set()
+    def act_concurrently() -> None:
+        may_continue.set()
         other.join()
         for turn in range(5):
             world.upsert({"k1": turn})
 
-    context = meeting(world, meanwhile)
+    context = meeting(world, act_concurrently)
     ours = settings(world, WriteOperation.UPSERT, **{"hoodie.parquet.small.file.limit": 0})
     assert run_write(context, LocalEngine(1), rows(world, LATE, k4=104), ours).conflict_retries == 1
     assert world.scanned() == {"k0": 0, "k1": 4, "k2": 2, "k4": 104}
@@ -405,18 +405,18 @@ def test_deleted_key_reinserted_during_a_compaction_is_stored_once(first: str) -
     world = made("mor", **CLEANED)
     world.table.delete(rows(world, LATE, k0=0).select(["id", "part", "ts"]))
     assert world.table.schedule_compaction().planned is not None
-    began, goes_on = threading.Event(), threading.Event()
+    began, may_continue = threading.Event(), threading.Event()
 
     def wait() -> None:
         began.set()
-        assert goes_on.wait(600)
+        assert may_continue.wait(600)
 
     def append() -> None:
         data = rows(world, LATE + 1, k0=50)
         run_write(meeting(world, wait), LocalEngine(1), data, settings(world, WriteOperation.UPSERT))
 
     def finish() -> None:
-        goes_on.set()
+        may_continue.set()
         other.join()
 
     other = threading.Thread(target=append)

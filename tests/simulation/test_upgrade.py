@@ -53,7 +53,7 @@ def test_upgrade_killed_at_every_call(kind: str, direction: str) -> None:
         down(world, world.context()[0])
         act = up
 
-    def goes_on(run: World) -> None:
+    def check_next_writers(run: World) -> None:
         assert run.scanned() == run.rows
         act(run, run.context()[0])
         assert run.scanned() == run.rows
@@ -62,7 +62,7 @@ def test_upgrade_killed_at_every_call(kind: str, direction: str) -> None:
         run.upsert({"k1": -1})
         assert run.scanned() == run.rows
 
-    assert killed_everywhere(world, act, goes_on) > 10
+    assert killed_everywhere(world, act, check_next_writers) > 10
 
 
 INDEXED = {**OPTIONS, "hoodie.metadata.enable": True, "hoodie.metadata.index.partition.stats.enable": False}
@@ -94,7 +94,7 @@ def test_upgrade_8_to_9_and_downgrade_killed_at_every_call(kind: str, act: Act) 
         storage.put(INDEX_DEFINITIONS_FILE, definitions)
     version = TableVersion.EIGHT if act is down else TableVersion.NINE
 
-    def goes_on(run: World) -> None:
+    def check_next_writers(run: World) -> None:
         assert run.scanned() == run.rows
         if run.table.config.version is not version:
             act(run, run.context()[0])
@@ -111,7 +111,7 @@ def test_upgrade_8_to_9_and_downgrade_killed_at_every_call(kind: str, act: Act) 
         assert run.scanned() == run.rows
         assert run.table.validate().ok, str(run.table.validate())
 
-    assert killed_everywhere(world, act, goes_on) >= 6
+    assert killed_everywhere(world, act, check_next_writers) >= 6
 
 
 def test_leftovers_of_a_downgrade_are_not_the_timeline_of_an_upgrade() -> None:
@@ -163,7 +163,7 @@ def of_version(kind: str, options: Mapping[str, object], version: TableVersion) 
     return world
 
 
-def half_done(kind: str, what: str, version: TableVersion) -> World:
+def interrupted_table(kind: str, what: str, version: TableVersion) -> World:
     """A table of a version in the middle of something: planned, or died half way."""
     world = of_version(kind, SERVED, version)
     for number in range(3):
@@ -212,7 +212,7 @@ def test_versions_change_in_the_middle_of_services(kind: str, what: str, version
     """Either the table is refused, and is what it was, or it has the other version, and nothing is left half done."""
     if kind == "cow" and "compaction" in what:
         pytest.skip("there is none in a table without logs")
-    world = half_done(kind, what, version)
+    world = interrupted_table(kind, what, version)
     other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT
     change = world.table.upgrade if other > version else world.table.downgrade
     try:

@@ -126,17 +126,17 @@ def files(path: Path) -> list[Path]:
 def test_tasks_write_the_files_of_a_bulk_insert(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """As `hs.write` of the same rows, with as many files; what fails leaves nothing, and others go on."""
     more = {OPERATION: "bulk_insert", "hoodie.datasource.write.table.type": kind, "hoodie.metadata.record.index.enable": "true"}
-    path, beside = tmp_path / "t", tmp_path / "beside"
+    path, reference = tmp_path / "t", tmp_path / "beside"
     for low, high in ((0, 6), (6, 10)):
         save(trips(spark, low, high, low), path, **more)
-        hs.write(trips(spark, low, high, low), str(beside), options={**OPTIONS, **more})
-    for ours in (path, beside):
+        hs.write(trips(spark, low, high, low), str(reference), options={**OPTIONS, **more})
+    for ours in (path, reference):
         # Two tasks, each with rows of two partitions, twice.
         assert len(files(ours)) == 8 and Table(ours).validate().ok
     columns = ["id", "city", "ts", "at", "tags", "deep", "_hoodie_record_key", "_hoodie_partition_path"]
-    found, wanted = (sorted(map(str, hs.read(spark, str(one), columns).collect())) for one in (path, beside))
+    found, wanted = (sorted(map(str, hs.read(spark, str(one), columns).collect())) for one in (path, reference))
     assert found == wanted and len(found) == 10
-    instants = [[(i.action, i.state) for i in Table(one).timeline().instants] for one in (path, beside)]
+    instants = [[(i.action, i.state) for i in Table(one).timeline().instants] for one in (path, reference)]
     assert instants[0] == instants[1]
 
     fails = trips(spark, 10, 20, 9).selectExpr("*").withColumn("id", F.expr("if(id = '19', raise_error('a bad row'), id)"))

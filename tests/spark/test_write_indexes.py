@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.spark_key_lookup import go
-from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
+from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_during_compactions, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,4 +94,4 @@ def test_keys_that_only_a_log_has_after_a_compaction(
 ) -> None:
     go(monkeypatch, way)
     options = {"hoodie.compact.inline": False}
-    run_beside_compactions(Checked.create(tmp_path / "t", "mor", FILE_INDEXES[name], spark.createDataFrame, **options))
+    run_during_compactions(Checked.create(tmp_path / "t", "mor", FILE_INDEXES[name], spark.createDataFrame, **options))

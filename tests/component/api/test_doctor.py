@@ -50,7 +50,7 @@ def test_healthy_table_has_no_findings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (
             {"hoodie.keep.min.commits": "5", "hoodie.keep.max.commits": "8"},
@@ -69,9 +69,9 @@ def test_healthy_table_has_no_findings(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_conflicting_options_are_reported(tmp_path: Path, options: dict[str, object], says: str) -> None:
+def test_conflicting_options_are_reported(tmp_path: Path, options: dict[str, object], message: str) -> None:
     found = of_table(make(tmp_path / "t"), options)
-    assert any(says in one for one in found), found
+    assert any(message in one for one in found), found
 
 
 def test_services_that_are_overdue(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.memory import forget_memory
 from pyhudi.tasks.engine_protocol import PrepareRequest
-from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
+from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_during_compactions, run_script
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_rows_beyond_the_memory_budget(uri: str, name: str) -> None:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.wide if name == "bloom" else ()) for name in FILE_INDEXES])
 def test_keys_that_only_a_log_has_after_a_compaction(uri: str, name: str) -> None:
     options = {"hoodie.compact.inline": False}
-    run_beside_compactions(Checked.create(uri, "mor", FILE_INDEXES[name], lambda rows: rows, **options))
+    run_during_compactions(Checked.create(uri, "mor", FILE_INDEXES[name], lambda rows: rows, **options))
 
 
 @pytest.mark.parametrize("name", ["simple", "global simple"])

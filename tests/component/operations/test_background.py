@@ -78,10 +78,10 @@ def test_failed_service_does_not_stop_the_others() -> None:
 
 def test_background_thread_executes_plans_of_the_writer() -> None:
     table = new_table("memory://background-thread", **{"hoodie.clustering.plan.strategy.sort.columns": "id"})
-    with table.background_services(pause_seconds=60) as beside:
+    with table.background_services(pause_seconds=60) as background:
         results = [table.upsert(rows(batch)) for batch in range(6)]
         assert table.scan().count() == 20
-    assert beside.runs >= 2 and not beside.running
+    assert background.runs >= 2 and not background.running
     assert all(not r.services["compact"].startswith("run") for r in results)
     assert any(r.services["compact"].startswith("planned") for r in results)
     timeline = table.timeline()
@@ -95,9 +95,9 @@ def test_background_thread_executes_plans_of_the_writer() -> None:
 
 def test_an_error_of_the_thread_reaches_the_writer() -> None:
     table = new_table("memory://background-error")
-    beside = table.background_services(pause_seconds=60)
-    beside.stop()
-    with table.background_services(pause_seconds=60) as beside:
+    background = table.background_services(pause_seconds=60)
+    background.stop()
+    with table.background_services(pause_seconds=60) as background:
         with pytest.raises(InvalidRequest, match="already"):
             table.background_services()
         failed = threading.Event()
@@ -106,16 +106,16 @@ def test_an_error_of_the_thread_reaches_the_writer() -> None:
             failed.set()
             raise OSError("no space left")
 
-        beside.run = broken
+        background.run = broken
         table.upsert(rows(0))
         assert failed.wait(600)
-        while beside.running:
+        while background.running:
             time.sleep(0.01)
         with pytest.raises(OSError, match="no space"):
             table.upsert(rows(1))
         with pytest.raises(OSError, match="no space"):
-            beside.stop()
-        beside._error = None
+            background.stop()
+        background._error = None
     assert table.scan().count() == 20
 
 
@@ -126,11 +126,11 @@ def test_serving_ends_when_the_stop_event_is_set() -> None:
     stop = threading.Event()
     seen: list[Mapping[str, str]] = []
 
-    def told(outcomes: Mapping[str, str]) -> None:
+    def record(outcomes: Mapping[str, str]) -> None:
         seen.append(outcomes)
         stop.set()
 
-    table.serve(stop, pause_seconds=600, on_run=told)
+    table.serve(stop, pause_seconds=600, on_run=record)
     assert len(seen) == 1 and seen[0]["compact"].startswith("run:")
 
 

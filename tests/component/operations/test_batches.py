@@ -68,14 +68,14 @@ def test_one_of_two_attempts_at_a_batch_commits() -> None:
     settings = WriteSettings.of(parse_options(OPTIONS), WriteOperation.BULK_INSERT)
     table.bulk_insert(rows("z"))
 
-    class Meddling(LocalEngine):
+    class InterferingEngine(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
             done = super().map(function, tasks)
             bulk(table, 0, "a")
             return done
 
     with pytest.raises(AlreadyCommitted):
-        run_write(table.context, Meddling(1), rows("a"), replace(settings, once=StreamBatch("s", 0)))
+        run_write(table.context, InterferingEngine(1), rows("a"), replace(settings, once=StreamBatch("s", 0)))
     assert not table.timeline().pending()
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ["a", "z"]
 

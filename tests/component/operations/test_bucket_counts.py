@@ -61,7 +61,7 @@ def values(table: hp.Table, counts: dict[str, int] = COUNTS) -> dict[tuple[str, 
     return stored
 
 
-def kept(table: hp.Table) -> list[str]:
+def stored_count_files(table: hp.Table) -> list[str]:
     return sorted(info.path.rpartition("/")[2] for info in table.context.storage.list(BUCKET_COUNTS_FOLDER).files)
 
 
@@ -70,7 +70,7 @@ def kept(table: hp.Table) -> list[str]:
 def test_first_write_stores_the_bucket_rules_and_later_writes_use_them(uri: str, table_type: str) -> None:
     table = create(uri, table_type)
     table.upsert(rows(*range(12)), options=BY_RULES)
-    assert kept(table) == ["00000000000000.hashing_config"]
+    assert stored_count_files(table) == ["00000000000000.hashing_config"]
     assert table.context.storage.read(counts_path("00000000000000")) == BucketCounts(RULES, 2).encode()
     # Neither these nor the services get the rules again.
     table.upsert(rows(*range(6, 18), ts=2))
@@ -93,7 +93,7 @@ def test_first_write_stores_the_bucket_rules_and_later_writes_use_them(uri: str,
     table.insert_overwrite_table(rows(*range(9), ts=7, parts=("q", "r")))
     table.upsert(rows(*range(9), ts=8, parts=("q",)))
     assert values(table) == {(part, f"k{key}"): 8 if part == "q" else 7 for part in ("q", "r") for key in range(9)}
-    assert table.validate().ok and len(kept(table)) == 1
+    assert table.validate().ok and len(stored_count_files(table)) == 1
 
 
 def test_filters_on_the_key_read_one_bucket_of_each_partition(uri: str) -> None:
@@ -133,7 +133,7 @@ def test_table_with_bucket_rules_only_in_writer_options_is_written_by_them(uri: 
     table.context.storage.delete([counts_path("00000000000000")])
     table.upsert(rows(*range(4, 12), ts=2), options=BY_RULES)
     assert values(table) == {(part, f"k{key}"): 2 if key > 3 else 1 for part in COUNTS for key in range(12)}
-    assert kept(table) == []
+    assert stored_count_files(table) == []
     with pytest.raises(TableState, match="has no such bucket"):
         table.upsert(rows(1))
 
@@ -169,7 +169,7 @@ def test_bucket_counts_of_an_uncompleted_instant_are_ignored_and_rolled_back(uri
     assert values(table) == {(part, f"k{key}"): 2 for part in COUNTS for key in range(9)}
     rescaling.stop_heartbeat()
     table.rollback(later.instant)
-    assert kept(table) == ["00000000000000.hashing_config"]
+    assert stored_count_files(table) == ["00000000000000.hashing_config"]
 
 
 def test_restore_removes_later_bucket_counts(uri: str) -> None:
@@ -179,7 +179,7 @@ def test_restore_removes_later_bucket_counts(uri: str) -> None:
     replaced = table.insert_overwrite(rows(1, parts=("p",)))
     table.context.storage.put(counts_path(str(replaced.instant)), BucketCounts("p,7", 2, str(replaced.instant)).encode())
     table.restore(saved.instant)
-    assert kept(table) == ["00000000000000.hashing_config"]
+    assert stored_count_files(table) == ["00000000000000.hashing_config"]
 
 
 def test_write_concurrent_with_a_bucket_count_change_is_planned_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_rescaling_rewrites_the_partitions_whose_count_changes(uri: str, table_t
     with pytest.raises(TableState, match="bucket"):
         rescale(uri, overwrite="^p,3", bucket_number=5)
     assert rescale(uri, overwrite="^p,3", bucket_number=2) == [("DRY_RUN_OVERWRITE", "p => 3")]
-    assert table.timeline().last_visible == before and kept(table) == []
+    assert table.timeline().last_visible == before and stored_count_files(table) == []
     rescale(uri, overwrite="^p,3", bucket_number=2, dry_run=False)
     assert values(table, {"p": 3, "q": 2, "r": 2}) == expected
     first = table.timeline().completed(Action.REPLACECOMMIT)[-1]
@@ -254,7 +254,7 @@ def test_a_rescale_is_rolled_back_with_its_counts(uri: str) -> None:
     table.upsert(rows(*range(9), parts=("p",)))
     rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False)
     rescale(uri, rollback=table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time)
-    assert kept(table) == []
+    assert stored_count_files(table) == []
     table.upsert(rows(*range(9), ts=2, parts=("p",)))
     assert set(values(table, dict.fromkeys(COUNTS, 2)).values()) == {2}
     rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False)
@@ -290,7 +290,7 @@ def test_rescale_concurrent_with_writes_is_planned_again(
     rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False, options=options)
     found = values(table, {**COUNTS, "pp": 3})
     assert set(zip(rows_beside["part"].to_pylist(), rows_beside["id"].to_pylist(), strict=True)) <= set(found)
-    assert len(kept(table)) == 1 and kept(table)[0][:17] != raced[0]
+    assert len(stored_count_files(table)) == 1 and stored_count_files(table)[0][:17] != raced[0]
 
 
 def test_a_writer_of_the_old_counts_conflicts_with_a_rescale(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,7 @@ def test_concurrent_clustering_and_write_when_writes_have_priority() -> None:
     planned = table.schedule_clustering(order_by="x", options=OPTIONS).instant
     ran: list[str] = []
 
-    class Meddling(LocalEngine):
+    class InterferingEngine(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
             done = super().map(function, tasks)
             if not ran:
@@ -253,7 +253,7 @@ def test_concurrent_clustering_and_write_when_writes_have_priority() -> None:
 
     changed = rows(0).slice(0, 1).set_column(2, "ts", pa.array([500]))
     settings = WriteSettings.of(parse_options({**OPTIONS, **ALLOW}), WriteOperation.UPSERT)
-    result = run_write(table.context, Meddling(1), changed, settings)
+    result = run_write(table.context, InterferingEngine(1), changed, settings)
     assert result.conflict_retries == 1
     assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
     assert table.scan().count() == 160

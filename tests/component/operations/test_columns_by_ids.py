@@ -142,7 +142,7 @@ def test_a_change_after_a_write_by_names(tmp_path: Path) -> None:
     rewritten(path, times(table)[1], lambda extra: {SCHEMA_KEY: extra[SCHEMA_KEY]})
     assert table.scan().to_arrow().equals(expected)
 
-    def anew(extra: dict[str, str]) -> dict[str, str]:
+    def renumbered(extra: dict[str, str]) -> dict[str, str]:
         schema = json.loads(extra[LATEST_SCHEMA_KEY])
         for number, column in enumerate(schema["fields"]):
             column["id"] = number
@@ -150,7 +150,7 @@ def test_a_change_after_a_write_by_names(tmp_path: Path) -> None:
 
     changes = [time for time in times(table) if _is_change(table, time)]
     rewritten(path, times(table)[times(table).index(changes[-1]) - 1], lambda extra: {SCHEMA_KEY: extra[SCHEMA_KEY]})
-    rewritten(path, changes[-1], anew)
+    rewritten(path, changes[-1], renumbered)
     with pytest.raises(Unsupported, match="reassigned the column ids"):
         table.scan()
 
@@ -164,12 +164,12 @@ def test_columns_that_the_history_lacks_are_named(tmp_path: Path) -> None:
     path = open_golden("cow_schema_on_read", tmp_path).path
     table = Table(path)
 
-    def longer(extra: dict[str, str]) -> dict[str, str]:
+    def with_another_column(extra: dict[str, str]) -> dict[str, str]:
         schema = json.loads(extra[SCHEMA_KEY])
         schema["fields"].append({"name": "more", "type": ["null", "int"], "default": None})
         return {**extra, SCHEMA_KEY: json.dumps(schema)}
 
-    rewritten(path, times(table)[-1], longer)
+    rewritten(path, times(table)[-1], with_another_column)
     with pytest.raises(CorruptData, match="more"):
         table.scan()
 

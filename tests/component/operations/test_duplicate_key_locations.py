@@ -52,7 +52,7 @@ def values(table: Table) -> list[tuple[str, int]]:
     return sorted((row["id"], row["v"]) for row in table.scan().to_arrow().to_pylist())
 
 
-def come_back(table: Table, insert: str) -> None:
+def reinsert_keys(table: Table, insert: str) -> None:
     """Keys k and l are inserted, deleted in the log, and k is inserted again into another group; m was never away."""
     getattr(table, insert)(rows(1, "k", "l", "m"))
     table.delete(keys=rows(0, "k", "l").select(["id", "part"]))
@@ -67,7 +67,7 @@ def test_upsert_of_a_reinserted_key_updates_only_its_live_row(index: str, insert
     if (index, insert) == ("BUCKET", "bulk_insert"):
         insert = "insert"
     table = made(index)
-    come_back(table, insert)
+    reinsert_keys(table, insert)
     table.upsert(rows(3, "k", "l", "m", "n"))
     assert values(table) == [("k", 3), ("l", 3), ("m", 3), ("n", 3)]
     assert table.validate(keys=True).ok
@@ -78,7 +78,7 @@ def test_upsert_of_a_reinserted_key_updates_only_its_live_row(index: str, insert
 @pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_BLOOM"])
 def test_upsert_of_a_key_deleted_in_all_partitions_writes_one_row(index: str) -> None:
     table = made(index)
-    come_back(table, "insert")
+    reinsert_keys(table, "insert")
     table.delete(keys=rows(0, "k").select(["id", "part"]))
     assert values(table) == [("m", 1)]
     table.upsert(rows(3, "k", "m"))
@@ -112,7 +112,7 @@ def test_duplicates_from_inserts_are_all_updated() -> None:
 
 def test_partial_updates_and_merges_change_the_live_row() -> None:
     table = made("SIMPLE", **{"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"})
-    come_back(table, "insert")
+    reinsert_keys(table, "insert")
     table.upsert(rows(7, "k", ts=2).select(["id", "part", "ts", "v"]), partial=True)
     assert [(row["v"], row["w"]) for row in table.scan(filter="id = 'k'").to_arrow().to_pylist()] == [(7, 2)]
     merge = table.merge(rows(8, "k", "l", ts=3), ["id", "part"]).when_matched_update_all().when_not_matched_insert_all()

@@ -72,7 +72,7 @@ def indexed(path: Path, kind: str = "cow") -> Table:
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def table_with_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """To be copied."""
     path = tmp_path_factory.mktemp("grown")
     indexed(path)
@@ -80,9 +80,9 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def table(grown: Path, tmp_path: Path) -> Table:
+def table(table_with_commits: Path, tmp_path: Path) -> Table:
     """With every kind of index, copy on write, at `tmp_path`."""
-    return Table(shutil.copytree(grown, tmp_path, dirs_exist_ok=True), options=OPTIONS)
+    return Table(shutil.copytree(table_with_commits, tmp_path, dirs_exist_ok=True), options=OPTIONS)
 
 
 def true(table: Table) -> MetadataTable:

@@ -95,7 +95,7 @@ class Late:
             self.ends()
 
 
-def settled(table: Table, before: list[str], *names: str) -> None:
+def check_only_committed_files(table: Table, before: list[str], *names: str) -> None:
     """Only the files of before and of commits, regardless of other changes of the table."""
     assert data_files(table) == before
     assert not list(folder_of(table).glob(".hoodie/.temp/*/**/*.marker.*"))
@@ -108,7 +108,7 @@ def test_attempt_that_writes_after_the_rollback(table: Table, monkeypatch: pytes
     with pytest.raises(EngineFailed):
         table.upsert(rows("a", "b", ts=2))
     late.is_removed()
-    settled(table, before, "a")
+    check_only_committed_files(table, before, "a")
 
 
 def test_attempt_that_ends_during_the_rollback(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_attempt_that_ends_during_the_rollback(table: Table, monkeypatch: pytest
     monkeypatch.setattr(liveness, "remove_heartbeat", forget)
     with pytest.raises(EngineFailed):
         table.upsert(rows("a", "b", ts=2))
-    settled(table, before, "a")
+    check_only_committed_files(table, before, "a")
 
 
 def test_attempt_that_ends_during_a_restore(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_attempt_that_ends_during_a_restore(table: Table, monkeypatch: pytest.Mo
     table.savepoint(first)
     table.restore(first)
     late.is_removed()
-    settled(table, before, "a")
+    check_only_committed_files(table, before, "a")
 
 
 def test_attempt_that_ends_during_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_attempt_that_ends_during_the_commit(table: Table, monkeypatch: pytest.M
 
     monkeypatch.setattr(Transaction, "_publish", publish)
     table.upsert(rows("a", "b", ts=2))
-    settled(table, [name for name in data_files(table) if str(LATE) not in name], "a", "b")
+    check_only_committed_files(table, [name for name in data_files(table) if str(LATE) not in name], "a", "b")
 
 
 def test_attempt_that_ends_after_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_attempt_that_ends_after_the_commit(table: Table, monkeypatch: pytest.Mo
     table.upsert(rows("a", "b", ts=2))
     after = data_files(table)
     late.is_removed()
-    settled(table, after, "a", "b")
+    check_only_committed_files(table, after, "a", "b")
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -180,17 +180,17 @@ def test_attempt_killed_after_writing(table: Table, monkeypatch: pytest.MonkeyPa
     assert data_files(table) != after
     table.upsert(rows("c", ts=3))
     assert not any(str(LATE) in name for name in data_files(table))
-    settled(table, data_files(table), *("ac" if fails else "abc"))
+    check_only_committed_files(table, data_files(table), *("ac" if fails else "abc"))
 
 
 def test_attempt_whose_storage_is_unreachable_raises_the_original_error(table: Table) -> None:
-    class Away:
+    class UnreachableStorage:
         uri = "memory://away"
 
         def stat(self, path: str) -> None:
             raise EngineFailed("the store is away")
 
-    with pytest.raises(ValueError, match="a bad row") as failed, remove_if_write_ended(Away(), "1", LATE):  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a bad row") as failed, remove_if_write_ended(UnreachableStorage(), "1", LATE):  # type: ignore[arg-type]
         raise ValueError("a bad row")
     assert "the store is away" in failed.value.__notes__[0]
 
@@ -217,4 +217,4 @@ def test_worker_tasks_remove_files_of_late_attempts(table: Table, monkeypatch: p
 
         with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
             list(worker_tasks.AttemptGuard(job, writer.spec)(batches()))
-    settled(table, before, "a")
+    check_only_committed_files(table, before, "a")

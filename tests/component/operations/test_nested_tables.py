@@ -59,7 +59,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
 PARTS: tuple[str, ...] = ("p", "p/q", "p/q/r", "x/2020", "x")
 
 
-def _beside(tmp_path: Path, *parts: str) -> Path:
+def _other_table(tmp_path: Path, *parts: str) -> Path:
     return Path(new_table(tmp_path / "elsewhere" / "other", *parts, first_id=100).uri.removeprefix("file:"))
 
 
@@ -75,22 +75,22 @@ def _in_a_partition(tmp_path: Path) -> Path:
     return Path(new_table(tmp_path / "t" / "p" / "other", "p", first_id=100).uri.removeprefix("file:"))
 
 
-def _behind_a_link(tmp_path: Path) -> Path:
-    other = _beside(tmp_path, "p")
+def _linked_table(tmp_path: Path) -> Path:
+    other = _other_table(tmp_path, "p")
     (tmp_path / "t").mkdir(exist_ok=True)
     os.symlink(other, tmp_path / "t" / "link")
     return other
 
 
 def _behind_a_link_above_it(tmp_path: Path) -> Path:
-    other = _beside(tmp_path, "p")
+    other = _other_table(tmp_path, "p")
     (tmp_path / "t").mkdir(exist_ok=True)
     os.symlink(other.parent, tmp_path / "t" / "link")
     return other
 
 
 def _behind_a_link_into_it(tmp_path: Path) -> Path:
-    other = _beside(tmp_path, "p")
+    other = _other_table(tmp_path, "p")
     (tmp_path / "t").mkdir(exist_ok=True)
     os.symlink(other / "p", tmp_path / "t" / "link")
     return other
@@ -100,7 +100,7 @@ PLACES = [
     _below,
     _below_without_partitions,
     _in_a_partition,
-    _behind_a_link,
+    _linked_table,
     _behind_a_link_above_it,
     _behind_a_link_into_it,
 ]
@@ -115,7 +115,7 @@ PLACES = [
             place,
             older,
             id=f"{place.__name__.strip('_').replace('_', ' ')}-{'made before' if older else 'made later'}",
-            marks=pytest.mark.wide if older and place not in (_in_a_partition, _behind_a_link) else (),
+            marks=pytest.mark.wide if older and place not in (_in_a_partition, _linked_table) else (),
         )
         for place in PLACES
         for older in (False, True)

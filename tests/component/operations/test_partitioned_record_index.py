@@ -181,8 +181,8 @@ def _of_the_index(call: StorageCall) -> bool:
 def test_index_section_of_a_failed_write_is_used_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write dies at each call by which it makes a section; another one goes on there, and then the first is rolled back."""
     monkeypatch.setattr(record_index, "_groups_of_section", lambda _: 3)
-    grown = made(tmp_path / "t", more=MANY_WRITERS)
-    grown.upsert(rows(("a", "x", 1, "xa")))
+    table_with_commits = made(tmp_path / "t", more=MANY_WRITERS)
+    table_with_commits.upsert(rows(("a", "x", 1, "xa")))
     dead, next_ = rows(("n", "new", 2, "dead")), rows(("n", "new", 3, "alive"), ("m", "new", 3, "alive"))
 
     def faulty(table: Table, fault: Fault | None) -> tuple[Any, FaultyStorage]:

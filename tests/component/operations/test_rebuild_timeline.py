@@ -196,14 +196,14 @@ def test_change_data_is_unchanged(uri: str) -> None:
     table.bulk_insert(rows(0, 2))
     table.upsert(rows(0, ts=2))
     table.upsert(rows(2, 4, ts=3))
-    changes, before = told_of_changes(table), found(table)
+    changes, before = change_rows(table), found(table)
     assert len(changes) == 5
     lose_timeline(table)
     check_repaired(table, before)
-    assert told_of_changes(table) == changes
+    assert change_rows(table) == changes
 
 
-def told_of_changes(table: hp.Table) -> list[dict[str, object]]:
+def change_rows(table: hp.Table) -> list[dict[str, object]]:
     return sorted(hp.Table(table.uri).changes().to_arrow().select(["op", "before", "after"]).to_pylist(), key=str)
 
 

@@ -468,7 +468,7 @@ def settings(operation: WriteOperation = WriteOperation.UPSERT) -> WriteSettings
     return WriteSettings.of(parse_options({**RINGS, **BESIDE}), operation)
 
 
-class Beside(LocalEngine):
+class ActingEngine(LocalEngine):
     """Does something when the files of a write are written, and its commit is to come."""
 
     def __init__(self, act: Callable[[], object]) -> None:
@@ -487,7 +487,7 @@ def test_resize_that_ends_during_a_double_writing_write(uri: str, dropped: bool)
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
-    end = Beside(lambda: table.unschedule_clustering(instant) if dropped else table.cluster(instant))
+    end = ActingEngine(lambda: table.unschedule_clustering(instant) if dropped else table.cluster(instant))
     result = run_write(table.context, end, rows(*range(15, 25), ts=2), settings())
     # Concurrently with a process that completes it, it has recorded everything in both places.
     assert result.conflict_retries == int(dropped)
@@ -637,14 +637,14 @@ def test_a_second_attempt_writes_files_of_its_own(uri: str) -> None:
     chosen = ClusterSettings.of(parse_options({**RINGS, **SPLIT}))
     names: list[set[str]] = []
 
-    class Dies(LocalEngine):
+    class CrashingEngine(LocalEngine):
         def map(self, function: Callable[[Any], Any], tasks: Any) -> list[Any]:
             done = super().map(function, tasks)
             names.append({file_name(status.stat.path or "") for part in done for status in part})
             raise RuntimeError("this attempt is over")
 
     with pytest.raises(RuntimeError):
-        execute_clustering(table.context.reloaded(), Dies(1), instant, chosen)
+        execute_clustering(table.context.reloaded(), CrashingEngine(1), instant, chosen)
     execute_clustering(table.context.reloaded(), LocalEngine(1), instant, chosen)
     present = {file_name(info.path) for info in table.context.storage.walk("p") if info.path.endswith(".parquet")}
     assert len(present) == len(names[0]) == 4

@@ -83,10 +83,10 @@ def test_registered_service_runs_with_run_services(census: Census) -> None:
 
 def test_registered_service_runs_in_the_background_thread(census: Census) -> None:
     table = new_table("census-thread")
-    with table.background_services(pause_seconds=60) as beside:
+    with table.background_services(pause_seconds=60) as background:
         assert write(table)["census"].startswith("off")
         assert write(table)["census"].startswith("off")
-    assert beside.last["census"] == "run: 2 commits counted"
+    assert background.last["census"] == "run: 2 commits counted"
     assert write(table)["census"].startswith("not due")
 
 
@@ -96,9 +96,9 @@ def test_registered_service_runs_when_the_table_is_served(census: Census) -> Non
     write(table)
     stop, seen = threading.Event(), []
 
-    def told(outcomes: Mapping[str, str]) -> None:
+    def record(outcomes: Mapping[str, str]) -> None:
         seen.append(outcomes["census"])
         stop.set()
 
-    table.serve(stop, pause_seconds=600, on_run=told)
+    table.serve(stop, pause_seconds=600, on_run=record)
     assert seen == ["run: 2 commits counted"]

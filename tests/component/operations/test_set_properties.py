@@ -72,7 +72,7 @@ def test_a_table_under_another_name_is_read_written_and_serviced(table_type: str
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("hoodie.table.type", "defines the content or layout"),
         ("hoodie.table.recordkey.fields", "defines the content or layout"),
@@ -89,11 +89,11 @@ def test_a_table_under_another_name_is_read_written_and_serviced(table_type: str
         (" owner", "not a valid property name"),
     ],
 )
-def test_what_defines_the_table_or_its_writes_is_refused(key: str, said: str) -> None:
+def test_what_defines_the_table_or_its_writes_is_refused(key: str, message: str) -> None:
     table = made()
     before = stored(table)
     for value in ("x", None):
-        with pytest.raises(InvalidRequest, match=said):
+        with pytest.raises(InvalidRequest, match=message):
             table.set_properties({"owner": "me", key: value})
     assert stored(table) == before
 

@@ -122,7 +122,7 @@ def _index_dropped(table: Table) -> None:
     table.upsert(rows(range(3), 5))
 
 
-def _index_anew(table: Table) -> None:
+def _recreate_index(table: Table) -> None:
     table.index.drop("column_stats")
     table.index.create("column_stats")
 
@@ -142,7 +142,7 @@ CHANGES: dict[str, Callable[[Table], Any]] = {
     "metadata table off": _without_metadata,
     "index made": _indexed,
     "index dropped": _index_dropped,
-    "index made anew": _index_anew,
+    "index made anew": _recreate_index,
     "schema": _another_schema,
     "downgrade": lambda table: table.downgrade(6),
 }

@@ -136,17 +136,17 @@ def test_an_installed_plug_in_brings_one(tmp_path: Path, monkeypatch: pytest.Mon
 def test_conformance() -> None:
     check_time_generator(Counter(), "memory://t")
 
-    class Back(Counter):
+    class BackwardClock(Counter):
         def now_ms(self, uri: str) -> int:
             return -super().now_ms(uri)
 
-    class Same:
+    class ConstantClock:
         def now_ms(self, uri: str) -> int:
             return FIRST_MS
 
     with pytest.raises(InvalidRequest, match="is not monotonic"):
-        check_time_generator(Back(), "memory://t")
+        check_time_generator(BackwardClock(), "memory://t")
     with pytest.raises(InvalidRequest, match="twice"):
-        check_time_generator(Same(), "memory://t", times=4, threads=4)
+        check_time_generator(ConstantClock(), "memory://t", times=4, threads=4)
     with pytest.raises(InvalidRequest, match="at least one time"):
         check_time_generator(Counter(), "memory://t", times=0)

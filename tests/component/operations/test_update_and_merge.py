@@ -76,7 +76,7 @@ def test_a_zero_keeps_its_sign(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "error", "said"),
+    ("values", "error", "message"),
     [
         ({"id": "'z'"}, InvalidRequest, "record key"),
         ({"city": "'z'"}, InvalidRequest, "partition"),
@@ -87,8 +87,8 @@ def test_a_zero_keeps_its_sign(value: Any) -> None:
         ({}, InvalidRequest, "mapping"),
     ],
 )
-def test_what_cannot_be_assigned(values: dict[str, Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_what_cannot_be_assigned(values: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         new_table().update(values)
 
 
@@ -120,7 +120,7 @@ def test_merge_source_too_large_for_key_lookup(table: Table, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("merge", "said"),
+    ("merge", "message"),
     [
         (lambda t: t.merge(rows(("a", "x", 5, 1.0), ("a", "x", 6, 2.0)), on="id").when_matched_update_all(), "several rows"),
         (lambda t: t.merge(rows(("q", "x", 5, 1.0), ("q", "w", 6, 2.0)), on="id").when_not_matched_insert_all(), "two rows of"),
@@ -133,10 +133,10 @@ def test_merge_source_too_large_for_key_lookup(table: Table, monkeypatch: pytest
         (lambda t: t.merge(SOURCE, on="id"), "without clauses"),
     ],
 )  # fmt: skip
-def test_merges_that_are_refused(merge: Callable[[Table], Any], said: str) -> None:
+def test_merges_that_are_refused(merge: Callable[[Table], Any], message: str) -> None:
     table = new_table()
     before = held(table, "city", "ts", "fare")
-    with pytest.raises(InvalidRequest, match=said):
+    with pytest.raises(InvalidRequest, match=message):
         merge(table).execute()
     assert held(table, "city", "ts", "fare") == before
     assert len(table.timeline().completed_writes()) == 1

@@ -115,7 +115,7 @@ def _without_definition(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "check", "says"),
+    ("damage", "check", "message"),
     [
         (_remove, "timeline", "and missing"),
         (_remove, "files", "listed in the metadata table, but the file does not exist"),
@@ -131,13 +131,13 @@ def _without_definition(path: Path) -> None:
         (_without_definition, "column_stats", "no entry column_stats"),
     ],
 )
-def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path], None], check: str, says: str) -> None:
+def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path], None], check: str, message: str) -> None:
     path = copied(written, tmp_path)
     damage(path)
     result = Table(path).validate()
-    found = [finding for finding in result.found if finding.check == check and says.lower() in finding.detail.lower()]
+    found = [finding for finding in result.found if finding.check == check and message.lower() in finding.detail.lower()]
     assert found, str(result)
-    if says != "have no statistics":
+    if message != "have no statistics":
         assert not result.ok and "NOT OK" in str(result)
     assert result.findings.num_rows == len(result.found)
     remedy = {"timeline": "data files", "base files": "data files"}.get(check, "metadata table")

@@ -128,15 +128,15 @@ def test_buckets_know_no_keys(uri: str) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("is_explicit", [True, False])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_clustering_leaves_records_in_their_buckets(uri: str, table_type: str, said: bool) -> None:
+def test_clustering_leaves_records_in_their_buckets(uri: str, table_type: str, is_explicit: bool) -> None:
     """Also if no option names the bucketing of the table, and through a plan of a writer that combines buckets."""
     table = create(uri, table_type, **BUCKET)
     table.bulk_insert(rows(*range(8)))
     table.upsert(rows(2, 5, ts=2))
     order = {"hoodie.clustering.plan.strategy.sort.columns": "ts"}
-    clustering = hp.Table(uri, options={**order, **(BUCKET if said else {})})
+    clustering = hp.Table(uri, options={**order, **(BUCKET if is_explicit else {})})
     planned = clustering.schedule_clustering()
     with pytest.raises(TableState, match="pending clustering"):
         table.upsert(rows(2, ts=3))

@@ -147,11 +147,11 @@ def test_a_write_of_unknown_outcome_is_repeated_once(monkeypatch: pytest.MonkeyP
     table = new_table("unknown")
     table.upsert(rows("a"))
 
-    def lands_without_answer(*arguments: Any) -> bool:
+    def stored_without_response(*arguments: Any) -> bool:
         put_if_absent_confirmed(*arguments)
         raise hp.errors.StorageUnavailable("no answer")
 
-    monkeypatch.setattr("pyhudi.operations.commit.transaction.put_if_absent_confirmed", lands_without_answer)
+    monkeypatch.setattr("pyhudi.operations.commit.transaction.put_if_absent_confirmed", stored_without_response)
     with pytest.raises(CommitUnknown):
         table.insert(rows("b"), once=("job", 1))
     monkeypatch.undo()

@@ -139,7 +139,7 @@ def test_what_filters_do_not_have_is_refused_by_name(expression: Any, named: str
 
 
 @pytest.mark.parametrize(
-    ("filter_", "said"),
+    ("filter_", "message"),
     [
         (pc.scalar(1), "1 is not a condition"),
         (pl.lit("x"), "'x' is not a condition"),
@@ -150,8 +150,8 @@ def test_what_filters_do_not_have_is_refused_by_name(expression: Any, named: str
     ],
     ids=str,
 )
-def test_what_is_no_filter_is_refused(filter_: Any, said: str) -> None:
-    with pytest.raises((InvalidRequest, Unsupported), match=said):
+def test_what_is_no_filter_is_refused(filter_: Any, message: str) -> None:
+    with pytest.raises((InvalidRequest, Unsupported), match=message):
         parse_filter(filter_)
 
 

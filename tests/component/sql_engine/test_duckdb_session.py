@@ -146,7 +146,7 @@ def test_the_catalog_of_the_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "kind", "said"),
+    ("statement", "kind", "message"),
     [
         ("TBLPROPERTIES (primaryKey = 'nope')", hp.InvalidRequest, "'nope' is not a column"),
         ("PARTITIONED BY (nope)", hp.InvalidRequest, "PARTITIONED BY nope"),
@@ -156,8 +156,8 @@ def test_the_catalog_of_the_process(tmp_path: Path) -> None:
         ("LOCATION 'memory://made' AS SELECT 1", hp.InvalidRequest, "remove the column list"),
     ],
 )
-def test_tables_that_are_not_made(sql: Sql, statement: str, kind: type[Exception], said: str, tmp_path: Path) -> None:
-    with pytest.raises(kind, match=said):
+def test_tables_that_are_not_made(sql: Sql, statement: str, kind: type[Exception], message: str, tmp_path: Path) -> None:
+    with pytest.raises(kind, match=message):
         sql(f"CREATE TABLE t (id BIGINT, v STRING) USING hudi {statement}")
     assert not (tmp_path / "warehouse").exists() and sql("SHOW TABLES") == []
 
@@ -170,7 +170,7 @@ def test_a_query_that_fails_leaves_no_table(sql: Sql, tmp_path: Path) -> None:
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         ("INSERT INTO trips VALUES (1, 1.0, 1)", r"takes 4 columns \(id, fare, ts, city\), but the query has 3"),
         ("INSERT INTO trips (id, ID) VALUES (1, 2)", "assigns column id twice"),
@@ -186,9 +186,9 @@ def test_a_query_that_fails_leaves_no_table(sql: Sql, tmp_path: Path) -> None:
         ("SELECT nope FROM trips", "column nope does not exist"),
     ],
 )
-def test_statements_that_do_not_fit_the_table(sql: Sql, trips: hp.Table, statement: str, said: str) -> None:
+def test_statements_that_do_not_fit_the_table(sql: Sql, trips: hp.Table, statement: str, message: str) -> None:
     before = len(trips.timeline().instants)
-    with pytest.raises(hp.InvalidRequest, match=said):
+    with pytest.raises(hp.InvalidRequest, match=message):
         sql(statement)
     assert len(trips.timeline().instants) == before
 
@@ -363,7 +363,7 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         ("UPDATE trips SET id = 5", "'id' is a key or partition field"),
         ("UPDATE trips SET nope = 5", "column nope cannot be assigned"),
@@ -383,12 +383,12 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
         ("MERGE INTO trips t USING two s ON t.id IN (SELECT id FROM two) WHEN MATCHED THEN DELETE", "query within a condition"),
     ],
 )
-def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table, statement: str, said: str) -> None:
+def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table, statement: str, message: str) -> None:
     catalog.register("two", pa.table({"id": [1, 1], "fare": [1.0, 2.0], "city": ["sf", "other"], "ts": [5, 6]}).slice(0, 2))
-    if "would insert" in said:
+    if "would insert" in message:
         catalog.register("two", pa.table({"id": [1], "fare": [1.0], "city": ["sf"], "ts": [5]}))
     before = sql("SELECT * FROM trips")
-    with pytest.raises(hp.InvalidRequest, match=said):
+    with pytest.raises(hp.InvalidRequest, match=message):
         sql(statement)
     assert sql("SELECT * FROM trips") == before
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.simulation.attack import flaky, kills, suspensions
 from tests.simulation.attack.processes import killed, suspended
-from tests.simulation.checker.kept import excused
 from tests.simulation.checker.quick import quickly
+from tests.simulation.checker.recorded_schedules import is_known
 from tests.support.needs import WIDE
 
 
@@ -49,7 +49,7 @@ def test_a_full_disk_loses_nothing() -> None:
 def test_storage_with_frequent_lost_responses_loses_nothing(seed: int) -> None:
     with quickly():
         schedule, verdict = flaky.attack(seed)
-    if not excused(verdict):
+    if not is_known(verdict):
         pytest.fail("\n".join((repr(schedule), *verdict.outcomes, *verdict.faults)))
 
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tests.simulation.attack.random_tables.drawn import draw_table, seeds_of_pairs
-from tests.simulation.attack.random_tables.explore import THEMES, Plan, carry_out, plan_of, report, shrink
+from tests.simulation.attack.random_tables.explore import THEMES, Plan, plan_of, report, run_plan, shrink
 from tests.simulation.attack.random_tables.rules import RULES
+from tests.simulation.attack.random_tables.table_generator import draw_table, seeds_of_pairs
 from tests.simulation.checker.quick import quickly
 from tests.support.needs import WIDE
 
@@ -32,7 +32,7 @@ def test_random_tables_with_concurrent_steps_equal_their_model(theme: str | None
 
 def passes(plan: Plan) -> None:
     with quickly():
-        failure = carry_out(plan)
+        failure = run_plan(plan)
         assert failure is None, report(*shrink(plan, failure))
 
 

@@ -185,7 +185,7 @@ class _Run:
             for actor in self.stage.actors.values():
                 if actor.error is not None:
                     raise actor.error
-            self._judge_errors()
+            self._check_errors()
             self._recover()
         finally:
             self.stage.close()
@@ -203,7 +203,7 @@ class _Run:
             self.done.append(done)
             try:
                 table = ActorTable(storage, actor, self.clock, options)
-                self._carry_out(table, done)
+                self._execute(table, done)
                 done.end = next(self.stage.steps)
             except ServiceFailed as error:
                 done.end, done.error, done.instant = next(self.stage.steps), error, error.instant
@@ -211,7 +211,7 @@ class _Run:
                 done.end, done.error = next(self.stage.steps), error
             self.stage.stand(actor, END)
 
-    def _carry_out(self, table: Table, done: _Done) -> None:
+    def _execute(self, table: Table, done: _Done) -> None:
         verb, _, rest = done.text.partition(" ")
         rest, _, extra = rest.partition(" | ")
         options = {_SHORT[word]: _VALUES[word] for word in extra.split()} if extra else None
@@ -279,7 +279,7 @@ class _Run:
 
     # What must hold
 
-    def _judge_errors(self) -> None:
+    def _check_errors(self) -> None:
         for done in self.done:
             if done.error is not None and not _is_documented(done, self.done):
                 self.faults.append(f"{type(done.error).__name__}: {done.error} [{done.actor} {done.number} {done.text}]")
@@ -296,7 +296,7 @@ class _Run:
         if not (self.thorough or left):
             return
         if self.schedule.takes_back:
-            self._take_back(table)
+            self._roll_back(table)
         last = _Done("Z", 1, "upsert a3 b1 a9", next(self.stage.steps))
         try:
             self._write_again(table, last)
@@ -306,7 +306,7 @@ class _Run:
         last.end = next(self.stage.steps)
         self.done.append(last)
         self._look(table, "after the next writer")
-        self._look_back(table)
+        self._check_time_travel(table)
         plans = (".clustering.requested", ".compaction.requested", ".logcompaction.requested")
         if any(info.name.endswith(plans) for info in _timeline(self.storage)):
             buckets = self.world.settings.get("hoodie.index.type") == "BUCKET"
@@ -351,7 +351,7 @@ class _Run:
         self.faults.append("no restore can be run to its end")
         return False
 
-    def _take_back(self, table: ActorTable) -> None:
+    def _roll_back(self, table: ActorTable) -> None:
         """Roll the newest write back, whosever it was: exactly its rows go."""
         newest = table.timeline().completed_writes()[-1].request_time
         if newest in self.image.instants:
@@ -369,7 +369,7 @@ class _Run:
         self.done.append(back)
         self._look(table, "after the newest write was taken back")
 
-    def _look_back(self, table: ActorTable) -> None:
+    def _check_time_travel(self, table: ActorTable) -> None:
         """Time travel to every write, and changes since each."""
         timeline = table.timeline()
         writes = timeline.completed_writes()
@@ -412,14 +412,14 @@ class _Run:
         # A plan that waits for its executor may refuse writers; one whose executor died is settled by the next writer.
         pending = table.timeline().pending(Action.CLUSTERING)
         try:
-            self._carry_out(table, last)
+            self._execute(table, last)
         except TableState as error:
             begun = any(i.state is State.INFLIGHT and i.request_time in str(error) for i in pending)
             if begun or "pending clustering" not in str(error):
                 raise
             table.run_services(["cluster"])
             self._look(table, "after the clustering that was planned")
-            self._carry_out(table, last)
+            self._execute(table, last)
 
     def _look(self, table: Table, when: str) -> None:
         done = _Done("Z", 0, "scan", next(self.stage.steps))

@@ -200,16 +200,19 @@ DAYS = ("2026/11/09", "2026/11/10", "dt=2026/11/11", "year=2026/month=11/day=21"
 
 
 def test_partitions_by_day() -> None:
-    def kept(strategy: Strategy) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def selected_partitions(strategy: Strategy) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return select_partitions(DAYS, settings(strategies=(strategy,), day_partitions=2), f"{DAY}120000000")
 
     newest = ("year=2026/month=11/day=21", "2026/11/20")
-    assert kept(Strategy.DAY) == (newest, DAYS[:3])
+    assert selected_partitions(Strategy.DAY) == (newest, DAYS[:3])
     # Not older than 21 - 2.
-    assert kept(Strategy.BOUNDED_PARTITIONS) == (newest, DAYS[:3])
-    assert kept(Strategy.UNBOUNDED_PARTITIONS) == (("dt=2026/11/11", "2026/11/10", "2026/11/09"), (DAYS[4 - 1], DAYS[4]))
+    assert selected_partitions(Strategy.BOUNDED_PARTITIONS) == (newest, DAYS[:3])
+    assert selected_partitions(Strategy.UNBOUNDED_PARTITIONS) == (
+        ("dt=2026/11/11", "2026/11/10", "2026/11/09"),
+        (DAYS[4 - 1], DAYS[4]),
+    )
     assert select_partitions(("2026/11/19",), settings(strategies=(Strategy.BOUNDED_PARTITIONS,), day_partitions=2), at(0))[0]
-    assert kept(Strategy.LOG_FILE_SIZE) == (DAYS, ())
+    assert selected_partitions(Strategy.LOG_FILE_SIZE) == (DAYS, ())
     assert partition_day("a=2026/b=01/c=02") == date(2026, 1, 2)
     for bad in ("", "2026", "2026/13/01", "city=sf", "2026/11/10/x"):
         with pytest.raises(InvalidRequest, match="not a day"):

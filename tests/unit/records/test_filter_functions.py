@@ -66,7 +66,7 @@ def test_text_is_parsed(text: str, tree: Expr) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "error", "message"),
     [
         ("soundex(s) = 'a'", Unsupported, "function soundex is not supported; supported are: abs"),
         ("lower(n) = 'a'", InvalidRequest, r"lower\(n\): .*text"),
@@ -86,8 +86,8 @@ def test_text_is_parsed(text: str, tree: Expr) -> None:
         ("st < st", InvalidRequest, "cannot be compared"),
     ],
 )
-def test_what_functions_do_not_take_is_refused(text: str, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_what_functions_do_not_take_is_refused(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         bind(parse_filter(text), SCHEMA)
 
 

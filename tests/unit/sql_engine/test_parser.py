@@ -200,7 +200,7 @@ def test_recursive_cte_references_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "statement is empty"),
         ("SELEC 1", r"line 1, column 1: expected a statement .*, found SELEC$"),
@@ -227,14 +227,14 @@ def test_recursive_cte_references_itself() -> None:
         ("SELECT * FROM hudi_query(t)", "expected a literal as argument of hudi_query"),
     ],
 )
-def test_syntax_errors_name_their_position(text: str, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said) as caught:
+def test_syntax_errors_name_their_position(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
         parse(text)
     assert not isinstance(caught.value, Unsupported)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("SET TIME ZONE 'UTC'", "the statement SET TIME"),
         ("EXPLAIN DELETE FROM t", "EXPLAIN of a statement"),
@@ -253,6 +253,6 @@ def test_syntax_errors_name_their_position(text: str, said: str) -> None:
         ("SELECT * FROM t TIMESTAMP AS OF current_timestamp()", "AS OF"),
     ],
 )
-def test_unsupported_statements_are_named(text: str, said: str) -> None:
-    with pytest.raises(Unsupported, match=said):
+def test_unsupported_statements_are_named(text: str, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
         parse(text)

@@ -26,7 +26,7 @@ def test_joined_paths_skip_what_is_empty() -> None:
     assert join_path("", "") == ""
 
 
-class TestSettling:
+class TestConfirmedPut:
     def test_a_free_name_is_taken(self, storage: Storage) -> None:
         assert put_if_absent_confirmed(storage, "f", b"mine", ReplayEnvironment(1))
         assert storage.read("f") == b"mine"

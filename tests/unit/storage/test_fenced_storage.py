@@ -18,7 +18,7 @@ from pyhudi.storage.fenced_storage import FencedStorage
 from pyhudi.storage.locks import LEASE_PATH, StorageLock
 
 
-def write_whole(storage: Storage, path: str) -> None:
+def write_file(storage: Storage, path: str) -> None:
     with storage.open_output(path) as sink:
         sink.write(b"new")
 
@@ -36,7 +36,7 @@ CHANGES: dict[str, Callable[[Storage], object]] = {
     "delete": lambda storage: storage.delete(["a/old"]),
     "delete_folder": lambda storage: storage.delete_folder("a"),
     "make_folder": lambda storage: storage.make_folder("b"),
-    "open_output": lambda storage: write_whole(storage, "a/old"),
+    "open_output": lambda storage: write_file(storage, "a/old"),
     "set_modified": lambda storage: storage.set_modified("a/old", 1),
     "sweep_unfinished": lambda storage: storage.sweep_unfinished("a", 1 << 60),
     "of a child": lambda storage: storage.child("a").put("old", b"new"),

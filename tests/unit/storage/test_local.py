@@ -101,7 +101,7 @@ def test_a_link_to_a_missing_file_is_not_listed(storage: Storage, tmp_path: Path
     assert storage.names("") == ("a", "c") == tuple(info.name for info in storage.list("").files)
 
 
-class TestWhatADeadWriterLeaves:
+class TestLeftoversOfCrashedWriters:
     @pytest.fixture
     def leftover(self, storage: Storage, tmp_path: Path) -> str:
         output = storage.open_output("p/f.parquet")

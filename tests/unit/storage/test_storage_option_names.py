@@ -281,7 +281,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
     listening.server_close()
 
 
-class TestTheEnvironment:
+class TestEnvironmentVariables:
     @pytest.fixture(autouse=True)
     def credentials(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")

@@ -29,8 +29,8 @@ from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from tests.simulation.attack.random_tables.codes import MORE, decoded, restyled
-from tests.simulation.attack.random_tables.drawn import KEYS, PARTITIONS, Drawn
 from tests.simulation.attack.random_tables.rules import DELETED, UNAVAILABLE
+from tests.simulation.attack.random_tables.table_generator import KEYS, PARTITIONS, Drawn
 from tests.simulation.pairs import Stop
 
 REFUSED = (TableState, InvalidRequest, Unsupported, WriteConflict)

@@ -37,7 +37,7 @@ def written(rows: pa.Table, **settings: Any) -> bytes:
     return sink.getvalue()
 
 
-def taken(data: bytes, least_rows: int = LEAST_ROWS) -> list[pa.Table]:
+def read_integers(data: bytes, least_rows: int = LEAST_ROWS) -> list[pa.Table]:
     """What is read as whole numbers, of each row group."""
     metadata = pq.read_metadata(io.BytesIO(data))
     source = pa.BufferReader(data)
@@ -47,7 +47,7 @@ def taken(data: bytes, least_rows: int = LEAST_ROWS) -> list[pa.Table]:
 def check(data: bytes, names: list[str], least_rows: int = LEAST_ROWS) -> None:
     """All row groups of enough rows give these columns as whole numbers, equal to what Arrow gives."""
     file = pq.ParquetFile(io.BytesIO(data))
-    for group, found in enumerate(taken(data, least_rows)):
+    for group, found in enumerate(read_integers(data, least_rows)):
         if file.metadata.row_group(group).num_rows >= least_rows:
             assert found.column_names == names
             if names:
@@ -117,7 +117,7 @@ def test_what_is_left_to_arrow() -> None:
     check(written(pa.table({"a": plain}), store_decimal_as_integer=True), [])
     assert not decimal_chunks(pq.read_metadata(io.BytesIO(data)), 1, None)
     # Without checksums damage would not be seen.
-    assert [found.column_names for found in taken(written(pa.table({"a": plain}), write_page_checksum=False))] == [[], []]
+    assert [found.column_names for found in read_integers(written(pa.table({"a": plain}), write_page_checksum=False))] == [[], []]
 
 
 def test_columns_are_returned_in_the_requested_order() -> None:
@@ -152,7 +152,7 @@ def test_flipped_bits() -> None:
     """At any position in the pages: an error, or the same rows if the flipped bit has no meaning."""
     rows = pa.table({"a": decimals(15, 2, 60, nulls=5), "b": decimals(5, 1, 30)})
     data = written(rows, compression="snappy", dictionary_pagesize_limit=300)
-    good = taken(data)
+    good = read_integers(data)
     end = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     found = 0
     for at in range(4, end, 79):
@@ -160,7 +160,7 @@ def test_flipped_bits() -> None:
             damaged = bytearray(data)
             damaged[at] ^= 1 << bit
             try:
-                tables = taken(bytes(damaged))
+                tables = read_integers(bytes(damaged))
             except CorruptData:
                 found += 1
                 continue
@@ -173,14 +173,14 @@ def test_flipped_bits() -> None:
 def test_flipped_bits_without_a_dictionary() -> None:
     rows = pa.table({"a": decimals(15, 2, 60), "b": decimals(5, 1, 30)})
     data = written(rows, compression="snappy", use_dictionary=False)
-    good = taken(data)
+    good = read_integers(data)
     end = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     found = 0
     for at in range(4, end, 97):
         damaged = bytearray(data)
         damaged[at] ^= 1 << at % 8
         try:
-            tables = taken(bytes(damaged))
+            tables = read_integers(bytes(damaged))
         except CorruptData:
             found += 1
             continue

@@ -35,7 +35,7 @@ def no_damage() -> Iterator[None]:
 
 
 @pytest.fixture
-def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def full_lookups(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The partitions whose files were looked up in full."""
     calls: list[tuple[str, ...]] = []
 
@@ -72,20 +72,20 @@ def is_true(table: Table, expected: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_next_commit_reads_only_what_was_added(tmp_path: Path, kind: str, looked_up: list[tuple[str, ...]]) -> None:
+def test_the_next_commit_reads_only_what_was_added(tmp_path: Path, kind: str, full_lookups: list[tuple[str, ...]]) -> None:
     table = create(tmp_path, kind)
     expected = state(table)
-    looked_up.clear()
+    full_lookups.clear()
     for ts in range(3, 6):
         table.upsert(rows(ts, ts + 8, ts))
         expected.update({f"k{n:03}": ts for n in range(ts, ts + 8)})
-    assert not looked_up
+    assert not full_lookups
     is_true(table, expected)
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
-    tmp_path: Path, kind: str, looked_up: list[tuple[str, ...]]
+    tmp_path: Path, kind: str, full_lookups: list[tuple[str, ...]]
 ) -> None:
     services = {
         "hoodie.clean.automatic": True,
@@ -94,7 +94,7 @@ def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
         "hoodie.metadata.compact.max.delta.commits": 100,
     }
     table = create(tmp_path, kind, **services)
-    looked_up.clear()
+    full_lookups.clear()
     cleaned = 0
     for ts in range(3, 12):
         cleaned += table.upsert(rows(ts, ts + 8, ts)).services["clean"].startswith("run")
@@ -103,7 +103,7 @@ def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
         expected = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
         assert pa.concat_batches([carried._files["p0"], carried._files["p1"]]).equals(expected)
     assert cleaned > 1
-    assert not looked_up
+    assert not full_lookups
     is_true(table, {**state(table), **{f"k{n:03}": 11 for n in range(11, 19)}})
 
 

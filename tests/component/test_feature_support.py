@@ -100,7 +100,7 @@ def _beside(table: Table) -> None:
         pass
 
 
-def _turn(table: Table) -> None:
+def _exclusive(table: Table) -> None:
     with table.exclusive():
         pass
 
@@ -122,7 +122,7 @@ CHANGES: dict[str, Verb] = {
     "delete_partitions": lambda table, at: table.delete_partitions("*"),
     "write_batch": lambda table, at: table.write_batch(ROWS, WriteOperation.UPSERT, StreamBatch("stream", 1)),
     "rollback": lambda table, at: table.rollback(at),
-    "exclusive": lambda table, at: _turn(table),
+    "exclusive": lambda table, at: _exclusive(table),
     "clean": lambda table, at: table.clean(dry_run=False),
     "archive": lambda table, at: table.archive(),
     "cluster": lambda table, at: table.cluster(),

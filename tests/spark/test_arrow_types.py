@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pyhudi import Table
 from pyhudi import spark as hs
+from tests.support.arrow_types import columns_of, kinds, values_of
 from tests.support.needs import WIDE
-from tests.support.odd_types import columns_of, kinds, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pyhudi import Table
 from tests.interop.oracle import ApacheHudi
+from tests.support.arrow_types import columns_of, kinds, values_of
 from tests.support.needs import WIDE
-from tests.support.odd_types import columns_of, kinds, values_of
 
 _QUIET = {"hoodie.index.bloom.num_entries": 100}
 

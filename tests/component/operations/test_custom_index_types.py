@@ -145,7 +145,7 @@ def base_files(path: Path) -> set[str]:
     return {f"{file.parent.name}/{file.name}" for file in path.glob("*/*.parquet")}
 
 
-def say(table: Table, records: MetadataRecords) -> None:
+def add_index_log(table: Table, records: MetadataRecords) -> None:
     """Add a log file with these records to the index, under the instant of the last write."""
     store = MetadataStore.open(table.context.reloaded())
     last = table.timeline().last_completed_write()
@@ -208,7 +208,7 @@ def test_registered_index_type_is_built_and_maintained(tmp_path: Path) -> None:
     table.upsert(rows(0, 2, 6))
     slices = load_snapshot(table.context.reloaded()).slices(["b"])["b"]
     assert slices[0].base is not None
-    say(table, encode_counts([("b", slices[0].base.name.text, 99)], "0"))
+    add_index_log(table, encode_counts([("b", slices[0].base.name.text, 99)], "0"))
     found = table.validate()
     assert not found.ok and "row_counts says 99" in str(found)
     table.index.rebuild("row_counts")
@@ -229,7 +229,7 @@ def test_filtered_read_uses_the_registered_index_type(tmp_path: Path) -> None:
     assert "row_counts: 2 of 2 file slices" in str(scan.explain()) and scan.count() == 8
     # Wrong entries are believed: so the index is used, and no other one decides.
     (file,) = (path for path in base_files(tmp_path) if path.startswith("b/"))
-    say(table, encode_counts([("b", file_name(file), 0)], "0"))
+    add_index_log(table, encode_counts([("b", file_name(file), 0)], "0"))
     # No writer adds a file to an instant that has completed, so `table` may go by what it has read.
     scan = Table(tmp_path).scan(filter="ts = 1")
     assert "row_counts: 1 of 2 file slices" in str(scan.explain()) and scan.count() == 4
@@ -252,7 +252,7 @@ def test_key_lookup_of_a_write_uses_the_registered_index_type(tmp_path: Path) ->
     result = table.upsert(rows(0, 2, 3))
     assert (result.index_source, result.rows_updated, result.rows_inserted) == ("row_counts and footers", 2, 0)
     # Wrong entries are believed: in files without rows no key is looked up.
-    say(table, encode_counts([(path[0], file_name(path), 0) for path in base_files(tmp_path)], "0"))
+    add_index_log(table, encode_counts([(path[0], file_name(path), 0) for path in base_files(tmp_path)], "0"))
     result = table.upsert(rows(0, 2, 4))
     assert (result.rows_updated, result.rows_inserted) == (0, 2)
 

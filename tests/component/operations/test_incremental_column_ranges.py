@@ -25,7 +25,7 @@ from tests.support.metadata_truth import assert_metadata_is_true
 OPTIONS = {"hoodie.parquet.small.file.limit": "0", "hoodie.compact.inline": "false"}
 
 
-class Asked:
+class StatisticsReads:
     """Statistics of files that commits looked at: one by one, and partitions of which all were."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -46,8 +46,8 @@ class Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    return Asked(monkeypatch)
+def read_statistics(monkeypatch: pytest.MonkeyPatch) -> StatisticsReads:
+    return StatisticsReads(monkeypatch)
 
 
 def rows(numbers: range, stamp: int, part: str = "p") -> pa.Table:
@@ -72,62 +72,64 @@ def made(path: Path, kind: str, files: int) -> Table:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_commit_reads_no_statistics_of_unchanged_files(tmp_path: Path, kind: str, asked: Asked) -> None:
+def test_commit_reads_no_statistics_of_unchanged_files(tmp_path: Path, kind: str, read_statistics: StatisticsReads) -> None:
     counts = []
     for files in (4, 7):
         table = made(tmp_path / str(files), kind, files)
-        asked.rows, asked.partitions = 0, []
+        read_statistics.rows, read_statistics.partitions = 0, []
         table.upsert(rows(range(21, 24), 1))
-        assert asked.partitions == []
-        counts.append(asked.rows)
+        assert read_statistics.partitions == []
+        counts.append(read_statistics.rows)
         assert_metadata_is_true(table)
     assert counts[0] == counts[1]
     # An update in a log ends no file; on copy on write one file ends, with a row for each column.
     assert (counts[0] > 0) is (kind == "cow")
 
 
-def test_removed_bound_is_recomputed_from_all_files(tmp_path: Path, asked: Asked) -> None:
+def test_removed_bound_is_recomputed_from_all_files(tmp_path: Path, read_statistics: StatisticsReads) -> None:
     table = made(tmp_path, "cow", 3)
-    asked.partitions = []
+    read_statistics.partitions = []
     table.delete(keys=rows(range(3), 1))
-    assert asked.partitions == ["p"]
+    assert read_statistics.partitions == ["p"]
     table.upsert(rows(range(12, 13), 2))
-    assert asked.partitions == ["p"]
+    assert read_statistics.partitions == ["p"]
     assert_metadata_is_true(table)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_ranges_are_not_maintained_incrementally_after_a_commit_of_hudi(
-    tmp_path: Path, kind: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str, read_statistics: StatisticsReads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = made(tmp_path, kind, 3)
     with monkeypatch.context() as patch:
         # What only PyHudi records is missing, as in commits of Apache Hudi.
         patch.setattr(metadata_store, "SINCE_KEY", "of.another.writer")
         table.upsert(rows(range(21, 24), 1))
-    asked.partitions = []
+    read_statistics.partitions = []
     for stamp in (2, 3, 4):
         table.upsert(rows(range(21, 24), stamp))
         assert_metadata_is_true(table)
     # The first commit starts again, the second is the first one requested since; from then on ranges are kept.
-    assert asked.partitions == ["p", "p"]
+    assert read_statistics.partitions == ["p", "p"]
 
 
-def test_ranges_are_not_maintained_incrementally_after_rollback_and_restore(tmp_path: Path, asked: Asked) -> None:
+def test_ranges_are_not_maintained_incrementally_after_rollback_and_restore(
+    tmp_path: Path, read_statistics: StatisticsReads
+) -> None:
     table = made(tmp_path, "cow", 3)
     newest = table.upsert(rows(range(21, 24), 1)).instant
     assert newest is not None
     table.rollback(newest)
-    asked.partitions = []
+    read_statistics.partitions = []
     table.upsert(rows(range(12, 14), 2))
-    assert asked.partitions == ["p"]
+    assert read_statistics.partitions == ["p"]
     assert_metadata_is_true(table)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_ranges_stay_exact_with_table_services(tmp_path: Path, kind: str, asked: Asked) -> None:
+def test_ranges_stay_exact_with_table_services(tmp_path: Path, kind: str, read_statistics: StatisticsReads) -> None:
     table = made(tmp_path, kind, 3)
     table.upsert(rows(range(12, 18), 1))
     table.insert(rows(range(5), 1, "q"))

@@ -56,7 +56,7 @@ def settings(world: World) -> CompactSettings:
     return CompactSettings.of(parse_options(world.options))
 
 
-def grown(**options: object) -> World:
+def world_with_commits(**options: object) -> World:
     """A file group with logs in each of two partitions."""
     world = World("mor", {**QUIET, **options})
     world.upsert({f"k{key}": key for key in range(6)})
@@ -118,7 +118,7 @@ def check(world: World) -> None:
         assert found == [world.rows[key]] if key in world.rows else not found, key
 
 
-def go_on(world: World) -> None:
+def run_other_processes(world: World) -> None:
     """A writer, a compaction, a clean and an archival of other processes, again and again."""
     for number in range(5):
         world.upsert({"k1": 1000 + number, "k8": 2000 + number, "k9": 3000 + number})
@@ -132,7 +132,7 @@ def go_on(world: World) -> None:
 
 @pytest.fixture(params=[False, True], ids=["listed", "indexed"])
 def world(request: pytest.FixtureRequest) -> World:
-    return grown(**(INDEXED if request.param else {}))
+    return world_with_commits(**(INDEXED if request.param else {}))
 
 
 @pytest.mark.sample(2)
@@ -149,7 +149,7 @@ def test_overwrite_with_a_planned_compaction(world: World, verb: str) -> None:
     world.table.archive(options={**KEPT, **VERSIONS})
     check(world)
     assert world.scanned(as_of=replacing) == world.rows
-    go_on(world)
+    run_other_processes(world)
 
 
 BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
@@ -168,13 +168,13 @@ OTHERS: Mapping[str, Mapping[str, object]] = {
     ("name", "verb"), [(name, verb) for name in OTHERS for verb in VERBS if name != "non-blocking" or verb == "delete_partitions"]
 )
 def test_overwrite_with_a_planned_compaction_in_other_table_layouts(name: str, verb: str) -> None:
-    world = grown(**OTHERS[name])
+    world = world_with_commits(**OTHERS[name])
     planned = plan(world)
     replace_rows(world, verb)
     check(world)
     assert world.table.compact(planned).runs
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.sample(2)
@@ -190,7 +190,7 @@ def test_overwrite_clean_and_archival_before_the_plan_runs(world: World, verb: s
         check(world)
     assert world.table.compact(planned).runs
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 class Between(LocalEngine):
@@ -217,13 +217,13 @@ def test_overwrite_during_a_running_compaction(world: World, verb: str, clean: M
     """
     planned = plan(world)
 
-    def meanwhile() -> None:
+    def act_concurrently() -> None:
         replace_rows(world, verb)
         if clean is not None:
             world.table.clean(dry_run=False, options=clean)
             world.table.archive(options={**KEPT, **clean})
 
-    run_compaction(world.table.context, Between(meanwhile), settings(world), planned)
+    run_compaction(world.table.context, Between(act_concurrently), settings(world), planned)
     check(world)
     assert not world.table.timeline().pending(Action.COMPACTION)
     for number in range(3):
@@ -231,7 +231,7 @@ def test_overwrite_during_a_running_compaction(world: World, verb: str, clean: M
         world.table.compact()
         world.table.archive(options={**KEPT, **(clean or COMMITS)})
         check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.sample(2)
@@ -248,14 +248,14 @@ def test_a_compaction_that_completes_while_rows_are_replaced(world: World, verb:
         run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(verb)))
     world.rows = after(verb, world.rows)
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
 def test_overwrite_with_a_failed_compaction(verb: str) -> None:
     """At each call of the compaction; its remains block no process, and the next one executes the plan."""
-    made = grown()
+    made = world_with_commits()
     planned = plan(made)
 
     def compact(run: World, context: TableContext) -> object:
@@ -277,7 +277,7 @@ def test_overwrite_with_a_failed_compaction(verb: str) -> None:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
 def test_crash_of_an_overwrite_with_a_planned_compaction(verb: str) -> None:
-    made = grown()
+    made = world_with_commits()
     plan(made)
     replaced = after(verb, made.rows)
 
@@ -298,7 +298,7 @@ def test_crash_of_an_overwrite_with_a_planned_compaction(verb: str) -> None:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
 def test_crash_of_a_compaction_of_replaced_file_groups(verb: str) -> None:
-    made = grown()
+    made = world_with_commits()
     planned = plan(made)
     replace_rows(made, verb)
 
@@ -326,7 +326,7 @@ def test_rolled_back_overwrite_restores_every_row(world: World, verb: str) -> No
     world.table.rollback(replacing)
     world.rows = before
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 def test_a_restore_and_a_time_travel_to_before_the_replacement(world: World) -> None:
@@ -354,7 +354,7 @@ def test_a_plan_that_is_dropped_afterwards(world: World, verb: str) -> None:
         world.upsert({"k9": number})
         world.table.archive(options={**KEPT, **VERSIONS})
         check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.sample(2)
@@ -367,23 +367,23 @@ def test_a_planned_log_compaction(world: World, verb: str) -> None:
     done = world.table.log_compact(planned)
     assert done.runs[0].file_groups == (0 if verb == "insert_overwrite_table" else 1)
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_log_compaction_that_is_under_way_is_dropped(verb: str) -> None:
-    world = grown()
+    world = world_with_commits()
     planned = schedule_log_compaction(world.table.context, LocalEngine(1), settings(world)).planned
     with pytest.raises(WriteConflict, match="superseded"):
         run_log_compaction(world.table.context, Between(lambda: replace_rows(world, verb)), settings(world), planned)
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_planned_clustering_holds_its_file_groups(verb: str) -> None:
     """Hudi lets overwrites pass there, and the clustering brings the replaced rows back (tests/interop)."""
-    world = grown()
+    world = world_with_commits()
     planned = world.table.schedule_clustering().instant
     with pytest.raises(TableState, match=f"pending clustering {planned} is about to replace"):
         replace_rows(world, verb)
@@ -391,24 +391,24 @@ def test_a_planned_clustering_holds_its_file_groups(verb: str) -> None:
 
 
 def test_change_data_of_what_was_replaced() -> None:
-    world = grown(**{"hoodie.table.cdc.enabled": True})
+    world = world_with_commits(**{"hoodie.table.cdc.enabled": True})
     planned = plan(world)
     replacing = replace_rows(world, "insert_overwrite")
 
-    def told() -> list[tuple[str, str]]:
+    def changes_of_overwrite() -> list[tuple[str, str]]:
         found = world.table.changes(columns=["op", "before", "after"], filter=f"ts_ms = '{replacing}'", typed=True).to_arrow()
         return [(row["op"], (row["before"] or row["after"])["id"]) for row in found.to_pylist()]
 
     expected = [("d", "k0"), ("d", "k2"), ("d", "k4"), ("i", "k0"), ("i", "k8")]
-    assert sorted(told()) == expected
+    assert sorted(changes_of_overwrite()) == expected
     world.table.compact(planned)
-    assert sorted(told()) == expected
-    assert [op for op, _ in told()] == ["d"] * 3 + ["i"] * 2
+    assert sorted(changes_of_overwrite()) == expected
+    assert [op for op, _ in changes_of_overwrite()] == ["d"] * 3 + ["i"] * 2
 
 
 def test_rows_of_another_type_wait_for_the_plan() -> None:
     """Hudi would carry the plan out, and could not read the old rows as those of the new columns."""
-    world = grown()
+    world = world_with_commits()
     planned = plan(world)
     texts = batch(world, 0, 1).set_column(3, "value", pa.array(["x", "y"]))
     given = {**world.options, "pyhudi.schema.mode": "evolve"}
@@ -422,7 +422,7 @@ def test_rows_of_another_type_wait_for_the_plan() -> None:
 
 def test_failed_compaction_is_recognized() -> None:
     """The world in which the deaths above happen: an attempt that is inflight when the rows are replaced."""
-    made = grown()
+    made = world_with_commits()
     planned = plan(made)
 
     def compact(run: World, context: TableContext) -> object:

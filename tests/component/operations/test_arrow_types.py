@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest
+from tests.support.arrow_types import REFUSED, SCALARS, Kind, key_kinds, kinds
 from tests.support.needs import WIDE
-from tests.support.odd_types import REFUSED, SCALARS, Kind, key_kinds, kinds
 
 _names = itertools.count()
 _LAYOUTS = [("cow", "parquet"), ("mor", "avro"), ("mor", "parquet")]
