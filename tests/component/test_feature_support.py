@@ -184,6 +184,7 @@ ALTER_CHANGES: dict[str, Callable[[Alter], object]] = {
     "retype": lambda alter: alter.retype("value", pa.string()),
     "reorder": lambda alter: alter.reorder("value", after="id"),
     "comment": lambda alter: alter.comment("value", "text"),
+    "allow_nulls": lambda alter: alter.allow_nulls("value"),
     "add_constraint": lambda alter: alter.add_constraint("positive", "id is not null"),
     "drop_constraint": lambda alter: alter.drop_constraint("positive"),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import pyhudi as hp
 from pyhudi import Table
 from tests.interop.oracle import RELEASE, ApacheHudi
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
@@ -306,3 +307,48 @@ def test_alternating_writers_add_and_widen_columns(newer_hudi: ApacheHudi, tmp_p
         shared.table.compact()
         shared.same()
     shared.checked()
+
+
+@pytest.mark.parametrize(
+    ("session", "kind"),
+    [
+        ("hudi", "mor"),
+        pytest.param("hudi", "cow", marks=pytest.mark.wide),
+        pytest.param("newer_hudi", "mor", marks=pytest.mark.wide),
+    ],
+    indirect=["session"],
+)
+@pytest.mark.parametrize("alters", ["ours", "theirs"])
+def test_types_of_entries_and_nulls_are_changed(session: ApacheHudi, tmp_path: Path, kind: str, alters: str) -> None:
+    path, name = tmp_path / "t", f"entries_{kind}_{alters}"
+    session.sql(f"DROP TABLE IF EXISTS {name}")
+    session.sql(
+        f"CREATE TABLE {name} (id STRING, ts BIGINT, st STRUCT<x: INT>, li ARRAY<INT>, mi MAP<STRING, INT>, n INT NOT NULL) "
+        f"USING hudi TBLPROPERTIES (type = '{kind}', primaryKey = 'id', preCombineField = 'ts') LOCATION '{path}'"
+    )
+    session.sql(
+        f"INSERT INTO {name} VALUES ('a', 1, named_struct('x', 1), array(1, 2), map('p', 3), 4), "
+        "('b', 1, named_struct('x', 1), array(), null, 5)"
+    )
+    table = Table(path)
+    if kind == "mor":
+        ours(table, *({**row, "ts": 2} for row in table.scan().to_arrow().to_pylist()[:1]))
+    statements = (
+        "ALTER COLUMN li.element TYPE BIGINT",
+        "ALTER COLUMN mi.value TYPE DOUBLE",
+        "ALTER COLUMN n DROP NOT NULL",
+        "ADD COLUMNS (st.w STRING FIRST)",
+    )
+    for statement in statements:
+        sql = f"ALTER TABLE {name} {statement}"
+        session.sql(sql) if alters == "theirs" else hp.sql(sql, tables={name: table})
+    rows = {row["id"]: row for row in both_read(session, table, name).to_pylist()}
+    assert (rows["a"]["li"], rows["a"]["mi"], rows["b"]["n"]) == ([1, 2], [("p", 3.0)], 5)
+    ours(table, {**rows["b"], "ts": 3, "li": [1 << 40], "mi": [("q", 0.5)], "n": None, "st": {"w": "w", "x": 7}})
+    both_read(session, table, name)
+    session.sql(f"INSERT INTO {name} SELECT 'c' AS id, 4 AS ts, st, li, mi, n FROM {name} WHERE id = 'b'")
+    assert both_read(session, table, name).num_rows == 3
+    if kind == "mor":
+        table.compact(options={"hoodie.compact.inline.max.delta.commits": "1"})
+        both_read(session, table, name)
+    assert table.validate().ok

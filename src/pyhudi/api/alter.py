@@ -15,7 +15,7 @@ from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import TABLE_OPERATIONS
-from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype
+from pyhudi.records.schema_on_read.column_changes import Add, AllowNulls, ColumnChange, Comment, Drop, Move, Rename, Retype
 
 
 @checked_class
@@ -41,6 +41,7 @@ class Alter(ForeignNames):
         type: pa.DataType | str,
         *,
         after: str | None = None,
+        first: bool = False,
         comment: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
@@ -51,13 +52,14 @@ class Alter(ForeignNames):
             type: Type of its values, of Arrow or by its name in Spark SQL ("bigint", "array<string>"). The column is always
                 nullable.
             after: Sibling column that precedes it; None for the last position.
+            first: Place it first in its struct.
             comment: Comment of the column.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("add", Add(column, _arrow_type(type), comment, after), options)
+        return self._change("add", Add(column, _arrow_type(type), comment, after, first), options)
 
     def drop(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
         """Drop a column and all nested columns. A column added later under the same name is a new one, null in existing rows.
@@ -85,7 +87,7 @@ class Alter(ForeignNames):
         return self._change("rename", Rename(column, name), options)
 
     def retype(self, column: str, type: pa.DataType | str, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Change the primitive type of a column.
+        """Change the primitive type of a column, or of the entries of a list or map (`tags.element`, `prices.value`).
 
         Allowed: integers and floating point to wider numbers, decimals and strings; decimals and dates to strings;
         strings to dates, decimals and bytes; bytes to strings. Values are cast on read; a value that the new type
@@ -126,6 +128,18 @@ class Alter(ForeignNames):
             The commit that changed the schema.
         """
         return self._change("comment", Comment(column, text), options)
+
+    def allow_nulls(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Make a column nullable that may not be null.
+
+        Args:
+            column: Path of the column.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The commit that changed the schema.
+        """
+        return self._change("allow_nulls", AllowNulls(column), options)
 
     def add_constraint(self, name: str, condition: str, *, options: Mapping[str, object] | None = None) -> None:
         """Add a CHECK constraint, which every row has to satisfy when PyHudi writes it, on both engines.

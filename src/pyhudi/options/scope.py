@@ -238,7 +238,7 @@ TABLE_OPERATIONS: Mapping[str, TableOperation] = {
         _service("repair", RepairSettings),
         *(
             _service(f"alter.{name}", AlterSettings, single=())
-            for name in ("add", "drop", "rename", "retype", "reorder", "comment")
+            for name in ("add", "drop", "rename", "retype", "reorder", "comment", "allow_nulls")
         ),
         _service("alter.add_constraint", CommitSettings, single=()),
         _service("alter.drop_constraint", CommitSettings, single=()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -237,7 +238,11 @@ def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table
     """Names of the current database, or of another one."""
     named = ("",) if statement.database is None else (*statement.database.split("."), "")
     *parts, _ = session.qualified(S.TableName(named)).parts
-    return pa.table({"tableName": pa.array(session.names(".".join(parts) or None), pa.string())})
+    names = session.names(".".join(parts) or None)
+    if statement.pattern is not None:
+        pattern = re.escape(statement.pattern).replace(r"\*", ".*").replace(r"\|", "|")
+        names = [name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
+    return pa.table({"tableName": pa.array(names, pa.string())})
 
 
 def _show_create(session: StatementSession, statement: S.ShowCreateTable) -> pa.Table:

@@ -264,17 +264,15 @@ def _rows_of(
     registered = session.lookup(reference.name)
     if isinstance(registered, (str, Table)):
         table = session.table(reference.name)
+        if reference.as_of is not None:
+            return _narrowed(database, tree, table.scan(["*"], as_of=reference.as_of), predicate), None
         schema = table.schema(meta_columns=True)
         database.known_columns.update(schema.names)
-        columns = _needed(tree, schema.names)
-        if reference.as_of is None:
-            return table.scan(columns, filter=predicate(schema)), None
-        return table_statements.requested_rows(table, columns, reference.as_of, predicate), None
+        return table.scan(_needed(tree, schema.names), filter=predicate(schema)), None
     if reference.as_of is not None:
         raise InvalidRequest(f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history")
     if isinstance(registered, Scan):
-        database.known_columns.update(registered.schema.names)
-        return _pushed_down(registered, _needed(tree, registered.schema.names), predicate), _condition(registered)
+        return _narrowed(database, tree, registered, predicate), _condition(registered)
     return arrow_reader(registered).read_all()
 
 
@@ -282,8 +280,10 @@ def _condition(scan: Scan) -> Expr | None:
     return scan.query.spec.condition if isinstance(scan.query, SnapshotQuery) else None
 
 
-def _pushed_down(scan: Scan, columns: list[str], build_predicate: Callable[[pa.Schema], Expr | None]) -> Scan:
+def _narrowed(database: Database, tree: exp.Expr, scan: Scan, build_predicate: Callable[[pa.Schema], Expr | None]) -> Scan:
     """The part of a scan that a query reads. A limit of the scan applies before the query's predicate."""
+    database.known_columns.update(scan.schema.names)
+    columns = _needed(tree, scan.schema.names)
     predicate = build_predicate(scan.schema) if scan.limit is None else None
     bound = None if predicate is None else bind(predicate, scan.schema)
     return Scan(scan.query.narrowed(None if columns == ["*"] else columns, bound), limit=scan.limit)

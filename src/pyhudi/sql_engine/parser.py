@@ -340,8 +340,10 @@ def _show(cursor: TokenCursor) -> Statement:
     if cursor.accept_keywords("TABLES"):
         named = cursor.accept_keywords("IN") or cursor.accept_keywords("FROM")
         database = ".".join(cursor.dotted("the name of a database")) if named else None
+        is_like = cursor.accept_keywords("LIKE")
+        pattern = cursor.text("a pattern in quotes") if is_like or cursor.at_string() else None
         cursor.end()
-        return ShowTables(database)
+        return ShowTables(database, pattern)
     if cursor.accept_keywords("DATABASES") or cursor.accept_keywords("SCHEMAS") or cursor.accept_keywords("NAMESPACES"):
         catalog = cursor.name("the name of a catalog") if cursor.accept_keywords("IN") or cursor.accept_keywords("FROM") else None
         cursor.end()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -221,8 +220,9 @@ class SparkStatementSession:
             if reference.as_of is not None:
                 raise InvalidRequest(f"{reference.name} AS OF a time: the session has no Hudi table of that name")
             return None
-        predicate = partial(build_predicate, reference)
-        return table_statements.requested_rows(table, ["*"], reference.as_of, predicate).to_spark(self.spark)
+        as_of = reference.as_of
+        schema = table.schema(meta_columns=True) if as_of is None else table.scan(["*"], as_of=as_of).schema
+        return table.scan(["*"], filter=build_predicate(reference, schema), as_of=as_of).to_spark(self.spark)
 
 
 def _conditions(query: S.SelectQuery) -> Callable[[S.Reference, pa.Schema], Expr | None]:

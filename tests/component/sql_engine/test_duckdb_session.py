@@ -119,6 +119,8 @@ def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -
     assert sql("CREATE TABLE IF NOT EXISTS Trips (other INT) USING hudi") == []
     sql(f"CREATE TABLE again USING hudi LOCATION '{trips.uri}'")
     assert sql("SELECT count(*) AS n FROM AGAIN") == [{"n": 2}]
+    assert sql("SHOW TABLES LIKE 'TR*|x'") == sql("SHOW TABLES 'trips'") == [{"tableName": "trips"}]
+    assert len(sql("SHOW TABLES IN default LIKE '*'")) == 2 and sql("SHOW TABLES LIKE 'trip'") == []
     assert sql("DROP TABLE again") == [] and sql("DROP TABLE IF EXISTS again") == []
     with pytest.raises(hp.InvalidRequest, match=r"table again is not in the catalog \(it has trips\)"):
         sql("SELECT * FROM again")
@@ -203,6 +205,8 @@ def test_an_overwrite_of_a_partition_by_no_rows_empties_it(sql: Sql, trips: hp.T
 
 
 def test_partitions_by_some_of_their_columns(sql: Sql) -> None:
+    sql("CREATE TABLE whole (id INT) USING hudi")
+    assert sql("SHOW PARTITIONS whole") == []
     sql("CREATE TABLE d (id INT, a STRING, b DATE) USING hudi PARTITIONED BY (a, b)")
     sql("INSERT INTO d VALUES (1, 'x', DATE '2024-01-02'), (2, 'x', DATE '2024-01-03'), (3, 'xy', DATE '2024-01-02')")
     assert len(sql("SHOW PARTITIONS d PARTITION (a = 'x')")) == 2
@@ -222,7 +226,15 @@ def test_columns_are_changed(sql: Sql, trips: hp.Table) -> None:
     sql("ALTER TABLE trips ALTER COLUMN tip TYPE BIGINT")
     sql("ALTER TABLE trips RENAME COLUMN Fare TO price")
     sql("ALTER TABLE trips ALTER COLUMN price COMMENT 'net'")
-    sql("ALTER TABLE trips DROP COLUMN note")
+    sql("ALTER TABLE trips ADD COLUMNS (place STRUCT<x: INT>, tags ARRAY<INT>)")
+    sql("ALTER TABLE trips ADD COLUMN place.y STRING FIRST")
+    sql("ALTER TABLE trips ALTER COLUMN place.x FIRST")
+    sql("ALTER TABLE trips ALTER COLUMN tags.element TYPE BIGINT")
+    sql("ALTER TABLE trips ALTER COLUMN price DROP NOT NULL")
+    struct = pa.struct({"x": pa.int32(), "y": pa.string()})
+    assert [trips.schema().field(name).type for name in ("place", "tags")] == [struct, pa.list_(pa.field("element", pa.int64()))]
+    sql("ALTER TABLE trips DROP COLUMNS note, place.y, tags")
+    sql("ALTER TABLE trips DROP COLUMN place")
     found = sql("DESCRIBE TABLE trips")[5:]
     assert [(row["col_name"], row["data_type"], row["comment"]) for row in found] == [
         ("id", "bigint", None),
@@ -382,7 +394,7 @@ def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table
 
 
 def test_properties_are_set_and_a_table_is_renamed(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
-    sql("ALTER TABLE trips SET TBLPROPERTIES ('owner' = 'fares')")
+    sql("ALTER TABLE trips SET SERDEPROPERTIES ('owner' = 'fares')")
     assert sql("SHOW TBLPROPERTIES trips ('owner')") == [{"key": "owner", "value": "fares"}]
     with pytest.raises(hp.InvalidRequest, match="property nothing does not exist"):
         sql("ALTER TABLE trips UNSET TBLPROPERTIES ('owner', 'nothing')")
@@ -575,3 +587,16 @@ def test_options_of_create_index_are_those_of_the_build(tmp_path: Path) -> None:
         with pytest.raises(hp.InvalidRequest, match=r"no\.such|foo"):
             hp.sql(f"CREATE INDEX by_n ON {name} (n) OPTIONS ({wrong})")
     assert hp.Table(tmp_path / "t").validate().ok
+
+
+def test_time_travel_has_the_columns_of_its_time(sql: Sql, trips: hp.Table) -> None:
+    then = trips.timeline().completed_writes()[-1].request_time
+    sql("ALTER TABLE trips RENAME COLUMN fare TO price")
+    sql("ALTER TABLE trips ALTER COLUMN price TYPE STRING")
+    past = f"trips TIMESTAMP AS OF '{then}'"
+    assert sql(f"SELECT id, fare FROM {past} WHERE fare > 15") == [{"id": 2, "fare": 20.0}]
+    assert sql(f"SELECT p.fare, t.price FROM {past} AS p JOIN trips AS t USING (id) WHERE id = 2") == [
+        {"fare": 20.0, "price": "20.0"}
+    ]
+    with pytest.raises(hp.InvalidRequest, match="column price does not exist"):
+        sql(f"SELECT price FROM {past}")

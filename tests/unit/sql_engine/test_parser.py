@@ -246,7 +246,7 @@ def test_syntax_errors_name_their_position(text: str, message: str) -> None:
         ("CREATE TABLE t (a INT) USING hudi CLUSTERED BY (a) INTO 4 BUCKETS", "CLUSTERED"),
         ("ALTER TABLE t SET SERDE 'a'", "ALTER TABLE ... SET"),
         ("ALTER TABLE t PARTITION (a = 1) RENAME TO PARTITION (a = 2)", "ALTER TABLE ... PARTITION"),
-        ("ALTER TABLE t ALTER COLUMN a DROP NOT NULL", "NOT NULL"),
+        ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", "NOT NULL"),
         ("DROP FUNCTION f", "DROP FUNCTION"),
         ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
         ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "WITH in front of INSERT"),
