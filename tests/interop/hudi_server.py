@@ -237,7 +237,7 @@ class Server:
         self.scratch = scratch
         self.results = itertools.count()
         self.schemas: dict[str, StructType] = {}
-        self.verbs: dict[str, Callable[..., Any]] = {
+        self.operations: dict[str, Callable[..., Any]] = {
             "read": self.read,
             "read_each": self.read_each,
             "write": self.write,
@@ -323,9 +323,9 @@ class Server:
         return file
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        verb = self.verbs[request.pop("verb")]
+        operation = self.operations[request.pop("verb")]
         try:
-            return {"value": verb(**request)}
+            return {"value": operation(**request)}
         except Exception as error:
             traceback.print_exc()
             return {"failure": describe(error)}

@@ -252,11 +252,11 @@ class ApacheHudi:
         except subprocess.TimeoutExpired:
             _kill(process)
 
-    def _ask(self, verb: str, **request: Any) -> Any:
+    def _ask(self, operation: str, **request: Any) -> Any:
         process = self._running()
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps({"verb": verb, **request}).encode() + b"\n")
+            process.stdin.write(json.dumps({"verb": operation, **request}).encode() + b"\n")
             process.stdin.flush()
         except BrokenPipeError:
             raise self._lost("ended") from None

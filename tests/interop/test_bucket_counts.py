@@ -104,7 +104,7 @@ class Turns:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["MERGE_ON_READ", "COPY_ON_WRITE"])
-def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_bucket_counts_equal_those_of_hudi(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     turns = Turns(newer_hudi, tmp_path / "t", kind)
     for known in (*RULES.values(), LATER, "d1,3;e,4", "e1,5;d1,3;e,4", "d2,3;d1,3;e,4"):
         newer_hudi.run(f"{_MEET}; result = None", rules=known)
@@ -165,7 +165,7 @@ def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: A
 
 
 @pytest.mark.wide
-def test_rules_in_the_options_of_the_real_one_alone(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_bucket_rules_only_in_options_of_hudi(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """It keeps none of them, so each writer has to name them; without them it writes records a second time."""
     newer_hudi.run(f"{_MEET}; result = None", rules=next(iter(RULES.values())))
     turns = Turns(newer_hudi, tmp_path / "t", "MERGE_ON_READ")
@@ -181,7 +181,7 @@ def test_rules_in_the_options_of_the_real_one_alone(newer_hudi: ApacheHudi, tmp_
 
 
 @pytest.mark.wide
-def test_release_1_0_goes_past_them(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_release_1_0_ignores_bucket_counts(hudi: ApacheHudi, tmp_path: Path) -> None:
     """It knows neither the option nor the files: records exist twice, which is detected."""
     turns = Turns(hudi, tmp_path / "t", "MERGE_ON_READ", version=8)
     Table.create(turns.path, options=turns.options)

@@ -41,7 +41,7 @@ for key, value in options.items():
 """
 
 
-def test_the_real_one_counts_in_a_merge_on_read_table_beside_ours(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_concurrent_hudi_and_pyhudi_writers_count_in_merge_on_read(hudi: ApacheHudi, tmp_path: Path) -> None:
     """One file group, two writers of PyHudi during a process of compactions, and Apache Hudi.
 
     Hudi counts rows of its own: its MERGE INTO of merge on read cannot name a column of the table, and what it reads before is
@@ -133,7 +133,7 @@ def check(outcome: Outcome) -> None:
     ("kind", "writers", "commits"),
     [("cow", {"pyhudi": 2, "pyhudi-spark": 1, "hudi": 1}, 5), ("mor", {"pyhudi": 2, "pyhudi-spark": 1, "hudi": 2}, 3)],
 )
-def test_nothing_is_lost_between_the_real_one_and_ours(
+def test_concurrent_hudi_and_pyhudi_writers_lose_nothing(
     tmp_path: Path, zookeeper: Server, kind: str, writers: dict[str, int], commits: int
 ) -> None:
     lacking = missing()
@@ -143,7 +143,7 @@ def test_nothing_is_lost_between_the_real_one_and_ours(
 
 
 @pytest.mark.wide
-def test_nothing_is_lost_beside_release_1_1_on_version_9(tmp_path: Path, zookeeper: Server) -> None:
+def test_concurrent_release_1_1_and_pyhudi_writers_lose_nothing_on_version_9(tmp_path: Path, zookeeper: Server) -> None:
     lacking = missing("1.1.1")
     if lacking:
         unavailable("interop", lacking)

@@ -56,7 +56,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     at_least: int | None = None
     chooses: Literal["", "read", "write"] = ""
-    verbs: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
     stored_as: str = ""
     fixed: bool = False
     since: int = OLDEST_VERSION
@@ -148,15 +148,15 @@ def read_settings(settings: type[S], options: Options, **computed: object) -> S:
     Other fields get their defaults. `computed` contains fields with other values.
     """
     # Both are frozen, so the settings of one set of options are cached.
-    return _read_beside(settings, options, computed) if computed else cast(S, _read(cast(type, settings), options))
+    return _read_remaining(settings, options, computed) if computed else cast(S, _read(cast(type, settings), options))
 
 
 @lru_cache(maxsize=256)
 def _read(settings: type, options: Options) -> object:
-    return _read_beside(settings, options, {})
+    return _read_remaining(settings, options, {})
 
 
-def _read_beside(settings: type[S], options: Options, computed: Mapping[str, object]) -> S:
+def _read_remaining(settings: type[S], options: Options, computed: Mapping[str, object]) -> S:
     values = dict(computed)
     for name, read in _readers(cast(type, settings)):
         if name not in values:

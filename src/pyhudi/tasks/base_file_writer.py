@@ -49,7 +49,7 @@ AVRO_SCHEMA_KEY = "parquet.avro.schema"
 _ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes after which a row group is written, unless the settings ask for smaller ones."""
 
-_FEW_VALUED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
+_DICTIONARY_META_COLUMNS = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 """Meta columns with few distinct values in every file: they are kept as dictionaries."""
 
 _SAMPLE_ROWS = 4096
@@ -139,7 +139,7 @@ class BaseFileWriter:
         self._settings = settings
         self._with_keys = populate_meta_fields and settings.bloom_enabled
         self._fill_name = populate_meta_fields and FILE_NAME in schema.names
-        few = _FEW_VALUED if populate_meta_fields else ()
+        few = _DICTIONARY_META_COLUMNS if populate_meta_fields else ()
         self._is_orc = is_orc(path)
         self._layout = coded_schema(schema, {*coded, *few}) if settings.dictionary and not self._is_orc else schema
         self._stored = file_schema(self._layout, avro_schema)

@@ -79,7 +79,7 @@ def run(folder: Path, *workers: ScriptedWorker, **more: Any) -> dict[tuple[str, 
     return {(one.system, one.step, one.round): one for one in made.results.measurements.values()}
 
 
-def test_a_whole_chain_is_measured(tmp_path: Path) -> None:
+def test_every_step_of_a_chain_is_measured(tmp_path: Path) -> None:
     found = run(tmp_path, ScriptedWorker("hudi"), ScriptedWorker("pyhudi"))
     assert {one.status for one in found.values()} == {"ok"}
     assert found["hudi", "aggregate", 0].cpu_seconds == 3.0, "of the process tree"
@@ -88,7 +88,7 @@ def test_a_whole_chain_is_measured(tmp_path: Path) -> None:
     assert not (tmp_path / "tables").exists()
 
 
-def test_a_reader_reads_the_first_whole_table_of_its_list(tmp_path: Path) -> None:
+def test_reader_uses_the_first_complete_table_of_its_list(tmp_path: Path) -> None:
     broken, whole, reader = (
         ScriptedWorker("pyhudi", {"upsert": {"status": "-"}}),
         ScriptedWorker("hudi"),
@@ -107,7 +107,7 @@ def test_a_wrong_table_ends_its_chain(tmp_path: Path) -> None:
     assert found["hudi", "upsert-1", 0].status == "skipped"
 
 
-def test_a_wrong_answer_affects_its_read_only(tmp_path: Path) -> None:
+def test_wrong_result_marks_only_its_read(tmp_path: Path) -> None:
     found = run(tmp_path, ScriptedWorker("hudi", {"answer": {"rows": 2}}))
     assert found["hudi", "full-read", 0].status == "wrong" and found["hudi", "clustering", 0].status == "ok"
 
@@ -159,7 +159,7 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     assert third.seen == []
 
 
-def test_everybody_is_first_once() -> None:
+def test_each_system_runs_first_once() -> None:
     assert [rotated(["a", "b", "c"], number) for number in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
     assert rotated([], 1) == []
 
@@ -234,7 +234,7 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_worker_that_does_not_answer_is_ended(tmp_path: Path) -> None:
+def test_unresponsive_worker_is_ended(tmp_path: Path) -> None:
     worker = Worker(SYSTEMS["polars"], 1, "1g", tmp_path / "work", 600.0)
     worker.start()
     assert worker._process is not None

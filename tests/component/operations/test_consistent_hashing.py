@@ -49,7 +49,7 @@ def groups(table: hp.Table, part: str = "p") -> set[str]:
     return {row["file_id"] for row in table.inspect.file_slices().to_pylist() if row["partition"] == part}
 
 
-def test_the_first_write_of_a_partition_makes_its_ring_and_log_files(uri: str) -> None:
+def test_first_write_of_a_partition_creates_hashing_metadata_and_log_files(uri: str) -> None:
     table = create(uri)
     table.upsert(pa.concat_tables([rows(*range(8)), rows(1, part="q")]))
     assert ring_files(table) == ["p/00000000000000.hashing_meta", "q/00000000000000.hashing_meta"]
@@ -80,7 +80,7 @@ def test_inserts_in_bulk_make_base_files_of_nodes(uri: str, metadata: bool) -> N
     assert dict((key, ts) for key, _, ts in values(table))["k1"] == 3
 
 
-def test_a_table_of_apache_hudi_goes_on(tmp_path: Path) -> None:
+def test_table_created_by_hudi_is_written(tmp_path: Path) -> None:
     """Its keys are found where its own hashes put them."""
     golden = open_golden("mor_consistent_bucket", tmp_path)
     table = hp.Table(str(golden.path), options=RINGS)
@@ -93,7 +93,7 @@ def test_a_table_of_apache_hudi_goes_on(tmp_path: Path) -> None:
     assert table.validate(keys=True).ok
 
 
-def test_deletes_make_no_rings(uri: str) -> None:
+def test_deletes_create_no_hashing_metadata(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(1))
     table.delete(rows(1, part="q").select(["id", "part"]))
@@ -103,7 +103,7 @@ def test_deletes_make_no_rings(uri: str) -> None:
 
 
 @pytest.mark.parametrize("metadata", [True, False])
-def test_what_replaces_groups_gives_the_partition_new_ones(uri: str, metadata: bool) -> None:
+def test_replacing_file_groups_creates_new_hashing_metadata(uri: str, metadata: bool) -> None:
     """A file group that was replaced shows nothing any more, so no row may go there again."""
     table = create(uri, **{"hoodie.metadata.enable": metadata})
     table.upsert(rows(*range(8)))
@@ -128,7 +128,7 @@ def test_what_replaces_groups_gives_the_partition_new_ones(uri: str, metadata: b
     assert table.validate(keys=True).ok
 
 
-def test_rolled_back_rings_are_gone(uri: str) -> None:
+def test_rollback_removes_hashing_metadata(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
     before, files = values(table), ring_files(table)
@@ -144,7 +144,7 @@ def test_rolled_back_rings_are_gone(uri: str) -> None:
     assert len(values(table)) == 8
 
 
-def test_a_ring_counts_by_its_instant(uri: str) -> None:
+def test_hashing_metadata_is_valid_once_its_instant_completed(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(4)))
     context, first = table.context, ring_of(table)
@@ -178,7 +178,7 @@ def test_a_write_to_nodes_that_a_pending_resize_moves_is_refused(uri: str, strat
     assert values(table) == before
 
 
-def test_damaged_rings(uri: str) -> None:
+def test_damaged_hashing_metadata_is_reported(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
     storage, first = table.context.storage, initial_hashing_metadata("p", NODES)
@@ -206,7 +206,7 @@ def test_damaged_rings(uri: str) -> None:
     assert table.validate().ok
 
 
-def test_rings_whose_groups_another_writer_replaced(uri: str) -> None:
+def test_hashing_metadata_whose_file_groups_hudi_replaced(uri: str) -> None:
     """Apache Hudi deletes a partition and does not change its hashing metadata."""
     table = create(uri)
     table.upsert(rows(*range(8)))
@@ -222,7 +222,7 @@ def test_rings_whose_groups_another_writer_replaced(uri: str) -> None:
     assert table.validate().ok
 
 
-def test_hash_fields_that_are_others(uri: str) -> None:
+def test_changed_hash_fields_are_refused(uri: str) -> None:
     options = {**RINGS, "hoodie.bucket.index.hash.field": "part"}
     table = hp.Table.create(uri, record_key=["id", "part"], partition_by="part", ordering="ts", table_type="mor", options=options)
     table.bulk_insert(rows(*range(8)))
@@ -234,7 +234,7 @@ def test_hash_fields_that_are_others(uri: str) -> None:
             table.upsert(rows(1), options={"hoodie.bucket.index.num.buckets": wrong})
 
 
-def test_who_does_not_know_of_rings_leaves_them_alone(uri: str) -> None:
+def test_callers_without_bucketing_do_not_change_hashing_metadata(uri: str) -> None:
     """A caller that does not pass the bucketing of the table, and one that requests another clustering."""
     table = create(uri)
     table.bulk_insert(rows(*range(8)))
@@ -249,7 +249,7 @@ def test_who_does_not_know_of_rings_leaves_them_alone(uri: str) -> None:
     assert not table.timeline().pending()
 
 
-def test_writers_that_do_not_wait_have_no_rings(uri: str) -> None:
+def test_non_blocking_writers_refuse_consistent_hashing(uri: str) -> None:
     table = create(uri)
     mode = {"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL", "hoodie.clean.failed.writes.policy": "LAZY"}
     with pytest.raises(InvalidRequest, match="is incompatible with"):
@@ -269,7 +269,9 @@ def delete_partition(context: TableContext) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("other", [overwrite, delete_partition])
 @pytest.mark.parametrize("operation", [WriteOperation.UPSERT, WriteOperation.INSERT_OVERWRITE])
-def test_a_new_ring_beside_a_write(uri: str, operation: WriteOperation, other: Callable[[TableContext], None]) -> None:
+def test_new_hashing_metadata_concurrent_with_a_write(
+    uri: str, operation: WriteOperation, other: Callable[[TableContext], None]
+) -> None:
     """The write begins a group for a node without one, so the two share no file group; still it must use the new hashing
     metadata.
     """

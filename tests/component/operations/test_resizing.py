@@ -101,7 +101,7 @@ def in_order(table: hp.Table) -> None:
 
 
 @pytest.mark.parametrize("metadata", [True, False])
-def test_a_ring_splits_and_merges(uri: str, metadata: bool) -> None:
+def test_buckets_split_and_merge(uri: str, metadata: bool) -> None:
     table = create(uri, **{"hoodie.metadata.enable": metadata})
     table.upsert(pa.concat_tables([rows(*range(60)), rows(*range(100, 104), part="q")]))
     table.upsert(rows(*range(0, 60, 2), ts=2))
@@ -130,7 +130,7 @@ def test_a_ring_splits_and_merges(uri: str, metadata: bool) -> None:
     in_order(table)
 
 
-def test_every_key_lies_in_its_node(uri: str) -> None:
+def test_every_key_is_in_the_bucket_of_its_hash(uri: str) -> None:
     """7,300 keys after a split, a merge at the end of the hash range and another split, by the library's hash and the metadata
     file alone.
     """
@@ -239,7 +239,7 @@ def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
 
 
 @pytest.mark.parametrize("options", [BESIDE, {}], ids=["copies", "reject"])
-def test_a_write_beside_a_pending_resize(uri: str, options: dict[str, Any]) -> None:
+def test_write_during_a_pending_resize(uri: str, options: dict[str, Any]) -> None:
     table = create(uri)
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -265,7 +265,7 @@ def test_a_write_beside_a_pending_resize(uri: str, options: dict[str, Any]) -> N
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("metadata", [True, False])
-def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata: bool) -> None:
+def test_writes_during_a_resize_are_read_once_at_every_instant(uri: str, metadata: bool) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": metadata})
     table.upsert(rows(*range(20)))
     table.upsert(rows(1, part="q"))
@@ -300,7 +300,7 @@ def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"])
-def test_copies_follow_each_other_as_their_writes_did(uri: str, mode: str) -> None:
+def test_double_written_logs_keep_the_order_of_their_writes(uri: str, mode: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.write.record.merge.mode": mode, "hoodie.metadata.enable": False})
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -312,7 +312,7 @@ def test_copies_follow_each_other_as_their_writes_did(uri: str, mode: str) -> No
     assert values(table) == before
 
 
-def test_partial_updates_beside_a_resize(uri: str) -> None:
+def test_partial_updates_during_a_resize(uri: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"})
     table.upsert(rows(*range(20)).append_column("note", pa.array([f"n{n}" for n in range(20)])))
     instant = planned(table)
@@ -348,7 +348,7 @@ def test_incremental_and_changes(uri: str, moment: str, metadata: bool) -> None:
     assert len(changes) == 12
 
 
-def test_a_resize_that_is_dropped_takes_the_copies_with_it(uri: str) -> None:
+def test_dropped_resize_removes_double_written_logs(uri: str) -> None:
     for metadata in (True, False):
         name = f"{uri}-{metadata}"
         table = create(name, **BESIDE, **{"hoodie.metadata.enable": metadata})
@@ -371,7 +371,7 @@ def test_a_resize_that_is_dropped_takes_the_copies_with_it(uri: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["pending", "resized"])
-def test_a_write_that_is_rolled_back_takes_its_copies_with_it(uri: str, moment: str) -> None:
+def test_rolled_back_write_removes_its_double_written_logs(uri: str, moment: str) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -393,7 +393,7 @@ def test_a_write_that_is_rolled_back_takes_its_copies_with_it(uri: str, moment: 
             table.rollback(instant)
 
 
-def test_a_restore_takes_copies_with_it(uri: str) -> None:
+def test_restore_removes_double_written_logs(uri: str) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -409,7 +409,7 @@ def test_a_restore_takes_copies_with_it(uri: str) -> None:
     in_order(table)
 
 
-def test_the_ring_of_a_resize_that_is_being_rolled_back_does_not_count(uri: str) -> None:
+def test_hashing_metadata_of_a_resize_under_rollback_is_ignored(uri: str) -> None:
     """It has been marked, and from its first step on the rollback has the file groups count again that the resize replaced."""
     table = create(uri)
     table.upsert(rows(*range(20)))
@@ -427,7 +427,7 @@ def test_the_ring_of_a_resize_that_is_being_rolled_back_does_not_count(uri: str)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize("made_by", ["resize", "overwrite"])
-def test_a_restore_takes_rings_with_it(uri: str, made_by: str, marked: bool) -> None:
+def test_restore_removes_later_hashing_metadata(uri: str, made_by: str, marked: bool) -> None:
     """The next write marks hashing metadata, and marked metadata is valid regardless of the timeline."""
     table = create(uri)
     kept = table.upsert(rows(*range(20))).instant
@@ -468,7 +468,7 @@ def settings(operation: WriteOperation = WriteOperation.UPSERT) -> WriteSettings
     return WriteSettings.of(parse_options({**RINGS, **BESIDE}), operation)
 
 
-class Beside(LocalEngine):
+class ActingEngine(LocalEngine):
     """Does something when the files of a write are written, and its commit is to come."""
 
     def __init__(self, act: Callable[[], object]) -> None:
@@ -483,11 +483,11 @@ class Beside(LocalEngine):
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["completes", "dropped"])
-def test_what_becomes_of_a_resize_beside_a_write_that_copies(uri: str, dropped: bool) -> None:
+def test_resize_that_ends_during_a_double_writing_write(uri: str, dropped: bool) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
-    end = Beside(lambda: table.unschedule_clustering(instant) if dropped else table.cluster(instant))
+    end = ActingEngine(lambda: table.unschedule_clustering(instant) if dropped else table.cluster(instant))
     result = run_write(table.context, end, rows(*range(15, 25), ts=2), settings())
     # Concurrently with a process that completes it, it has recorded everything in both places.
     assert result.conflict_retries == int(dropped)
@@ -496,7 +496,7 @@ def test_what_becomes_of_a_resize_beside_a_write_that_copies(uri: str, dropped: 
     in_order(table)
 
 
-def test_a_write_that_does_not_copy_overtakes_a_resize(uri: str) -> None:
+def test_write_without_double_writing_conflicts_with_a_resize(uri: str) -> None:
     """It was planned on a state before the resize, as one whose rows were chosen by what it read."""
     table = create(uri)
     table.upsert(rows(*range(20)))
@@ -513,7 +513,7 @@ def test_a_write_that_does_not_copy_overtakes_a_resize(uri: str) -> None:
     in_order(table)
 
 
-def test_overwrites_beside_a_resize_are_refused(uri: str) -> None:
+def test_overwrites_during_a_resize_are_refused(uri: str) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -524,7 +524,7 @@ def test_overwrites_beside_a_resize_are_refused(uri: str) -> None:
     assert len(values(table)) == 20
 
 
-def test_a_record_index_beside_a_resize(uri: str) -> None:
+def test_record_index_during_a_resize(uri: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": True})
     table.upsert(rows(*range(20)))
     table.index.create("record_index")
@@ -536,7 +536,7 @@ def test_a_record_index_beside_a_resize(uri: str) -> None:
     in_order(table)
 
 
-def test_a_metadata_table_that_is_built_beside_a_resize_lists_copies(uri: str) -> None:
+def test_metadata_table_built_during_a_resize_lists_double_written_logs(uri: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": False})
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -551,7 +551,7 @@ def test_a_metadata_table_that_is_built_beside_a_resize_lists_copies(uri: str) -
     in_order(listed)
 
 
-def test_a_metadata_table_lists_no_copies_of_a_write_that_is_under_way(uri: str) -> None:
+def test_metadata_table_lists_no_double_written_logs_of_a_pending_write(uri: str) -> None:
     """Its copies bear the time of a resize that has completed, and go when it fails."""
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": False})
     table.upsert(rows(*range(2, 20)))
@@ -595,7 +595,7 @@ class Deleting(MemoryStorage):
         super().delete(gone)
 
 
-def test_a_metadata_table_that_listed_copies_goes_with_the_rollback_of_their_write(uri: str) -> None:
+def test_rollback_of_a_double_writing_write_drops_a_metadata_table_that_lists_its_logs(uri: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": False})
     table.upsert(rows(*range(20)))
     before = values(table)
@@ -621,7 +621,7 @@ def test_a_metadata_table_that_listed_copies_goes_with_the_rollback_of_their_wri
     in_order(listed)
 
 
-def test_the_strategy_that_copies_goes_with_rings_alone(uri: str) -> None:
+def test_double_write_strategy_requires_consistent_hashing(uri: str) -> None:
     table = hp.Table.create(uri, record_key="id", table_type="mor")
     with pytest.raises(InvalidRequest, match="CONSISTENT_HASHING"):
         table.upsert(rows(1), options=BESIDE)
@@ -637,14 +637,14 @@ def test_a_second_attempt_writes_files_of_its_own(uri: str) -> None:
     chosen = ClusterSettings.of(parse_options({**RINGS, **SPLIT}))
     names: list[set[str]] = []
 
-    class Dies(LocalEngine):
+    class CrashingEngine(LocalEngine):
         def map(self, function: Callable[[Any], Any], tasks: Any) -> list[Any]:
             done = super().map(function, tasks)
             names.append({file_name(status.stat.path or "") for part in done for status in part})
             raise RuntimeError("this attempt is over")
 
     with pytest.raises(RuntimeError):
-        execute_clustering(table.context.reloaded(), Dies(1), instant, chosen)
+        execute_clustering(table.context.reloaded(), CrashingEngine(1), instant, chosen)
     execute_clustering(table.context.reloaded(), LocalEngine(1), instant, chosen)
     present = {file_name(info.path) for info in table.context.storage.walk("p") if info.path.endswith(".parquet")}
     assert len(present) == len(names[0]) == 4

@@ -185,7 +185,7 @@ def _second_upsert(uri: str, table_type: str, partitions: int) -> Asked:
     return upserted(table, 2)
 
 
-def grown(
+def table_with_commits(
     uri: str, table_type: str, points: Sequence[int], window: int, more: Mapping[str, str] | None = None
 ) -> list[Counter[str]]:
     """The calls of so many commits up to each point, services and archival with them."""
@@ -209,7 +209,7 @@ def grown(
 @pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_calls_do_not_grow_with_the_history(table_type: str) -> None:
     forget_memory("storage-calls")
-    early, late = grown("memory://storage-calls", table_type, (36, 60), 12, SHORT)
+    early, late = table_with_commits("memory://storage-calls", table_type, (36, 60), 12, SHORT)
     # Services run in another order; a call for each earlier commit would be twelve times the difference.
     assert late.total() <= early.total() + 24
 
@@ -218,7 +218,7 @@ def test_calls_do_not_grow_with_the_history(table_type: str) -> None:
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_calls_of_10_100_and_300_commits(table_type: str) -> None:
     forget_memory("storage-calls")
-    ten, hundred, most = grown("memory://storage-calls", table_type, (10, 100, 300), 10)
+    ten, hundred, most = table_with_commits("memory://storage-calls", table_type, (10, 100, 300), 10)
     # The first ten have nothing to clean; until a hundred the timelines grow to the length that archival keeps.
     assert most.total() <= 1.05 * hundred.total() and hundred.total() <= 2.5 * ten.total()
 

@@ -23,7 +23,7 @@ def _ways(smoke: str, full: str) -> list[object]:
 # Both merge modes, columns that are left as they were, deletes by a column, and two ordering fields; values that a database left
 # out are in Postgres, in turn with Spark.
 @pytest.mark.parametrize("way", _ways("OverwriteNonDefaults", "AWSDms"))
-def test_merge_on_read_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
+def test_hudi_and_pyhudi_alternate_on_merge_on_read(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
     """Ours makes the table, theirs compacts; then ours compacts what both wrote."""
     turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "mor")
     Table.create(turns.path, options=turns.options)
@@ -42,7 +42,7 @@ def test_merge_on_read_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str)
 
 
 @pytest.mark.parametrize("way", [pytest.param("two_fields", marks=pytest.mark.wide), "Postgres"])
-def test_copy_on_write_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
+def test_hudi_and_pyhudi_alternate_on_copy_on_write(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
     """Theirs makes the table; each rewrites, clusters, cleans and archives what the other wrote."""
     turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "cow")
     turns.theirs(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))

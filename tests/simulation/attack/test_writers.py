@@ -14,7 +14,7 @@ from benchmarks.writers.run import Plan, run
 
 @pytest.mark.full
 @pytest.mark.parametrize("after", [1, pytest.param(0, marks=pytest.mark.wide)])
-def test_three_processes_count_and_nothing_is_lost_nor_tried_without_end(tmp_path: Path, after: int) -> None:
+def test_three_writers_lose_nothing_within_the_retry_limit(tmp_path: Path, after: int) -> None:
     options = {TURN_AFTER: after}
     outcome = run(Plan({"pyhudi": 3}, 6, "mor", "overlapping", options=options), tmp_path, timeout_s=3_600)
     assert outcome.wrong == ()
@@ -55,10 +55,10 @@ def test_a_serial_order_is_right() -> None:
         (told(*TWO, lost="row w2 0"), [*ROWS, ("row w2 0", 1)], "counter 'a' is 2 after 3 commits"),
     ],
 )
-def test_what_is_lost_is_seen(said: Told, rows: list[tuple[str, int]], complaint: str) -> None:
+def test_checker_detects_lost_updates(said: Told, rows: list[tuple[str, int]], complaint: str) -> None:
     assert any(complaint in text for text in judge(said, rows))
 
 
-def test_figures() -> None:
+def test_figures_count_commits_and_conflicts() -> None:
     found = Figures.of(told(*TWO), 4.0)
     assert (found.commits, found.lost, found.per_second, found.longest_wait) == (2, 2, 0.5, 2.0)

@@ -129,13 +129,13 @@ def _simpler(text: str) -> Iterator[str]:
         if word != "drop":
             left = " ".join([*words[:at], *words[at + 1 :]])
             yield f"{body} | {left}" if left else body
-    verb, *keys = body.split()
-    if verb == "widen" and len(keys) > 2:
+    method, *keys = body.split()
+    if method == "widen" and len(keys) > 2:
         for at in range(len(keys) - 1):
-            yield " ".join([verb, *keys[:at], *keys[at + 1 :]])
-    if verb in ("upsert", "insert", "bulk_insert", "insert_overwrite", "delete") and len(keys) > 1:
+            yield " ".join([method, *keys[:at], *keys[at + 1 :]])
+    if method in ("upsert", "insert", "bulk_insert", "insert_overwrite", "delete") and len(keys) > 1:
         for at in range(len(keys)):
-            left = " ".join([verb, *keys[:at], *keys[at + 1 :]])
+            left = " ".join([method, *keys[:at], *keys[at + 1 :]])
             yield f"{left} | {extra}" if extra else left
 
 

@@ -72,7 +72,7 @@ def test_entries_of_old_writers() -> None:
     "entry",
     [ArchivedEntry(action_type="commit"), ArchivedEntry(commit_time="1"), ArchivedEntry(commit_time="1", action_type="vacuum")],
 )
-def test_entries_that_say_nothing(entry: ArchivedEntry) -> None:
+def test_empty_archive_entries_are_corrupt(entry: ArchivedEntry) -> None:
     with pytest.raises(CorruptData):
         list(rows_from_entries([entry]))
 

@@ -47,7 +47,7 @@ DAMAGE = (CorruptData, TableState, Unsupported)
 T = TypeVar("T")
 
 MAX_LISTING_BYTES = 32 << 20
-"""A listing that takes more is neither cached nor carried on to the next operation."""
+"""A listing that takes more is neither cached nor offered to the next operation."""
 
 _READ_WHOLE_BYTES = 256 << 10
 """Size of a `files` partition that is decoded as a whole, which takes less time than two lookups in it."""
@@ -55,7 +55,7 @@ _READ_WHOLE_BYTES = 256 << 10
 MAX_UNMERGED = 16
 """Delta commits of this process that are merged into a retained listing only once it is used."""
 
-_CARRIED = "metadata listing"
+_CACHE_KEY = "metadata listing"
 
 
 class MetadataListing:
@@ -131,7 +131,7 @@ class MetadataListing:
             return find_partitions(metadata)
         partitions, files = find_all_files(metadata)
         self._files.update(_by_partition(files, partitions))
-        self._carry_on()
+        self._store_for_next_operation()
         return partitions
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
@@ -212,14 +212,14 @@ class MetadataListing:
             listed = self._lookup_or_fall_back(lambda metadata: self.find(metadata, missing), lambda: None)
             if listed is not None:
                 found.update(listed)
-                self._carry_on()
+                self._store_for_next_operation()
         return self._metadata is not None
 
-    def _carry_on(self) -> None:
+    def _store_for_next_operation(self) -> None:
         """Offer these results to the next operation of the open table."""
         self._earlier = None
         if self._metadata is not None and self.memory_bytes <= MAX_LISTING_BYTES:
-            self._metadata.data_context.carried.put(_CARRIED, self)
+            self._metadata.data_context.operation_cache.put(_CACHE_KEY, self)
 
     def after_commit(self, metadata: MetadataTable, added: Cells | None) -> MetadataListing:
         """Return the listing after a delta commit. added: its records of the files partition."""
@@ -258,7 +258,7 @@ class MetadataListing:
         return otherwise()
 
 
-def carry_on_after_commit(
+def advance_listing(
     context: TableContext, before: Timeline, after: Timeline, files: Cells | None, logs: Mapping[str, LogFile]
 ) -> None:
     """Update the retained listing by a delta commit of this process, so that the next operation need not read it.
@@ -271,17 +271,19 @@ def carry_on_after_commit(
         files: Its records of the files partition.
         logs: As in `MetadataTable.after_commit`.
     """
-    listing: MetadataListing | None = context.carried.get(_CARRIED)
+    listing: MetadataListing | None = context.operation_cache.get(_CACHE_KEY)
     if listing is None or listing.metadata is None:
         return
     metadata = listing.metadata
     if metadata.describes_same(context) and metadata.timeline.instants == before.instants:
-        context.carried.put(_CARRIED, listing.after_commit(metadata.after_commit(after, logs), files))
+        context.operation_cache.put(_CACHE_KEY, listing.after_commit(metadata.after_commit(after, logs), files))
 
 
 def find_files_since_retained(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
     """As `find_files`, from the listing that the last operation of the open table retained, if any."""
-    found = MetadataListing(metadata, metadata.data_context.carried.get(_CARRIED)).find(metadata, list(dict.fromkeys(partitions)))
+    found = MetadataListing(metadata, metadata.data_context.operation_cache.get(_CACHE_KEY)).find(
+        metadata, list(dict.fromkeys(partitions))
+    )
     return pa.concat_batches(
         [pa.RecordBatch.from_pylist([], schema=FILES_SCHEMA), *(found[partition] for partition in sorted(found))]
     )
@@ -294,7 +296,7 @@ def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
     """
     if context.config.has_metadata_table and context.config.version.has_one_log_file_per_commit:
         metadata = MetadataTable(context, timeline, earlier=retained_metadata_table(context))
-        return MetadataListing(metadata, context.carried.get(_CARRIED))
+        return MetadataListing(metadata, context.operation_cache.get(_CACHE_KEY))
     return DirectoryListing(context.storage)
 
 
@@ -302,7 +304,7 @@ def retained_metadata_table(context: TableContext) -> MetadataTable | None:
     """Return the metadata table that an earlier operation of the open table has read, possibly outdated; None if there
     is none.
     """
-    earlier: MetadataListing | None = context.carried.get(_CARRIED)
+    earlier: MetadataListing | None = context.operation_cache.get(_CACHE_KEY)
     return None if earlier is None else earlier.metadata
 
 

@@ -98,7 +98,7 @@ class Timeline:
         """Pending writes, without compactions and clusterings, which keep their plans."""
         return self.pending(*WRITE_ACTIONS)
 
-    def first_unsettled(self) -> str | None:
+    def earliest_unread_bound(self) -> str | None:
         """Return the lower bound of what the oldest pending write or service may not have read; None when none is pending.
 
         Everything requested before that time had completed when each pending instant was requested. Concurrent writers

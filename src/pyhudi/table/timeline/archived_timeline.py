@@ -51,7 +51,7 @@ from pyhudi.storage.base import Storage
 
 _DOCUMENT_COLUMNS = ("metadata", "plan")
 _ROWS_PER_BATCH = 64
-_KEPT_MANIFESTS = 3
+_RETAINED_MANIFESTS = 3
 _ATTEMPTS = 3
 
 R = TypeVar("R")
@@ -250,7 +250,7 @@ class HistoryStore:
         current = self.load_manifest().number
         listing = self.storage.list(self.folder)
         numbers = sorted((n for info in listing.files if (n := parse_manifest_name(info.name)) is not None), reverse=True)
-        kept = [n for n in numbers if n <= current][: _KEPT_MANIFESTS + extra_manifests]
+        kept = [n for n in numbers if n <= current][: _RETAINED_MANIFESTS + extra_manifests]
         named: set[str] = set()
         for number in kept:
             data = self.storage.read(self._path(format_manifest_name(number)))

@@ -158,7 +158,7 @@ def test_round_trip(rows: list[dict[str, Any]], kind: MetadataRecordType) -> Non
     assert encode_column_stats(batch.slice(1), kind).equals(values[1:])
 
 
-def test_one_bound_alone_is_refused() -> None:
+def test_single_bound_is_refused() -> None:
     with pytest.raises(InvalidRequest):
         encode_column_stats(stats([{"min": one}]), MetadataRecordType.COLUMN_STATS)
     with pytest.raises(InvalidRequest):

@@ -57,7 +57,7 @@ def turns(newer_hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, request: 
     ],
     indirect=True,
 )
-def test_merge_on_read(turns: ThreeTurns) -> None:
+def test_spark_and_hudi_alternate_on_merge_on_read(turns: ThreeTurns) -> None:
     turns.on_spark(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
     turns.theirs(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("e", 11, "c", "e11", 5))
     turns.on_spark(("c", 20, "u", None, 7), ("d", 9, "u", UNAVAILABLE, None), ("a", 13, "d", "gone", 0), ("e", 2, "d", "late", 0))
@@ -74,7 +74,7 @@ def test_merge_on_read(turns: ThreeTurns) -> None:
 
 
 @pytest.mark.parametrize("turns", [pytest.param(("two_fields", "cow"), id="two_fields")], indirect=True)
-def test_copy_on_write(turns: ThreeTurns) -> None:
+def test_spark_and_hudi_alternate_on_copy_on_write(turns: ThreeTurns) -> None:
     turns.theirs(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
     turns.on_spark(("a", 12, "u", "a12", None), ("b", 9, "u", "late", 9), ("e", 1, "c", "e1", 0))
     turns.read_by_both()
