@@ -108,7 +108,8 @@ def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
 
 
 def test_commits_without_lookups_are_merged_when_the_listing_is_used(tmp_path: Path, full_lookups: list[tuple[str, ...]]) -> None:
-    table = create(tmp_path, **{"hoodie.metadata.compact.max.delta.commits": 100})
+    options: dict[str, object] = {"hoodie.metadata.compact.max.delta.commits": 100}
+    table = create(tmp_path, "cow", **options)
     expected = state(table)
     full_lookups.clear()
     for number in range(2 * metadata_listing.MAX_UNMERGED):
