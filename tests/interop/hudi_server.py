@@ -4,7 +4,7 @@ Runs under the interpreter of .venv-hudi and needs nothing but PySpark; `oracle.
 
     hudi_server.py JAR SCRATCH
 
-stdin    {"verb": "read", ...}                    one request per line; the end of the input ends the process
+stdin    {"request": "read", ...}                 one request per line; the end of the input ends the process
 stdout   {"ready": true}                          once, when Spark has started
          {"value": ...} or {"failure": {...}}     one answer per request, in order
 stderr   all that Python, Spark and Hudi print
@@ -323,7 +323,7 @@ class Server:
         return file
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        operation = self.operations[request.pop("verb")]
+        operation = self.operations[request.pop("request")]
         try:
             return {"value": operation(**request)}
         except Exception as error:

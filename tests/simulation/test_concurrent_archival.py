@@ -36,7 +36,7 @@ OPTIONS = {
     "pyhudi.threads": 1,
 }
 
-Verb = Callable[[Table, World], object]
+Call = Callable[[Table, World], object]
 Act = Callable[[World], object]
 
 
@@ -131,7 +131,7 @@ def is_locked(table: Table) -> bool:
     ],
 )
 def test_operation_reloads_after_concurrent_archival(
-    kind: str, operation: Verb, act: Act, monkeypatch: pytest.MonkeyPatch
+    kind: str, operation: Call, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else cleans and archival of the metadata table keep more than twenty commits.
     monkeypatch.setattr(metadata_services, "_MIN_RETAINED", 1)

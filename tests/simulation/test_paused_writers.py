@@ -245,7 +245,7 @@ def rows_if_first(method: Write, before: Rows, after: Rows) -> Rows:
     return {**held, **{key: value for key, value in after.items() if held.get(key, 0) < 100}}
 
 
-# Each verb on a table of one type, and each type by every other verb.
+# Each operation on a table of one type, and each type by every other operation.
 TURNS = [
     pytest.param(method, kind, marks=() if (number + place) % 2 == 0 else pytest.mark.wide)
     for number, method in enumerate(OPERATIONS)

@@ -43,7 +43,7 @@ class Option:
         at_least: The smallest allowed number.
         chooses: The option decides which rows a read returns, or what a write does. A call that ignored it would return
             something else than requested. Empty for options that control how or when work is done.
-        verbs: The operations that use it, among those whose settings read it; () for all of them.
+        operations: The operations that use it, among those whose settings read it; () for all of them.
         stored_as: The table property that stores it at creation, "" if none does; later values are compared with it.
         fixed: Callers cannot choose the property; a value must equal that of a new table.
         since: The first table version that has the property.

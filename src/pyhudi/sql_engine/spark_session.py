@@ -77,7 +77,7 @@ class SparkStatementSession:
 
     Attributes:
         spark: The Spark session.
-        verbs: Functions of `pyhudi.spark`.
+        operations: Functions of `pyhudi.spark`.
         storage_options: Credentials and settings of the object store.
         options: `hoodie.*` options of writes: those of the call, in `run` with those of SET.
         statement_options: These options, and those that only SQL knows.

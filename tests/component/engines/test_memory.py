@@ -172,7 +172,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyhudi import Table
 
-path, verb, sort, budget, batches = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+path, operation, sort, budget, batches = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
 
 def stream(turn):
@@ -186,8 +186,8 @@ def stream(turn):
 options = {"pyhudi.memory.budget.bytes": budget, "hoodie.bulkinsert.sort.mode": sort, "pyhudi.threads": 1,
     "hoodie.clean.automatic": False, "hoodie.parquet.max.file.size": 4000000, "hoodie.copyonwrite.record.size.estimate": 400}
 table = Table.create(path, record_key="id", partition_by="part", ordering="ts", options=options)
-for turn in range(1 if verb == "bulk_insert" else 2):
-    getattr(table, verb)(pa.RecordBatchReader.from_batches(schema, stream(turn)))
+for turn in range(1 if operation == "bulk_insert" else 2):
+    getattr(table, operation)(pa.RecordBatchReader.from_batches(schema, stream(turn)))
 print(pa.default_memory_pool().max_memory(), table.scan().count())
 """
 

@@ -28,8 +28,13 @@ QUIET = {"hoodie.clean.automatic": False, "hoodie.compact.inline": False}
 
 def rows(keys: str, ts: int, day: str = "x") -> pa.Table:
     made = [{"id": key, "ts": ts, "tags": [key, None], "inner": {"n": ts}, "day": day} for key in keys]
-    kinds = [("id", pa.string()), ("ts", pa.int32()), ("tags", pa.list_(pa.string())), ("inner", pa.struct([("n", pa.int64())]))]
-    return pa.Table.from_pylist(made, pa.schema([*kinds, ("day", pa.string())]))
+    change_types = [
+        ("id", pa.string()),
+        ("ts", pa.int32()),
+        ("tags", pa.list_(pa.string())),
+        ("inner", pa.struct([("n", pa.int64())])),
+    ]
+    return pa.Table.from_pylist(made, pa.schema([*change_types, ("day", pa.string())]))
 
 
 def make(path: Path, kind: str = "cow", mode: str = MODES[2], options: Mapping[str, object] | None = None) -> Table:
@@ -51,7 +56,7 @@ def short(table: Table, start: str | None = "earliest", end: str | None = None) 
     return [f"{op} {text}" for _, op, text in changes_between(table, start, end)]
 
 
-def kinds(table: Table, start: str = "earliest") -> list[ChangeKind]:
+def change_types(table: Table, start: str = "earliest") -> list[ChangeKind]:
     plan = table.changes(start).explain()
     assert isinstance(plan, ChangePlan)
     return [source.change_type for source in plan.sources]
@@ -179,10 +184,10 @@ def test_a_missing_change_log_is_made_up_for(tmp_path: Path, mode: str) -> None:
     table.delete(rows("ac", 0), options=off)
     before = changes_between(table)
     logs = sorted((tmp_path / "t" / "x").glob("*.cdc"))
-    assert len(logs) == 3 and kinds(table) == [ChangeKind.INSERTED, *[ChangeKind.LOGGED] * 3]
+    assert len(logs) == 3 and change_types(table) == [ChangeKind.INSERTED, *[ChangeKind.LOGGED] * 3]
     for log in logs:
         log.unlink()
-    assert kinds(table) == [ChangeKind.INSERTED, *[ChangeKind.REWRITTEN] * 3]
+    assert change_types(table) == [ChangeKind.INSERTED, *[ChangeKind.REWRITTEN] * 3]
     assert changes_between(table) == before
 
     first = min((tmp_path / "t" / "x").glob("*.parquet"), key=lambda path: path.name.split("_")[2])

@@ -53,7 +53,7 @@ def test_values(partition: str | None) -> None:
 
 @pytest.mark.parametrize("value", [1, 1.0, True, b"1", Decimal(1)], ids=repr)
 def test_keys_of_text_are_given_as_text(value: object) -> None:
-    """Both verbs have one rule, and say it in the same words."""
+    """Both methods have one rule and one message."""
     table = Table.create(f"memory://given-keys-{next(_names)}", record_key="id", options={"hoodie.metadata.enable": False})
     table.append([{"id": str(value)}])
     said = []

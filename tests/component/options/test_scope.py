@@ -61,7 +61,7 @@ def rows(**changes: Any) -> pa.Table:
 
 
 def new_uri() -> str:
-    return f"memory://verbs-{next(_names)}/t"
+    return f"memory://operations-{next(_names)}/t"
 
 
 def new_table(**settings: Any) -> Table:
@@ -83,7 +83,7 @@ def table() -> Table:
     return table
 
 
-# Every verb and every option
+# Every operation and every option
 
 
 def taking_options(owner: type) -> dict[str, Callable[..., Any]]:
@@ -123,7 +123,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def calls(table: Table) -> dict[str, Callable[..., Any]]:
-    """Each verb of a table, with what it needs; only options are missing."""
+    """Each operation of a table with its arguments; only options are missing."""
     found: dict[str, Callable[..., Any]] = {}
     for prefix, owner in (("", table), ("index.", table.index), ("alter.", table.alter)):
         for name, function in taking_options(type(owner)).items():
@@ -157,11 +157,11 @@ def legal_value(option: Option) -> str:
 
 
 ALIASES = {"append": "insert", "count": "scan", "search": "scan", "pyhudi.spark.save_as_table": "pyhudi.spark.write"}
-"""Verbs that are others by another name, with their options."""
+"""Operations that are others by another name, with their options."""
 
 
 def test_every_option_is_applied_or_refused_by_every_operation(table: Table) -> None:
-    """For every verb and every known option: nothing is accepted and ignored."""
+    """For every operation and every known option: nothing is accepted and ignored."""
     before = files(table)
     operations = calls(table)
     assert set(operations) <= {*TABLE_OPERATIONS, *ALIASES}
@@ -237,7 +237,7 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
     ],
 )
 def test_settings_read_what_they_declare_and_nothing_else(settings: Any) -> None:
-    """So that a verb which names its settings goes by their options, and would not refuse one that it goes by."""
+    """An operation that lists these settings accepts exactly the options that they read."""
     read: set[str] = set()
     for branch in BRANCHES:
         recording = Recording(parse_options(branch).values)
@@ -283,7 +283,7 @@ class Refusing(LockProvider):
         raise AssertionError("nobody had it")
 
 
-LOCK = "tests.verbs.Refusing"
+LOCK = "tests.operations.Refusing"
 register_lock_provider(LOCK, lambda settings, storage, env: Refusing())
 
 
@@ -416,7 +416,7 @@ def test_what_chooses_other_rows_is_refused(table: Table, method: str, option: s
 
 
 def test_table_options_of_other_operations_are_accepted() -> None:
-    """One mapping for reads, writes and services: what does not choose rows waits for the verbs on which it acts."""
+    """One mapping for reads, writes and services: what does not choose rows waits for the operations on which it acts."""
     standing = {
         **QUIET,
         "hoodie.datasource.write.operation": "bulk_insert",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from tests.simulation.checker.actors import END, LOCK, Actor
 from tests.simulation.checker.quick import quickly
 from tests.simulation.checker.run import Verdict, replay, run
-from tests.simulation.checker.schedules import Schedule, turn_of
+from tests.simulation.checker.schedules import Schedule, format_decision
 from tests.simulation.checker.worlds import WORLDS
 
 _KEYS = ("a1", "a2", "a3", "b1", "a7", "b7")
@@ -234,7 +234,7 @@ def _drawing(rng: random.Random, schedule: Schedule, turns: list[str]) -> Callab
         if act is None or act == actor.name:
             return None
         faults -= act in _FAULTS
-        turns.append(turn_of(actor.name, actor.operation, place, count, act))
+        turns.append(format_decision(actor.name, actor.operation, place, count, act))
         return act
 
     return decide

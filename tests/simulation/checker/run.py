@@ -127,7 +127,7 @@ class _Lock(StorageLock):
 
     def acquire(self, timeout_ms: int | None = None) -> None:
         if self._actor.stage is not None:
-            self._actor.stage.stand(self._actor, LOCK)
+            self._actor.stage.arrive(self._actor, LOCK)
         super().acquire(timeout_ms)
 
     def check(self) -> None:
@@ -209,7 +209,7 @@ class _Run:
                 done.end, done.error, done.instant = next(self.stage.steps), error, error.instant
             except Exception as error:
                 done.end, done.error = next(self.stage.steps), error
-            self.stage.stand(actor, END)
+            self.stage.arrive(actor, END)
 
     def _execute(self, table: Table, done: _Done) -> None:
         method, _, rest = done.text.partition(" ")

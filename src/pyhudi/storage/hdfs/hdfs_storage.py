@@ -65,7 +65,7 @@ def hdfs_error(error: NoResponse | RemoteError, operation: str, uri: str) -> Hud
 
     Args:
         error: Exception of the client.
-        verb: The operation: "read", "write", "delete", "list".
+        operation: "read", "write", "delete", "list".
         uri: URI of the file or folder.
 
     Returns:

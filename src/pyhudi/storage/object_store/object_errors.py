@@ -34,7 +34,7 @@ def store_error(error: BaseException, operation: str, uri: str) -> HudiError:
 
     Args:
         error: Exception of the client.
-        verb: The operation: "read", "write", "delete", "list".
+        operation: "read", "write", "delete", "list".
         uri: URI of the object or prefix.
 
     Returns:

@@ -206,13 +206,13 @@ class HistoryStore:
         """
         loaded = self.load_manifest()
         names = {entry.file_name: entry for entry in loaded.manifest.files}
-        wanted = {(row.instant_time, row.action) for row in rows}
+        may_match = {(row.instant_time, row.action) for row in rows}
         for level in range(MAX_LEVEL + 1):
             name = HistoryFileName(rows[0].instant_time, rows[-1].instant_time, level).text
             held = names.get(name)
             if held is None:
                 break
-            if wanted <= {(row.instant_time, row.action) for row in self._rows_of(held, Bounds(), Bounds(), documents=False)}:
+            if may_match <= {(row.instant_time, row.action) for row in self._rows_of(held, Bounds(), Bounds(), documents=False)}:
                 return
         else:
             raise TableState(f"the history at {self.storage.absolute(self.folder)} has a file {name} on every level")
@@ -289,10 +289,10 @@ class HistoryStore:
     def _rows_of(self, entry: ManifestEntry, requested: Bounds, completed: Bounds, *, documents: bool) -> Iterator[HistoryRow]:
         columns = [name for name in HISTORY_SCHEMA.names if documents or name not in _DOCUMENT_COLUMNS]
 
-        def wanted(group: pq.RowGroupMetaData) -> bool:
+        def may_match(group: pq.RowGroupMetaData) -> bool:
             return requested.overlaps(*_range(group, "instantTime")) and completed.overlaps(*_range(group, "completionTime"))
 
-        for batch in self._batches(entry, columns, wanted):
+        for batch in self._batches(entry, columns, may_match):
             for row in history_rows(batch):
                 if requested.contains(row.instant_time) and completed.contains(row.completion_time):
                     yield row
