@@ -228,7 +228,7 @@ class MetadataListing:
             later._found, later._unmerged = dict(self._found), self._unmerged
         if added is not None:
             later._unmerged += (added,)
-        if len(later._unmerged) > MAX_UNMERGED:
+        if len(later._unmerged) > MAX_UNMERGED or later.memory_bytes > MAX_LISTING_BYTES:
             later._merge()
         return later
 
