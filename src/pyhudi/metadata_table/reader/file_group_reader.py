@@ -108,6 +108,9 @@ def lookup_tasks(
         routes: For each key the text whose hash determines its group, with distinct keys; None: the key itself.
     """
     distinct = pc.unique(keys) if routes is None else keys
+    if len(slices) == 1 and len(distinct):
+        binary_keys = distinct.view(pa.binary())
+        return [(slices[0], KeyRequest(keys=binary_keys.take(pc.sort_indices(binary_keys))))]
     shards = key_shards(distinct if routes is None else routes, len(slices))
     tasks: list[tuple[FileSlice, KeyRequest]] = []
     for number in np.unique(shards).tolist():
