@@ -22,17 +22,16 @@ SLICES = "unit/table/test_file_slices.py"
 DEFECTS: dict[str, tuple[str, ...]] = {
     # Data files
     "null dates beside column statistics: NullPointerException on merge-on-read upserts": (
-        f"{OWN}::test_nulls_of_dates_beside_statistics",
+        f"{OWN}::test_null_dates_in_logs_with_column_statistics",
     ),
-    "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_hold_what_the_real_reader_compares",),
+    "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_store_the_values_that_hudi_compares",),
     "a key that a log deleted and an insert brought back elsewhere: an upsert changes both places, and it stands twice": (
-        f"{REAL}::test_a_key_that_an_insert_brought_back_elsewhere",
-        "component/operations/test_duplicate_key_locations.py"
-        "::test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone",
+        f"{REAL}::test_key_reinserted_in_another_partition",
+        "component/operations/test_duplicate_key_locations.py::test_upsert_of_a_reinserted_key_updates_only_its_live_row",
     ),
     "an UPDATE overwrites what was committed between its reading and its instant, and tells no conflict": (
-        "interop/test_statements_beside_commits.py::test_a_commit_that_an_update_of_the_real_one_has_not_read",
-        "simulation/test_concurrent_writers.py::test_an_update_reads_what_another_writer_wrote_meanwhile",
+        "interop/test_concurrent_statements.py::test_update_of_hudi_overwrites_a_commit_it_did_not_read",
+        "simulation/test_concurrent_writers.py::test_update_reads_concurrent_commits",
         "component/operations/test_based_on.py::test_no_increment_is_lost_between_reading_and_writing",
     ),
     "partial updates after a late row: the columns that they lack come from the late row, for good": (
@@ -48,7 +47,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "decimal ordering fields: reads of logs with deletes fail": (
         f"{REAL}::test_deletes_with_decimals_as_ordering_values",
-        f"{OWN}::test_deletes_hold_what_the_real_reader_compares",
+        f"{OWN}::test_deletes_store_the_values_that_hudi_compares",
     ),
     "null elements of arrays: writes and copies fail": (f"{REAL}::test_nulls_in_arrays",),
     "merge on read without meta columns: reads of logs fail": (f"{REAL}::test_logs_without_meta_columns",),
@@ -62,7 +61,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_cow_matrix.py::test_timestamps_as_keys",
     ),
     "lists beside short decimals of a bulk_insert: the lists are lost when rows are copied": (
-        f"{REAL}::test_lists_beside_short_decimals_of_a_bulk_insert",
+        f"{REAL}::test_lists_with_short_decimals_of_a_bulk_insert",
     ),
     "tinyint and smallint columns of a bulk_insert: reads fail": (f"{REAL}::test_bytes_and_shorts_of_a_bulk_insert",),
     "partition columns left out of files: a bulk_insert loses its rows, a delete stores nulls for the columns": (
@@ -71,26 +70,26 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     # Columns by ids
     "clustering after a column was renamed: the column is null in every old row": (
-        "interop/test_columns_by_ids.py::test_apache_hudi_changes_columns_and_both_write",
+        "interop/test_columns_by_ids.py::test_hudi_changes_columns_and_both_write",
         "component/operations/test_columns_by_ids.py::test_writes_and_services_keep_the_ids",
     ),
     "ids given twice: a column that is added shows values of one that was dropped": (
-        "interop/test_columns_by_ids.py::test_what_apache_hudi_gets_wrong",
+        "interop/test_columns_by_ids.py::test_schema_change_defects_of_hudi",
         "unit/records/schema_on_read/test_column_ids.py::test_an_id_that_was_given_twice_is_two_columns",
     ),
     "statistics of a renamed or retyped column are asked by its new name: rows are missed, or the query fails": (
-        "interop/test_columns_by_ids.py::test_what_apache_hudi_gets_wrong",
+        "interop/test_columns_by_ids.py::test_schema_change_defects_of_hudi",
         "component/operations/test_columns_by_ids.py::test_filters_go_by_ids",
     ),
     "the history of columns is deleted before the next one is written": (
-        "component/operations/test_columns_by_ids.py::test_a_schema_of_a_change_that_died_does_not_count",
+        "component/operations/test_columns_by_ids.py::test_schema_of_a_failed_schema_change_is_ignored",
         "component/operations/test_columns_by_ids.py::test_every_commit_carries_the_schema_and_the_history",
     ),
     "one write without ids ends reading by ids: renamed columns of old files are null": (
         "component/operations/test_columns_by_ids.py::test_what_was_written_by_names_since_keeps_the_ids_of_its_columns",
     ),
     "a change of columns takes no part in conflict checks: a writer lands with the columns of before": (
-        "component/operations/test_columns_by_ids.py::test_a_change_of_columns_that_lands_while_a_write_is_under_way",
+        "component/operations/test_columns_by_ids.py::test_schema_change_commits_during_a_write",
     ),
     "a field of a struct gets another type: the vectorized reader fails": (
         "component/operations/test_alter.py::test_rows_before_and_after_a_change",
@@ -109,8 +108,8 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_bootstrap.py::test_a_table_is_made_written_and_serviced",
     ),
     "bootstraps that died: writes with a metadata table fail": (
-        "interop/test_bootstrap.py::test_apache_hudi_beside_a_bootstrap_of_ours_that_died",
-        "simulation/test_bootstrap.py::test_a_bootstrap_that_dies_begins_anew",
+        "interop/test_bootstrap.py::test_hudi_writes_after_a_failed_bootstrap_of_pyhudi",
+        "simulation/test_bootstrap.py::test_failed_bootstrap_is_repeated",
     ),
     "bootstrapped tables: source files that changed are read as if they had not": (
         "component/operations/test_bootstrapped.py::test_files_that_changed_are_found_out",
@@ -118,41 +117,41 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     # Logs and merging
     "a delete without ordering value, then the key again: reads fail, or the old row comes back": (
         f"{REAL}::test_a_row_that_returns_after_a_delete",
-        f"{OWN}::test_deletes_hold_what_the_real_reader_compares",
+        f"{OWN}::test_deletes_store_the_values_that_hudi_compares",
     ),
     "ordering values of deletes in another type than the column's: reads fail": (
-        f"{OWN}::test_deletes_hold_what_the_real_reader_compares",
+        f"{OWN}::test_deletes_store_the_values_that_hudi_compares",
         "unit/format/test_avro_wrappers.py::test_ordering_values_of_deletes",
     ),
     "null ordering values that meet a log record: reads fail": ("component/test_bad_input.py::test_a_null_ordering_value",),
     "partial blocks where the last write wins: reads fail": (
         f"{REAL}::test_partial_rows_where_the_last_write_wins",
-        "component/operations/test_partial_updates.py::test_by_commit_time_whole_rows_are_written",
+        "component/operations/test_partial_updates.py::test_commit_time_ordering_writes_complete_rows",
     ),
     "incremental queries over partial blocks: garbage, or the process dies": (
         f"{OWN}::test_partial_updates_in_incremental_queries",
     ),
     "partial blocks beside a column that marks deletes: reads fail": (
-        "interop/test_partial_updates.py::test_apache_hudi_reads_whole_rows_where_a_column_marks_deletes",
+        "interop/test_partial_updates.py::test_hudi_reads_complete_rows_when_a_column_marks_deletes",
     ),
     "log compactions pass over partial updates, and name them as merged": (
         "interop/test_partial_updates.py::test_log_compactions_of_partial_updates",
-        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_apache_hudi_stands_for_no_partial_updates",
+        "unit/tasks/test_compaction_tasks.py::test_log_compaction_of_hudi_does_not_replace_partial_updates",
     ),
     "log compactions merge by ordering value whatever the payload class is": (
-        "interop/test_payloads.py::test_log_compactions_of_either",
-        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_apache_hudi_stands_for_nothing_where_a_payload_decides",
+        "interop/test_payloads.py::test_log_compactions_of_each_library",
+        "unit/tasks/test_compaction_tasks.py::test_log_compaction_of_hudi_is_ignored_with_a_payload_class",
     ),
     "files from before a required column with a default: reads fail, or show 0": (
         "interop/test_required_defaults.py::test_files_from_before_the_column",
-        "component/operations/test_required_defaults.py::test_every_read_gives_the_default",
+        "component/operations/test_required_defaults.py::test_every_read_returns_the_default",
     ),
     "positions that do not fit the base file: the wrong row is replaced": (
         "unit/tasks/test_positions.py::test_positions_of_other_rows_are_found_out_where_keys_are_read",
         "unit/tasks/test_positions.py::test_a_key_that_the_base_file_holds_twice_has_no_position",
     ),
     "an uncommitted base file takes later log files along: committed logs are hidden": (
-        f"{SLICES}::test_logs_beside_a_base_file_that_is_not_committed_are_read",
+        f"{SLICES}::test_logs_next_to_an_uncommitted_base_file_are_read",
         f"{SLICES}::test_a_committed_log_does_not_vanish_behind_a_dead_one",
     ),
     "the oldest instant of the timeline counts as committed while it is pending": (
@@ -169,25 +168,27 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_payloads.py::test_truth_table",
     ),
     "delete markers under EventTimeAvroPayload: updates are stored, or the write fails": (
-        "component/operations/test_delete_marker.py::test_a_write_of_a_payload_that_looks_at_no_marker_is_refused",
+        "component/operations/test_delete_marker.py::test_delete_marker_with_a_payload_that_ignores_it_is_refused",
     ),
     "the column _hoodie_operation": (f"{OWN}::test_the_column_of_operations_hides_no_row",),
-    "identifiers of blocks are not heeded; bytes after a block hide it": (f"{OWN}::test_what_headers_of_blocks_say",),
+    "identifiers of blocks are not heeded; bytes after a block hide it": (
+        f"{OWN}::test_log_block_headers_contain_what_hudi_requires",
+    ),
     "log compactions bring back rows that were deleted softly": (
-        "unit/tasks/test_compaction_tasks.py::test_a_merged_block_stands_where_the_newest_of_what_it_merged_stood",
-        "interop/test_mor_compaction.py::test_we_read_and_compact_log_compactions_of_apache_hudi",
+        "unit/tasks/test_compaction_tasks.py::test_merged_block_has_the_position_of_its_newest_source",
+        "interop/test_mor_compaction.py::test_pyhudi_reads_and_compacts_log_compactions_of_hudi",
     ),
     "columns that become numbers or texts in another sense: timestamp to bigint, binary and string": (
         "unit/records/test_schema.py::test_types_evolve_as_both_readers_understand",
     ),
     # Queries
-    "incremental from the earliest finds nothing": (f"{REAL}::test_everything_since_the_earliest",),
+    "incremental from the earliest finds nothing": (f"{REAL}::test_incremental_read_from_the_earliest_commit",),
     "incremental where files were cleaned: log files are left out": ("interop/test_incremental.py::test_ranges",),
     "change data of replaced file groups repeats one row; one row of each task is lost": (
         "interop/test_cdc.py::test_rows_that_apache_hudi_loses",
     ),
     "partition values with an equals sign, or empty, are read as others": (
-        f"{REAL}::test_partition_values_that_a_path_does_not_tell",
+        f"{REAL}::test_partition_values_not_recoverable_from_the_path",
     ),
     "timestamp columns as partition fields are read as null": (f"{REAL}::test_timestamps_as_partition_values",),
     # The metadata table
@@ -198,20 +199,18 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "files with statistics that say nothing are dropped": (
         "unit/metadata_table/test_metadata_records.py::test_a_range_that_is_not_known_is_never_written",
-        "component/metadata_table/test_writer.py::test_bounds_that_footers_do_not_tell",
+        "component/metadata_table/test_writer.py::test_bounds_missing_from_footers_are_computed",
     ),
     "files and partitions with a bound that is NaN are dropped": (
         f"{REAL}::test_nan_in_columns_with_statistics",
-        "component/operations/test_data_skipping.py::test_infinity_as_upper_bound_may_stand_for_nan",
+        "component/operations/test_data_skipping.py::test_infinite_upper_bound_may_include_nan",
     ),
     "secondary keys with a dollar sign or a backslash are not found": (f"{SKIPPING}::test_secondary_and_expression_indexes",),
     "secondary keys that are dates are not found": (f"{OWN}::test_dates_in_a_secondary_index",),
-    "an expression index answers for other expressions": (
-        f"{SKIPPING}::test_an_expression_index_answers_for_its_expression_alone",
-    ),
+    "an expression index answers for other expressions": (f"{SKIPPING}::test_expression_index_serves_only_its_expression",),
     "the last entries of a block of an HFile are not seen": (
         "unit/format/hfile/test_files.py::test_every_request_agrees_with_a_dict",
-        "interop/test_metadata_table.py::test_each_compacts_the_metadata_table_in_turn",
+        "interop/test_metadata_table.py::test_both_compact_the_metadata_table_alternately",
     ),
     "files that the metadata table does not know are lost": (
         "component/operations/test_validate.py::test_damage_is_found",
@@ -227,17 +226,17 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "unit/records/test_column_statistics.py::test_finer_and_coarser_timestamps_of_a_footer_become_microseconds",
     ),
     "a metadata table that is gone and still listed: writes fail": (
-        "component/metadata_table/test_writer.py::test_a_metadata_table_that_is_gone_is_said_so",
+        "component/metadata_table/test_writer.py::test_missing_metadata_table_is_reported",
     ),
     # Timeline and services
-    "a clustering that was taken back looks pending": (f"{OWN}::test_a_clustering_that_was_taken_back",),
+    "a clustering that was taken back looks pending": (f"{OWN}::test_rolled_back_clustering_leaves_no_plan",),
     "a data file without a marker outlives the rollback and counts later": (f"{OWN}::test_no_data_file_comes_before_its_marker",),
     "files of the history that span a range are passed over": (
         "unit/table/timeline/test_archived_timeline.py::test_a_range_opens_files_that_span_it",
     ),
     "writes to a file group under clustering are lost": (
         "component/operations/test_clustering.py::test_a_pending_plan_holds_its_file_groups",
-        "component/operations/test_clustering.py::test_a_clustering_and_a_write_at_once_where_writes_win",
+        "component/operations/test_clustering.py::test_concurrent_clustering_and_write_when_writes_have_priority",
     ),
     "a deleted key that comes back beside a planned compaction is not found after it: the next upsert doubles it": (
         "component/engines/test_write_indexes.py::test_keys_that_only_a_log_has_after_a_compaction",
@@ -251,17 +250,17 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_services.py::test_both_let_the_same_partitions_expire",
     ),
     "the plan of a compaction or clustering has to outlive it": (
-        "interop/test_services.py::test_apache_hudi_goes_on_after_our_services",
+        "interop/test_services.py::test_hudi_writes_after_services_of_pyhudi",
     ),
     "a filter on a column that came later passes over partitions that were not written since": (
         f"{REAL}::test_a_column_that_came_after_a_partition_was_written",
     ),
     # Table version 9 of release 1.1.1
     "ORC base files: reads of copy on write by Spark's vectorized reader fail, and bulk inserts and compactions": (
-        "interop/test_orc.py::test_beside_release_1_1",
+        "interop/test_orc.py::test_release_1_1_reads_orc_tables_of_both_writers",
     ),
     "upgrade of a table with a merger of its own beside a payload class: the merger is dropped": (
-        "component/operations/test_upgrade_9.py::test_a_merger_of_ones_own_stays_what_merges",
+        "component/operations/test_upgrade_9.py::test_custom_merger_is_kept",
     ),
     "a null in a tuple of ordering values: writes or reads of its file fail": (
         f"{OWN}::test_a_null_in_a_tuple_of_ordering_values_is_refused",
@@ -272,43 +271,45 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "a deleted key that is written again before the compaction is left out of the record index": (
         f"{OWN}::test_a_deleted_key_that_is_written_again_is_in_the_record_index",
     ),
-    "change data shows the placeholder of what a change did not carry": ("interop/test_cdc.py::test_update_modes_in_turn",),
+    "change data shows the placeholder of what a change did not carry": (
+        "interop/test_cdc.py::test_update_modes_of_alternating_writers",
+    ),
     "a partitioned record index puts a key of two partitions into one, and a row is lost": (
         "interop/test_write_indexes.py::test_apache_hudi_loses_a_key_of_two_partitions",
         "component/operations/test_partitioned_record_index.py::test_every_operation_and_service",
     ),
     "a partitioned record index is written as one of the whole table, or not at all beside a partition with a dot": (
-        "component/operations/test_partitioned_record_index.py::test_what_cannot_be_is_refused",
+        "component/operations/test_partitioned_record_index.py::test_unsupported_combinations_are_refused",
     ),
     "a downgrade leaves a partitioned record index in a table of version 8": (
         "component/operations/test_upgrade_9.py::test_what_version_8_cannot_hold_is_refused",
-        "component/operations/test_version_9.py::test_a_partitioned_record_index_is_asked_in_every_partition",
+        "component/operations/test_version_9.py::test_partitioned_record_index_is_read_in_every_partition",
     ),
     "a partition that is due ends its procedure of their time to live": (
         "interop/test_procedures.py::test_time_to_live_of_version_9",
     ),
     "times of files in microseconds are taken for milliseconds, where the table has these": (
-        "interop/test_local_timestamps.py::test_release_1_1_takes_the_unit_of_a_file_for_that_of_the_table",
+        "interop/test_local_timestamps.py::test_release_1_1_reads_local_timestamps_in_the_unit_of_the_file",
     ),
     "1.2.0: a write of a table with column statistics that asks a record or secondary index on its workers fails": (
         "interop/test_release_1_2.py::test_release_1_2_overwrites_no_table_with_a_record_index_and_statistics",
-        "interop/test_release_1_2.py::test_release_1_2_cannot_go_on_with_a_partitioned_record_index",
-        "interop/test_release_1_2.py::test_release_1_2_cannot_go_on_with_a_secondary_index",
+        "interop/test_release_1_2.py::test_release_1_2_cannot_write_after_a_partitioned_record_index_of_pyhudi",
+        "interop/test_release_1_2.py::test_release_1_2_cannot_write_after_a_secondary_index_of_pyhudi",
     ),
     "1.2.0: dates in ORC base files: the write fails": (
         "interop/test_release_1_2.py::test_release_1_2_writes_no_dates_into_orc_files",
     ),
     "a clustering that was planned before an overwrite brings the replaced rows back": (
-        "interop/test_overwrites_beside_plans.py::test_a_clustering_of_hudi_brings_replaced_rows_back",
-        "simulation/test_overwrites_beside_compactions.py::test_a_planned_clustering_holds_its_file_groups",
+        "interop/test_overwrites_with_pending_plans.py::test_a_clustering_of_hudi_brings_replaced_rows_back",
+        "simulation/test_overwrites_during_compactions.py::test_a_planned_clustering_holds_its_file_groups",
     ),
     "a plan that names replaced files which a clean has deleted can never run": (
-        "interop/test_overwrites_beside_plans.py::test_a_clean_before_the_plan_runs",
-        "simulation/test_overwrites_beside_compactions.py::test_a_clean_and_an_archival_before_the_plan_runs",
+        "interop/test_overwrites_with_pending_plans.py::test_overwrite_and_clean_before_a_planned_compaction_runs",
+        "simulation/test_overwrites_during_compactions.py::test_overwrite_clean_and_archival_before_the_plan_runs",
     ),
     "a downgrade of a table without a payload class names none": (
         "component/operations/test_upgrade_9.py::test_without_a_payload_class_a_table_gets_that_of_its_mode",
-        "interop/test_upgrade_9.py::test_tables_of_version_9_go_back_with_their_indexes",
+        "interop/test_upgrade_9.py::test_version_9_tables_are_downgraded_with_their_indexes",
     ),
 }
 

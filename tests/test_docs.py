@@ -166,7 +166,7 @@ def test_every_page_that_is_linked_exists() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_page_of_options_is_what_the_registry_says() -> None:
+def test_options_page_matches_the_registry() -> None:
     assert options_page.PAGE.read_text() == options_page.render(), "run `python -m scripts.options_page`"
 
 
@@ -184,7 +184,7 @@ def test_the_page_of_filters_names_every_function() -> None:
     assert [name for name in FUNCTIONS if name.isidentifier() and f"`{name}" not in page] == []
 
 
-def test_every_decision_says_what_else_was_possible_and_what_follows() -> None:
+def test_every_decision_lists_alternatives_and_consequences() -> None:
     decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [int(page.name[:4]) for page in decisions] == list(range(1, len(decisions) + 1))
     for page in decisions:
@@ -231,7 +231,7 @@ def test_each_row_of_the_specification_has_its_modules_and_its_test() -> None:
     assert not wrong, "docs/specification.md names what is not there:\n" + "\n".join(wrong)
 
 
-def test_what_the_specification_page_calls_not_built_is_a_limitation() -> None:
+def test_unsupported_specification_rows_are_limitations() -> None:
     """Support for such a feature removes it from docs/limitations.md and from the specification page."""
     _, _, limits = (ROOT / "docs" / "limitations.md").read_text("utf-8").partition("## Unsupported")
     limits = " ".join(limits.partition("\n## ")[0].split())
@@ -242,19 +242,19 @@ def test_what_the_specification_page_calls_not_built_is_a_limitation() -> None:
             assert words in limits, f"docs/specification.md: {item!r} is not built, and docs/limitations.md lacks {words!r}"
 
 
-def test_every_page_that_a_source_names_is_there() -> None:
+def test_every_page_named_in_sources_exists() -> None:
     found = list(sources.sources())
     assert len(found) > 100, "the sources were not found"
     wrong = [f"{where}: {fault}" for where, one in found if one.startswith("docs/") and (fault := sources.fault_of(one))]
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_source_is_a_page_of_ours_or_a_public_specification() -> None:
+def test_every_named_source_is_a_repository_page_or_a_public_specification() -> None:
     found = sources.missing()
     assert not found, f"{len(found)} sources are not in the repository; write them down in docs/formats:\n" + "\n".join(found)
 
 
-def test_the_public_api_is_what_the_file_says() -> None:
+def test_public_api_matches_the_recorded_file() -> None:
     """Names and signatures that users rely on change on purpose, and only then."""
     kept = public_api.GOLDEN.read_text(encoding="utf-8").splitlines()
     now = "\n".join(public_api.described()).splitlines()
@@ -266,7 +266,7 @@ def test_the_public_api_is_what_the_file_says() -> None:
     )
 
 
-def test_the_reference_has_an_example_of_each_verb() -> None:
+def test_reference_has_an_example_of_each_operation() -> None:
     """The services and plans apart, which are listed by their own headings there and shown on the pages of services."""
     code = "".join(snippet.text for snippet in snippets(ROOT / "docs" / "reference" / "table.md"))
     elsewhere = {
@@ -281,7 +281,7 @@ def test_the_reference_has_an_example_of_each_verb() -> None:
         "plot",
         "services",
     }
-    verbs = {name for name in vars(hp.Table) if not name.startswith("_")} - elsewhere
+    operations = {name for name in vars(hp.Table) if not name.startswith("_")} - elsewhere
     shown = set(re.findall(r"\.([a-z_]+)\b", code))
-    planned = {name for name in verbs if "schedule" in name}
-    assert verbs - planned - shown - {"uri"} == set()
+    planned = {name for name in operations if "schedule" in name}
+    assert operations - planned - shown - {"uri"} == set()

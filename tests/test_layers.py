@@ -200,7 +200,7 @@ def ours(module: str) -> bool:
     return module.split(".")[0] in {"pyhudi", "pyspark_pyhudi"}
 
 
-def complaint(found: Import) -> str | None:
+def violation(found: Import) -> str | None:
     """Why this import is not allowed, or None."""
     importer, imported = found.importer, found.imported
     if ours(imported):
@@ -268,7 +268,7 @@ def all_imports() -> tuple[Import, ...]:
 
 
 def test_imports_point_down(all_imports: tuple[Import, ...]) -> None:
-    complaints = [text for one in all_imports if (text := complaint(one))]
+    complaints = [text for one in all_imports if (text := violation(one))]
     assert not complaints, "\n".join(complaints)
 
 
@@ -299,7 +299,7 @@ def test_no_cycles(all_imports: tuple[Import, ...]) -> None:
     ],
 )
 def test_forbidden_imports_are_seen(importer: str, imported: str, word: str) -> None:
-    text = complaint(Import(importer, imported, 1))
+    text = violation(Import(importer, imported, 1))
     assert text is not None and word in text
 
 
@@ -316,10 +316,10 @@ def test_forbidden_imports_are_seen(importer: str, imported: str, word: str) -> 
     ],
 )
 def test_legal_imports_pass(importer: str, imported: str) -> None:
-    assert complaint(Import(importer, imported, 1)) is None
+    assert violation(Import(importer, imported, 1)) is None
 
 
-def test_imports_are_found_wherever_they_stand() -> None:
+def test_imports_inside_functions_and_type_checking_are_found() -> None:
     source = """
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
@@ -393,7 +393,7 @@ def spelled(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def taken_apart(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def path_splits(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Calls that split at a slash."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
@@ -403,7 +403,7 @@ def taken_apart(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, ast.unparse(node)
 
 
-def test_no_other_module_spells_a_path_of_a_table_or_takes_one_apart() -> None:
+def test_table_paths_are_built_and_parsed_in_one_module_only() -> None:
     found = []
     for file in sorted(SOURCES.rglob("*.py")):
         name = file.relative_to(SOURCES).as_posix()
@@ -411,16 +411,16 @@ def test_no_other_module_spells_a_path_of_a_table_or_takes_one_apart() -> None:
         if name != LAYOUT:
             found += [f"{name}:{line} {text}" for line, text in spelled(tree)]
         if name not in (LAYOUT, *OTHER_SLASHES):
-            found += [f"{name}:{line} {text}" for line, text in taken_apart(tree)]
+            found += [f"{name}:{line} {text}" for line, text in path_splits(tree)]
     assert not found, "use pyhudi.format.paths:\n" + "\n".join(found)
 
 
-def test_the_check_sees_what_it_looks_for() -> None:
+def test_path_check_finds_path_literals() -> None:
     tree = ast.parse(
         '"""In `.hoodie/x`."""\na = f".hoodie/{b}"\nc = "remove .hoodie/metadata by hand"\nd = p.rsplit("/", 1)[-1]\n'
     )
     assert list(spelled(tree)) == [(2, ".hoodie/")]
-    assert list(taken_apart(tree)) == [(4, "p.rsplit('/', 1)")]
+    assert list(path_splits(tree)) == [(4, "p.rsplit('/', 1)")]
 
 
 VERSIONS = "pyhudi.format.table_versions"
@@ -443,7 +443,7 @@ def compared_versions(tree: ast.AST) -> list[str]:
     return found
 
 
-def test_what_a_version_has_is_a_question() -> None:
+def test_table_versions_are_compared_in_one_module_only() -> None:
     """A later version is a row of one module: no other module compares versions with numbers."""
     for path in sorted(SOURCES.rglob("*.py")):
         module = ".".join(path.relative_to(SOURCES).with_suffix("").parts)

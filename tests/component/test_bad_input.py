@@ -33,7 +33,7 @@ OPTIONS = {
 _names = itertools.count()
 
 
-class Kept:
+class UnchangedTable:
     """A table with one commit, and all of its files as they were."""
 
     def __init__(self, **settings: Any) -> None:
@@ -60,15 +60,15 @@ class Kept:
 
 
 @pytest.fixture(scope="module")
-def sound() -> list[tuple[Kept, dict[str, bytes]]]:
+def sound() -> list[tuple[UnchangedTable, dict[str, bytes]]]:
     return []
 
 
 @pytest.fixture
-def kept(sound: list[tuple[Kept, dict[str, bytes]]]) -> Kept:
+def intact(sound: list[tuple[UnchangedTable, dict[str, bytes]]]) -> UnchangedTable:
     """The same table in all tests that leave it as it was; one that changes it is followed by another table."""
     if not sound or sound[0][0].files() != sound[0][1]:
-        fresh = Kept()
+        fresh = UnchangedTable()
         sound[:] = [(fresh, fresh.before)]
     table, files = sound[0]
     table.before = files
@@ -84,7 +84,7 @@ def rows(**changes: Any) -> pa.Table:
 WRITES = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 
 
-@pytest.mark.parametrize("verb", WRITES)
+@pytest.mark.parametrize("operation", WRITES)
 @pytest.mark.parametrize(
     ("data", "parts"),
     [
@@ -103,31 +103,31 @@ WRITES = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwri
         (rows(city=["x:y", "x"]), ("partition path", "colon")),
     ],
 )
-def test_data_that_does_not_fit(kept: Kept, verb: str, data: pa.Table, parts: tuple[str, ...]) -> None:
-    kept.refuses(lambda: getattr(kept.table, verb)(data), InvalidRequest, *parts)
+def test_data_that_does_not_fit(intact: UnchangedTable, operation: str, data: pa.Table, parts: tuple[str, ...]) -> None:
+    intact.refuses(lambda: getattr(intact.table, operation)(data), InvalidRequest, *parts)
 
 
-def test_a_null_ordering_value(kept: Kept) -> None:
+def test_a_null_ordering_value(intact: UnchangedTable) -> None:
     data = rows(ts=pa.array([1, None], pa.int64()))
-    kept.refuses(lambda: kept.table.upsert(data), InvalidRequest, "ordering field 'ts'", "null", "row 1")
-    kept.table.insert(data)
-    merged_on_read = Kept(table_type="mor")
-    for verb in ("upsert", "insert", "bulk_insert"):
-        merged_on_read.refuses(lambda verb=verb: getattr(merged_on_read.table, verb)(data), InvalidRequest, "'ts'")  # type: ignore[misc]
+    intact.refuses(lambda: intact.table.upsert(data), InvalidRequest, "ordering field 'ts'", "null", "row 1")
+    intact.table.insert(data)
+    merged_on_read = UnchangedTable(table_type="mor")
+    for operation in ("upsert", "insert", "bulk_insert"):
+        merged_on_read.refuses(lambda operation=operation: getattr(merged_on_read.table, operation)(data), InvalidRequest, "'ts'")  # type: ignore[misc]
 
 
-def test_columns_side_by_side(kept: Kept) -> None:
+def test_columns_side_by_side(intact: UnchangedTable) -> None:
     data = pa.table({"id": ["a"], "ts": [b"now"], "city": ["x"], "tip": [1]})
     with pytest.raises(InvalidRequest) as caught:
-        kept.table.upsert(data)
+        intact.table.upsert(data)
     lines = [line.split() for line in str(caught.value).splitlines()]
     assert lines[1][:3] == ["column", "table", "incoming"]
     assert [line[:3] for line in lines[2:]] == [["ts", "int64", "binary"], ["fare", "double", "missing"]]
 
 
-def test_two_columns_of_one_name(kept: Kept) -> None:
+def test_two_columns_of_one_name(intact: UnchangedTable) -> None:
     twice = pa.Table.from_arrays([pa.array(["a"])] * 2, names=["id", "id"])
-    kept.refuses(lambda: kept.table.upsert(twice), InvalidRequest, "id", "two columns named 'id'")
+    intact.refuses(lambda: intact.table.upsert(twice), InvalidRequest, "id", "two columns named 'id'")
 
 
 def test_the_first_write_is_checked_as_well() -> None:
@@ -140,12 +140,12 @@ def test_the_first_write_is_checked_as_well() -> None:
 
 
 @pytest.mark.parametrize("data", [{"a"}, b"a", None, 7, "trips.csv", object()])
-def test_data_of_no_arrow_kind(kept: Kept, data: object) -> None:
-    kept.refuses(lambda: kept.table.upsert(data), InvalidRequest, "cannot be read as Arrow", type(data).__name__)
+def test_data_of_no_arrow_kind(intact: UnchangedTable, data: object) -> None:
+    intact.refuses(lambda: intact.table.upsert(data), InvalidRequest, "cannot be read as Arrow", type(data).__name__)
 
 
-def test_deletes(kept: Kept) -> None:
-    refuses, table = kept.refuses, kept.table
+def test_deletes(intact: UnchangedTable) -> None:
+    refuses, table = intact.refuses, intact.table
     refuses(table.delete, InvalidRequest, "either keys= or where=")
     refuses(lambda: table.delete(rows(), where="id = 'a'"), InvalidRequest, "either keys= or where=")
     refuses(lambda: table.delete(pa.table({"key": ["a"]})), InvalidRequest, "record key field id", "key")
@@ -156,18 +156,18 @@ def test_deletes(kept: Kept) -> None:
 
 
 def test_a_soft_delete_is_a_boolean() -> None:
-    kept = Kept()
+    intact = UnchangedTable()
     data = rows(_hoodie_is_deleted=["true", "false"])
-    kept.refuses(lambda: kept.table.upsert(data), InvalidRequest, "_hoodie_is_deleted", "boolean")
+    intact.refuses(lambda: intact.table.upsert(data), InvalidRequest, "_hoodie_is_deleted", "boolean")
 
 
-def test_reads(kept: Kept) -> None:
-    kept.refuses(lambda: kept.table.scan(["fere"]), InvalidRequest, "'fere'", "did you mean 'fare'?")
-    kept.refuses(lambda: kept.table.scan(filter="fare >> 1"), InvalidRequest)
-    kept.refuses(lambda: kept.table.scan(filter="city > 1"), InvalidRequest)
-    kept.refuses(lambda: kept.table.scan(as_of="yesterday"), InvalidRequest, "yesterday")
-    kept.refuses(lambda: kept.table.rollback("19990101000000000"), TableState, "19990101000000000")
-    nested = Kept()
+def test_reads(intact: UnchangedTable) -> None:
+    intact.refuses(lambda: intact.table.scan(["fere"]), InvalidRequest, "'fere'", "did you mean 'fare'?")
+    intact.refuses(lambda: intact.table.scan(filter="fare >> 1"), InvalidRequest)
+    intact.refuses(lambda: intact.table.scan(filter="city > 1"), InvalidRequest)
+    intact.refuses(lambda: intact.table.scan(as_of="yesterday"), InvalidRequest, "yesterday")
+    intact.refuses(lambda: intact.table.rollback("19990101000000000"), TableState, "19990101000000000")
+    nested = UnchangedTable()
     nested.table.upsert(rows(s=[{"x": 1}, None]))
     with pytest.raises(Unsupported, match="field of 's'"):
         nested.table.scan(["s.x"])
@@ -191,9 +191,9 @@ def test_no_table_at_the_path(tmp_path: Path) -> None:
     assert not Table.exists(tmp_path)
 
 
-def test_a_table_is_there_already(kept: Kept) -> None:
-    kept.refuses(lambda: Table.create(kept.uri, record_key="other"), TableExists, kept.uri)
-    assert Table(kept.uri).config.keys.record_fields == ("id",)
+def test_a_table_is_there_already(intact: UnchangedTable) -> None:
+    intact.refuses(lambda: Table.create(intact.uri, record_key="other"), TableExists, intact.uri)
+    assert Table(intact.uri).config.keys.record_fields == ("id",)
 
 
 @pytest.mark.parametrize(
@@ -297,29 +297,29 @@ def test_each_property_of_tables_has_a_contradiction() -> None:
 
 
 @pytest.mark.parametrize(("option", "spelling", "value"), SPELLED)
-def test_options_that_contradict_the_table(kept: Kept, option: str, spelling: str, value: str) -> None:
+def test_options_that_contradict_the_table(intact: UnchangedTable, option: str, spelling: str, value: str) -> None:
     acts: list[Callable[[], object]] = [
-        lambda: Table(kept.uri, options={spelling: value}),
-        lambda: kept.table.scan(options={spelling: value}),
-        lambda: kept.table.clean(dry_run=True, options={spelling: value}),
-        lambda: kept.table.upsert(rows(), options={spelling: value}),
-        lambda: kept.table.delete(rows(), options={spelling: value}),
+        lambda: Table(intact.uri, options={spelling: value}),
+        lambda: intact.table.scan(options={spelling: value}),
+        lambda: intact.table.clean(dry_run=True, options={spelling: value}),
+        lambda: intact.table.upsert(rows(), options={spelling: value}),
+        lambda: intact.table.delete(rows(), options={spelling: value}),
     ]
     for act in acts:
         with pytest.raises(InvalidRequest) as caught:
             act()
-        said = str(caught.value)
-        assert value in said
-        assert option in said or spelling in said or value == "com.example.Mine"
-    assert kept.files() == kept.before
+        message = str(caught.value)
+        assert value in message
+        assert option in message or spelling in message or value == "com.example.Mine"
+    assert intact.files() == intact.before
 
 
 @pytest.mark.parametrize("option", sorted(CONTRADICTIONS))
-def test_options_that_agree_with_the_table(kept: Kept, option: str) -> None:
+def test_options_that_agree_with_the_table(intact: UnchangedTable, option: str) -> None:
     key = COMPARED.get(option, "hoodie.table.keygenerator.type")
-    stored = dict(kept.table.config.properties).get(key, SUPPORTED[option].default)
+    stored = dict(intact.table.config.properties).get(key, SUPPORTED[option].default)
     if stored is not None and not option.endswith("generator.class"):
-        assert Table(kept.uri, options={option: stored}).scan().to_arrow().num_rows == 2
+        assert Table(intact.uri, options={option: stored}).scan().to_arrow().num_rows == 2
 
 
 TIMES = {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "yyyy/MM/dd", "timezone": "UTC"}
@@ -336,7 +336,7 @@ TIMES = {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "yyyy/MM/dd
         {"input.dateformat": "yyyy"},
     ],
 )
-def test_a_rule_for_times_that_contradicts_the_table(kept: Kept, prefix: str, changed: dict[str, str]) -> None:
+def test_a_rule_for_times_that_contradicts_the_table(intact: UnchangedTable, prefix: str, changed: dict[str, str]) -> None:
     options = {prefix + name: value for name, value in TIMES.items()}
     uri = f"memory://bad-input-{next(_names)}/t"
     generator = {"hoodie.datasource.write.keygenerator.type": "TIMESTAMP"}
@@ -345,7 +345,7 @@ def test_a_rule_for_times_that_contradicts_the_table(kept: Kept, prefix: str, ch
     ((name, value),) = changed.items()
     with pytest.raises(InvalidRequest, match=rf"{re.escape(prefix + name)}={re.escape(value)}.* contradicts the table"):
         table.upsert(rows(), options={prefix + name: value})
-    kept.refuses(lambda: kept.table.upsert(rows(), options=options), InvalidRequest, prefix, "no timestamp rule")
+    intact.refuses(lambda: intact.table.upsert(rows(), options=options), InvalidRequest, prefix, "no timestamp rule")
 
 
 @pytest.mark.parametrize("option", sorted(option.key for option in FIXED))
@@ -358,79 +358,79 @@ def test_properties_that_no_new_table_has(option: str) -> None:
 
 
 def test_an_option_for_what_the_table_does_not_have() -> None:
-    kept = Kept(ordering=None, partition_by=None)
+    intact = UnchangedTable(ordering=None, partition_by=None)
     for option in ("hoodie.table.precombine.field", "hoodie.table.partition.fields"):
-        kept.refuses(lambda option=option: Table(kept.uri, options={option: "fare"}), InvalidRequest, "fare", "not set")  # type: ignore[misc]
+        intact.refuses(lambda option=option: Table(intact.uri, options={option: "fare"}), InvalidRequest, "fare", "not set")  # type: ignore[misc]
     # A value that agrees may be passed.
-    Table(kept.uri, options={"hoodie.table.recordkey.fields": " id ", "hoodie.populate.meta.fields": True})
+    Table(intact.uri, options={"hoodie.table.recordkey.fields": " id ", "hoodie.populate.meta.fields": True})
     assert (
-        Kept(partition_by=["city:SIMPLE"])
+        UnchangedTable(partition_by=["city:SIMPLE"])
         .table.upsert(rows(), options={"hoodie.datasource.write.partitionpath.field": "city"})
         .instant
     )
 
 
-def test_refused_and_unknown_options(kept: Kept) -> None:
+def test_refused_and_unknown_options(intact: UnchangedTable) -> None:
     refused = {"hoodie.datasource.hive_sync.use_jdbc": True}
-    kept.refuses(lambda: kept.table.upsert(rows(), options=refused), Unsupported, "hive_sync", "refused")
-    kept.refuses(lambda: kept.table.upsert(rows(), options={"hoodie.index.type": "HBASE"}), InvalidRequest, "HBASE")
+    intact.refuses(lambda: intact.table.upsert(rows(), options=refused), Unsupported, "hive_sync", "refused")
+    intact.refuses(lambda: intact.table.upsert(rows(), options={"hoodie.index.type": "HBASE"}), InvalidRequest, "HBASE")
     for key, value in (
         ("pyhudi.memory.budget.bytes", 0),
         ("hoodie.parquet.max.file.size", -1),
         ("hoodie.write.num.retries.on.conflict.failures", -1),
     ):
-        kept.refuses(lambda key=key, value=value: kept.table.upsert(rows(), options={key: value}), InvalidRequest, key)  # type: ignore[misc]
+        intact.refuses(lambda key=key, value=value: intact.table.upsert(rows(), options={key: value}), InvalidRequest, key)  # type: ignore[misc]
     typo = {"hoodie.combine.before.upser": False}
-    kept.refuses(lambda: kept.table.upsert(rows(), options=typo), InvalidRequest, "did you mean hoodie.combine.before.upsert")
+    intact.refuses(lambda: intact.table.upsert(rows(), options=typo), InvalidRequest, "did you mean hoodie.combine.before.upsert")
     duplicates = {"hoodie.datasource.write.insert.drop.duplicates": True}
-    kept.refuses(lambda: kept.table.bulk_insert(rows(), options=duplicates), InvalidRequest, "drop.duplicates", "bulk_insert")
+    intact.refuses(lambda: intact.table.bulk_insert(rows(), options=duplicates), InvalidRequest, "drop.duplicates", "bulk_insert")
 
 
-def test_keys_that_are_there_already(kept: Kept) -> None:
+def test_keys_that_are_there_already(intact: UnchangedTable) -> None:
     with pytest.raises(InvalidRequest, match=r"1 of the rows to insert have keys that exist in the table"):
-        kept.table.insert(rows(id=["a", "new"], city=["oslo", "oslo"]), options={"hoodie.datasource.insert.dup.policy": "fail"})
-    assert kept.table.scan().to_arrow().num_rows == 2
-    assert not kept.table.timeline().pending()
+        intact.table.insert(rows(id=["a", "new"], city=["oslo", "oslo"]), options={"hoodie.datasource.insert.dup.policy": "fail"})
+    assert intact.table.scan().to_arrow().num_rows == 2
+    assert not intact.table.timeline().pending()
 
 
 @pytest.mark.parametrize(("version", "error"), [("5", Unsupported), ("99", Unsupported), ("x", CorruptData)])
-def test_table_versions(kept: Kept, version: str, error: type[HudiError]) -> None:
-    data = kept.storage.read(PROPERTIES_FILE) or b""
-    kept.storage.put(PROPERTIES_FILE, data.replace(b"hoodie.table.version=8", f"hoodie.table.version={version}".encode()))
-    kept.before = kept.files()
-    kept.refuses(lambda: Table(kept.uri), error, version)
-    kept.refuses(lambda: kept.table.upsert(rows()), error, version)
+def test_table_versions(intact: UnchangedTable, version: str, error: type[HudiError]) -> None:
+    data = intact.storage.read(PROPERTIES_FILE) or b""
+    intact.storage.put(PROPERTIES_FILE, data.replace(b"hoodie.table.version=8", f"hoodie.table.version={version}".encode()))
+    intact.before = intact.files()
+    intact.refuses(lambda: Table(intact.uri), error, version)
+    intact.refuses(lambda: intact.table.upsert(rows()), error, version)
 
 
-def test_damaged_properties_and_their_backup(kept: Kept) -> None:
-    whole = kept.storage.read(PROPERTIES_FILE) or b""
+def test_damaged_properties_and_their_backup(intact: UnchangedTable) -> None:
+    whole = intact.storage.read(PROPERTIES_FILE) or b""
     last = len(whole.rstrip()) - 1
     for length in range(last + 1) if WIDE else (*range(0, last, 11), last):
-        kept.storage.put(PROPERTIES_FILE, whole[:length])
-        kept.before = kept.files()
-        kept.refuses(lambda: Table(kept.uri, environment=kept.env), CorruptData, PROPERTIES_FILE)
-    kept.refuses(lambda: kept.table.upsert(rows()), CorruptData, PROPERTIES_FILE)
-    kept.storage.put(PROPERTIES_BACKUP, whole)
-    assert Table(kept.uri, environment=kept.env).upsert(rows(id=["c", "d"])).rows_inserted == 2
+        intact.storage.put(PROPERTIES_FILE, whole[:length])
+        intact.before = intact.files()
+        intact.refuses(lambda: Table(intact.uri, environment=intact.env), CorruptData, PROPERTIES_FILE)
+    intact.refuses(lambda: intact.table.upsert(rows()), CorruptData, PROPERTIES_FILE)
+    intact.storage.put(PROPERTIES_BACKUP, whole)
+    assert Table(intact.uri, environment=intact.env).upsert(rows(id=["c", "d"])).rows_inserted == 2
 
 
-def test_a_damaged_commit(kept: Kept) -> None:
-    (path,) = (path for path in kept.before if path.endswith(".commit"))
-    for content in (b"Obj\x01broken", kept.before[path][:-40], b"{"):
-        kept.storage.put(path, content)
-        kept.before = kept.files()
-        kept.refuses(lambda: kept.table.scan().to_arrow(), CorruptData, path)
-        kept.refuses(lambda: kept.table.upsert(rows()), CorruptData, path)
+def test_a_damaged_commit(intact: UnchangedTable) -> None:
+    (path,) = (path for path in intact.before if path.endswith(".commit"))
+    for content in (b"Obj\x01broken", intact.before[path][:-40], b"{"):
+        intact.storage.put(path, content)
+        intact.before = intact.files()
+        intact.refuses(lambda: intact.table.scan().to_arrow(), CorruptData, path)
+        intact.refuses(lambda: intact.table.upsert(rows()), CorruptData, path)
 
 
-def test_a_damaged_base_file(kept: Kept) -> None:
-    path = next(path for path in kept.before if path.endswith(".parquet"))
-    kept.storage.put(path, kept.before[path][:-10])
+def test_a_damaged_base_file(intact: UnchangedTable) -> None:
+    path = next(path for path in intact.before if path.endswith(".parquet"))
+    intact.storage.put(path, intact.before[path][:-10])
     with pytest.raises(CorruptData, match=path):
-        kept.table.scan().to_arrow()
+        intact.table.scan().to_arrow()
     with pytest.raises(CorruptData, match=path):
-        kept.table.upsert(rows())
-    assert not kept.table.timeline().pending()
+        intact.table.upsert(rows())
+    assert not intact.table.timeline().pending()
 
 
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
@@ -450,18 +450,18 @@ def test_uris(uri: str) -> None:
             act()
 
 
-@pytest.mark.parametrize(("extension", "said"), [("hfile", "HFile"), ("lance", "Lance")])
-def test_base_files_of_another_format(extension: str, said: str) -> None:
-    kept = Kept(options={**OPTIONS, "hoodie.metadata.enable": False})
-    path = next(path for path in kept.before if path.endswith(".parquet"))
-    kept.storage.put(path.replace(".parquet", f".{extension}"), b"HFile or others")
-    kept.storage.delete([path])
-    whole = kept.storage.read(PROPERTIES_FILE) or b""
+@pytest.mark.parametrize(("extension", "message"), [("hfile", "HFile"), ("lance", "Lance")])
+def test_base_files_of_another_format(extension: str, message: str) -> None:
+    intact = UnchangedTable(options={**OPTIONS, "hoodie.metadata.enable": False})
+    path = next(path for path in intact.before if path.endswith(".parquet"))
+    intact.storage.put(path.replace(".parquet", f".{extension}"), b"HFile or others")
+    intact.storage.delete([path])
+    whole = intact.storage.read(PROPERTIES_FILE) or b""
     # A mixed table names Parquet; one of that format names it in its properties.
     for of_table in ("PARQUET", extension.upper()):
         text = whole.replace(b"hoodie.table.base.file.format=PARQUET", f"hoodie.table.base.file.format={of_table}".encode())
         assert (text != whole) == (of_table != "PARQUET")
-        kept.storage.put(PROPERTIES_FILE, text)
+        intact.storage.put(PROPERTIES_FILE, text)
         for read in ("scan", "read_optimized", "incremental"):
-            with pytest.raises(Unsupported, match=rf"(?i){said}.* only Parquet"):
-                getattr(Table(kept.uri), read)(*(["000"] if read == "incremental" else [])).to_arrow()
+            with pytest.raises(Unsupported, match=rf"(?i){message}.* only Parquet"):
+                getattr(Table(intact.uri), read)(*(["000"] if read == "incremental" else [])).to_arrow()

@@ -33,14 +33,14 @@ def make_source(folder: Path, names: set[str]) -> Path:
     return path
 
 
-def test_the_package_as_it_is_has_no_faults(tmp_path: Path) -> None:
+def test_built_package_has_no_faults(tmp_path: Path) -> None:
     make_wheel(tmp_path, sources())
     make_source(tmp_path, {f"src/{name}" for name in sources()} | BESIDE)
     assert main(tmp_path) == 0
     assert (SOURCE / "pyhudi" / "py.typed").exists()
 
 
-def test_files_that_are_missing_or_strays_are_named(tmp_path: Path) -> None:
+def test_missing_and_unexpected_files_are_named(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, (sources() - {"pyhudi/api/table.py", "pyhudi/py.typed"}) | {"tests/support/rows.py"})
     assert [fault.split(":")[0] for fault in faults_of_wheel(wheel)] == [
         f"{wheel.name} lacks pyhudi/api/table.py",
@@ -53,7 +53,7 @@ def test_files_that_are_missing_or_strays_are_named(tmp_path: Path) -> None:
     assert main(tmp_path) == 5
 
 
-def test_each_extra_has_a_trial() -> None:
+def test_each_extra_has_an_installation_test() -> None:
     extras = importlib.metadata.metadata("pyhudi").get_all("Provides-Extra") or []
     assert set(dist_trial.TRIALS) == {"none", *extras}
 

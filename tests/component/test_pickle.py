@@ -56,7 +56,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("travel", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
-def test_a_table_and_what_it_gives_travel(table: Table, travel: Any) -> None:
+def test_table_and_its_results_are_pickled(table: Table, travel: Any) -> None:
     def again(thing: Any) -> Any:
         return travel.loads(travel.dumps(thing))
 
@@ -79,7 +79,7 @@ def test_a_table_and_what_it_gives_travel(table: Table, travel: Any) -> None:
     assert again(table.timeline()).instants == table.timeline().instants
 
 
-def test_a_table_arrives_with_its_options_and_a_lock_that_nobody_holds(table: Table) -> None:
+def test_unpickled_table_has_its_options_and_a_free_lock(table: Table) -> None:
     with table.context.lock.held():
         arrived = pickle.loads(pickle.dumps(table))
     assert arrived._open.options == table._open.options
@@ -106,7 +106,7 @@ def test_a_table_arrives_with_its_options_and_a_lock_that_nobody_holds(table: Ta
     ],
     ids=lambda settings: str(settings.provider).rpartition(".")[2],
 )
-def test_every_lock_travels(settings: LockSettings, tmp_path: Path) -> None:
+def test_every_lock_is_pickled(settings: LockSettings, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(settings)) == settings
     lock = open_lock(settings, open_storage(tmp_path), SystemEnvironment())
     arrived = pickle.loads(pickle.dumps(lock))
@@ -114,7 +114,7 @@ def test_every_lock_travels(settings: LockSettings, tmp_path: Path) -> None:
     assert arrived is not lock
 
 
-def test_options_travel() -> None:
+def test_options_are_pickled() -> None:
     options = parse_options({"hoodie.index.type": "BLOOM", "hoodie.write.lock.wait_time_ms": 7})
     assert pickle.loads(pickle.dumps(options)) == options
     settings = CommitSettings.of(options)
@@ -128,7 +128,7 @@ def _elsewhere(table: Table, scan: Scan) -> list[str]:
 
 
 @pytest.mark.parametrize("table", ["mor"], indirect=True)
-def test_another_process_reads_and_writes_what_arrives(table: Table) -> None:
+def test_another_process_reads_and_writes_an_unpickled_table(table: Table) -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(_elsewhere, (table, table.scan())) == ["a", "b", "c"]
     assert names(table.scan()) == ["a", "b", "c", "z"]
@@ -166,7 +166,7 @@ def test_a_child_of_fork_reads_and_writes(table: Table) -> None:
 
 
 @pytest.mark.parametrize("table", ["cow"], indirect=True)
-def test_a_child_of_fork_does_itself_what_a_thread_of_its_parent_does_there(table: Table) -> None:
+def test_forked_process_starts_its_own_threads(table: Table) -> None:
     def work() -> None:
         table.upsert(rows("child"), options={"hoodie.clean.commits.retained": 1})
         actions = [instant.action for instant in table.timeline().instants]
@@ -176,7 +176,7 @@ def test_a_child_of_fork_does_itself_what_a_thread_of_its_parent_does_there(tabl
         in_a_child(work)
 
 
-def test_a_child_of_fork_neither_beats_nor_removes_a_heartbeat_of_its_parent(tmp_path: Path) -> None:
+def test_forked_process_neither_renews_nor_removes_heartbeats_of_its_parent(tmp_path: Path) -> None:
     storage, env = open_storage(tmp_path), ReplayEnvironment(1)
     heartbeat = Heartbeat(storage, env, "20260101000000000")
     heartbeat.start()
@@ -194,9 +194,7 @@ def test_a_child_of_fork_neither_beats_nor_removes_a_heartbeat_of_its_parent(tmp
 
 
 @pytest.mark.parametrize("table", ["cow"], indirect=True)
-def test_a_child_of_fork_that_unwinds_a_write_of_its_parent_takes_nothing_back(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forked_process_does_not_roll_back_a_write_of_its_parent(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyhudi.operations.commit.transaction import Transaction
 
     commit = Transaction.commit
@@ -221,7 +219,7 @@ def test_a_child_of_fork_that_unwinds_a_write_of_its_parent_takes_nothing_back(
     assert names(table.scan()) == ["a", "b", "c", "d"]
 
 
-def test_a_child_of_fork_is_told_that_its_parents_object_store_is_of_no_use() -> None:
+def test_object_store_of_the_parent_raises_in_a_forked_process() -> None:
     # Port 1 accepts no connections: only the attempt matters.
     options = {"endpoint": "http://127.0.0.1:1", "allow_http": "true", "anonymous": "true", "region": "x", "max_retries": "0"}
     store = open_storage("s3://bucket/t", options)

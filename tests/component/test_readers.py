@@ -107,7 +107,7 @@ def by_ids(uri: str) -> Table:
     return table
 
 
-def told_by_paths(uri: str) -> Table:
+def partition_columns_in_paths(uri: str) -> Table:
     table = made(uri, options={"hoodie.datasource.write.drop.partition.columns": True})
     table.insert(everywhere(0))
     table.upsert(rows("sf", 2, 4, ts=2))
@@ -115,7 +115,7 @@ def told_by_paths(uri: str) -> Table:
 
 
 KINDS: dict[str, Callable[[str], Table]] = {
-    function.__name__: function for function in (cow, mor, nine, evolved, by_ids, told_by_paths)
+    function.__name__: function for function in (cow, mor, nine, evolved, by_ids, partition_columns_in_paths)
 }
 QUESTIONS: dict[str, Callable[[Table], Scan]] = {
     "now": lambda table: table.scan(),
@@ -226,7 +226,7 @@ CASES = [
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(("kind", "read"), CASES)
-def test_every_engine_gives_the_rows_of_a_scan(tables: dict[str, str], kind: str, read: Reader) -> None:
+def test_every_reader_returns_the_rows_of_a_scan(tables: dict[str, str], kind: str, read: Reader) -> None:
     table = Table(tables[kind])
     for name, question in QUESTIONS.items():
         if (kind, name) == ("told_by_paths", "then"):
@@ -400,7 +400,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("read", [by_splits, by_dataset, by_polars, by_duckdb])
-def test_only_the_columns_that_are_asked_for_are_read(kind: str, read: Reader, bytes_read: list[int]) -> None:
+def test_only_requested_columns_are_read(kind: str, read: Reader, bytes_read: list[int]) -> None:
     table = made(
         f"memory://readers/wide-{kind}-{read.__name__}", kind, options={"hoodie.parquet.compression.codec": "uncompressed"}
     )
@@ -435,7 +435,7 @@ def test_arrow_reads_the_files_of_slices_without_logs(tables: dict[str, str]) ->
     assert [str(fragment.partition_expression) for fragment in told.get_fragments()] == [f'(city == "{city}")' for city in CITIES]
 
 
-def test_what_goes_round_the_methods_of_a_dataset_fails_or_is_right(tables: dict[str, str]) -> None:
+def test_direct_use_of_the_arrow_dataset_base_fails_or_is_correct(tables: dict[str, str]) -> None:
     plain, merged = (Table(tables[kind]).scan().to_dataset() for kind in ("cow", "mor"))
     assert_same_rows(ds.dataset([plain]).to_table(), plain.to_table())
     assert_same_rows(plain.sort_by("id").to_table(), plain.to_table())
@@ -478,7 +478,7 @@ def test_a_dataset_projects_and_counts(tables: dict[str, str]) -> None:
         next(iter(Table(tables["mor"]).scan(filter="ts = 2").to_dataset().get_fragments())).scanner(pa.schema([]))
 
 
-def test_damage_is_told_whoever_reads(tmp_path: Path) -> None:
+def test_every_reader_reports_damage(tmp_path: Path) -> None:
     table = cow(str(tmp_path / "t"))
     dataset = table.scan().to_dataset()
     [file] = (tmp_path / "t" / "ny").glob("*.parquet")
@@ -497,7 +497,7 @@ def test_damage_is_told_whoever_reads(tmp_path: Path) -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_scan_outlives_a_clean_or_says_what_to_do(tmp_path: Path, kind: str) -> None:
+def test_scan_after_a_clean_succeeds_or_states_the_remedy(tmp_path: Path, kind: str) -> None:
     """Files that no clean removed are read as before, and the error of a missing one states what to do."""
     table = KINDS[kind](str(tmp_path / "t"))
     scan = table.scan()
@@ -532,7 +532,7 @@ def test_a_scan_outlives_a_clean_or_says_what_to_do(tmp_path: Path, kind: str) -
 # Polars
 
 
-def test_a_lazy_frame_of_a_table_by_its_place(tables: dict[str, str]) -> None:
+def test_lazy_frame_of_a_table_by_path(tables: dict[str, str]) -> None:
     uri = tables["cow"]
     frame = hp.scan_polars(uri, ["id", "fare"], "city = 'ny'", options={"hoodie.metadata.enable": False})
     assert frame.collect_schema() == {"id": pl.String, "fare": pl.Float64}
@@ -567,7 +567,7 @@ a, f, t = pc.field("a"), pc.field("f"), pc.field("t")
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "filter_text"),
     [
         ((a > 1) & (t == "x"), "a > 1 and t = 'x'"),
         ((a > 1) & (pc.utf8_length(t) > 3), "a > 1"),
@@ -598,9 +598,9 @@ a, f, t = pc.field("a"), pc.field("f"), pc.field("t")
     ],
     ids=str,
 )
-def test_what_filters_cannot_say_passes_over_nothing(expression: Any, said: str | None) -> None:
+def test_expressions_without_a_filter_equivalent_prune_nothing(expression: Any, filter_text: str | None) -> None:
     found = pushed_down(expression, SCHEMA)
-    expected: Expr | None = None if said is None else pushed_down_text(said)
+    expected: Expr | None = None if filter_text is None else pushed_down_text(filter_text)
     assert as_text(found) == as_text(expected)
 
 

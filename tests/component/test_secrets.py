@@ -42,7 +42,7 @@ def table() -> Table:
     return made
 
 
-def told(act: Callable[[], object]) -> str:
+def output_of(act: Callable[[], object]) -> str:
     """All output of a call: its warnings, its result, or its error with the cause."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -78,5 +78,5 @@ def test_no_call_shows_them(key: str) -> None:
         lambda: procedures.call("run_clean", path=made.uri, options=VALUE),
     )
     for number, call in enumerate(calls):
-        assert VALUE not in told(call), f"call {number}"
-    assert key in told(calls[8])
+        assert VALUE not in output_of(call), f"call {number}"
+    assert key in output_of(calls[8])

@@ -111,7 +111,7 @@ class CatalogSuite:
         other.drop_table("sales.trips")
         assert (lake.list_tables("sales"), other.list_tables("sales")) == (["sales.trips"], [])
 
-    def test_requests_that_do_not_fit(self, lake: hp.Catalog, tmp_path: Path) -> None:
+    def test_invalid_catalog_requests_are_refused(self, lake: hp.Catalog, tmp_path: Path) -> None:
         lake.create_table("sales.trips", record_key="id")
         lake.create_table("sales.rides", record_key="id")
         for call, kind, message in (
@@ -190,7 +190,7 @@ class CatalogSuite:
         assert ("m" in lake.list_namespaces()) == lake.table_exists("m.t") == exists
 
     @pytest.mark.full
-    def test_death_before_the_catalog_has_the_name(self, lake: hp.Catalog, uri: str, login: Login, tmp_path: Path) -> None:
+    def test_crash_before_the_catalog_has_the_name(self, lake: hp.Catalog, uri: str, login: Login, tmp_path: Path) -> None:
         place = str(tmp_path / "t")
         process = multiprocessing.get_context("spawn").Process(target=die_while_creating, args=(uri, login, place))
         process.start()
@@ -203,7 +203,7 @@ class CatalogSuite:
         lake.register_table("sales.trips", place)
         assert lake.load_table("sales.trips").uri == f"file:{place}"
 
-    def test_a_table_whose_files_are_gone(self, lake: hp.Catalog) -> None:
+    def test_table_whose_files_are_missing(self, lake: hp.Catalog) -> None:
         lake.create_table("sales.trips", record_key="id").drop()
         with pytest.raises(hp.TableNotFound, match="drop_table removes the name"):
             lake.load_table("sales.trips")

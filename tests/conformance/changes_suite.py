@@ -48,7 +48,7 @@ def held(table: Table, *columns: str) -> dict[str, Any]:
 SOURCE = rows(("a", "x", 5, 10.0), ("b", "y", 6, None), ("z", "w", 7, 30.0))
 
 
-class Asked:
+class QueryForm:
     """How to query an engine. kind: cow or mor."""
 
     @pytest.fixture(params=["cow", "mor"])
@@ -69,7 +69,7 @@ class Asked:
         raise NotImplementedError
 
 
-class ChangesSuite(Asked):
+class ChangesSuite(QueryForm):
     """What each engine does in its own way."""
 
     def test_an_update_changes_the_rows_of_its_filter(self, table: Table) -> None:
@@ -79,7 +79,7 @@ class ChangesSuite(Asked):
         self.update(table, {"fare": "NULL"})
         assert held(table, "fare") == {"a": None, "b": None, "c": None}
 
-    def test_an_earlier_ordering_value_loses_as_in_any_upsert(self, table: Table) -> None:
+    def test_update_with_an_earlier_ordering_value_is_ignored(self, table: Table) -> None:
         self.update(table, {"ts": 0, "fare": 7})
         assert held(table, "ts", "fare") == {"a": (1, 1.0), "b": (2, 2.0), "c": (3, None)}
         self.update(table, {"ts": 9, "fare": 7}, where="id = 'a'")
@@ -100,7 +100,7 @@ class ChangesSuite(Asked):
         assert held(table, "city", "ts", "fare") == {"a": ("x", 5, 10.0), "c": ("x", 3, None), "z": ("w", 7, 30.0)}
         assert len(table.timeline().completed_writes()) == 2
 
-    def test_a_delete_counts_whatever_its_ordering_value(self, table: Table) -> None:
+    def test_merge_delete_ignores_ordering_values(self, table: Table) -> None:
         self.merge(table, pa.table({"id": ["a", "c", "z"]}), on="id").when_matched_delete().execute()
         assert set(held(table, "ts")) == {"b"}
         table.upsert(rows(("a", "x", 1, 4.0)))
@@ -163,7 +163,7 @@ class ChangesSuite(Asked):
         assert held(table, "city", "ts", "fare") == before
         assert len(table.timeline().completed_writes()) == 1
 
-    def test_what_names_no_column_or_says_nothing_is_refused(self) -> None:
+    def test_merge_without_clauses_or_with_unknown_columns_is_refused(self) -> None:
         table = self.new_table()
         for change, said in (
             (lambda: self.merge(table, SOURCE, "id").execute(), "without clauses"),
@@ -177,7 +177,7 @@ class ChangesSuite(Asked):
         assert len(table.timeline().completed_writes()) == 1
 
 
-class PlainChangesSuite(Asked):
+class PlainChangesSuite(QueryForm):
     """What follows from the meaning of conditions and values alone."""
 
     def test_a_null_in_a_condition_is_unknown(self, table: Table) -> None:
@@ -188,7 +188,7 @@ class PlainChangesSuite(Asked):
         self.update(table, {"fare": "ts"}, where="fare IS NULL")
         assert held(table, "fare") == {"a": 1.0, "b": 2.0, "c": 3.0}
 
-    def test_an_update_of_nothing_is_as_a_delete_of_nothing(self, table: Table) -> None:
+    def test_update_that_matches_no_row_changes_nothing(self, table: Table) -> None:
         before = held(table, "city", "ts", "fare")
         deleted, updated = table.delete(where="ts > 50"), self.update(table, {"fare": 0}, where="ts > 50")
         assert (updated.instant is None) == (deleted.instant is None)

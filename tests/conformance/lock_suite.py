@@ -26,21 +26,21 @@ class LockSuite:
     # Whether those who wait are served in the order in which they came.
     is_fair = True
 
-    def test_whoever_waits_comes_before_newcomers(self, make_lock: MakeLock) -> None:
+    def test_waiting_writer_acquires_before_a_later_one(self, make_lock: MakeLock) -> None:
         if not self.is_fair:
             pytest.skip("this lock knows nobody who waits")
         env = ReplayEnvironment(5)
         holder, waiter, newcomer = make_lock(env), make_lock(env), make_lock(env)
         holder.acquire(0)
 
-        def give_back_and_ask_again() -> None:
+        def release_and_acquire() -> None:
             repetition.stop()
             holder.release()
             for late in (holder, newcomer):
                 with pytest.raises(StorageUnavailable):
                     late.acquire(0)
 
-        repetition = env.every_ms(3_000, give_back_and_ask_again)
+        repetition = env.every_ms(3_000, release_and_acquire)
         waiter.acquire(20_000)
         waiter.release()
         newcomer.acquire(0)
@@ -59,7 +59,7 @@ class LockSuite:
             assert env.monotonic_ms() - before_ms == 5_000
             holder.release()
 
-    def test_a_child_of_fork_holds_nothing_and_takes_nothing_away(self, make_lock: MakeLock) -> None:
+    def test_forked_process_neither_holds_nor_releases_the_lock(self, make_lock: MakeLock) -> None:
         env = SystemEnvironment()
         lock = make_lock(env)
         with lock.held(), warnings.catch_warnings():
@@ -109,7 +109,7 @@ class LockSuite:
                 lock.check()
                 lock.renew()
 
-    def test_the_with_block_gives_the_lock_back_when_it_raises(self, make_lock: MakeLock) -> None:
+    def test_lock_is_released_when_the_with_block_raises(self, make_lock: MakeLock) -> None:
         env = ReplayEnvironment(4)
         lock = make_lock(env)
         with pytest.raises(ValueError, match="inside"), lock.held():

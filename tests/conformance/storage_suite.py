@@ -31,7 +31,7 @@ def paths_below(storage: Storage, folder: str) -> list[str]:
 
 
 class StorageSuite:
-    def test_what_was_put_is_read_and_looked_at(self, storage: Storage) -> None:
+    def test_put_file_is_read_and_has_status(self, storage: Storage) -> None:
         storage.put("a/b/c", b"hello")
         assert storage.read("a/b/c") == b"hello"
         info = storage.stat("a/b/c")
@@ -84,7 +84,7 @@ class StorageSuite:
                 call()
 
     @pytest.mark.parametrize("path", AWKWARD_PATHS)
-    def test_awkward_names_are_kept_to_the_letter(self, storage: Storage, path: str) -> None:
+    def test_special_characters_in_names_are_kept(self, storage: Storage, path: str) -> None:
         storage.put(path, b"x")
         with storage.open_output(path + "2") as sink:
             sink.write(b"y")
@@ -328,7 +328,7 @@ class StorageSuite:
         assert again.read("a") == b"1"
         assert again.spec() == spec
 
-    def test_sweeping_an_orderly_folder_changes_nothing(self, storage: Storage) -> None:
+    def test_sweeping_a_folder_without_temporary_files_changes_nothing(self, storage: Storage) -> None:
         storage.put("d/.a", b"1")
         storage.put("d/b.tmp", b"1")
         assert storage.sweep_unfinished("d", 1 << 50) == 0

@@ -44,7 +44,7 @@ def test_folder_objects_of_hadoop_are_folders_and_no_files(storage: Storage, s3_
 
 
 @pytest.mark.full
-def test_more_files_than_one_answer_holds(storage: Storage) -> None:
+def test_listing_spans_several_pages(storage: Storage) -> None:
     for number in range(1_005):
         storage.put(f"many/{number:04}", b"")
     assert [info.name for info in storage.list("many").files] == [f"{number:04}" for number in range(1_005)]
@@ -69,7 +69,7 @@ def test_large_documents_are_written_in_one_request(storage: Storage) -> None:
     assert storage.read("f") == data + b"1"
 
 
-def test_settling_on_a_real_store(storage: Storage) -> None:
+def test_put_if_absent_is_confirmed_after_lost_responses(storage: Storage) -> None:
     assert put_if_absent_confirmed(storage, "f", b"mine", SystemEnvironment())
     assert put_if_absent_confirmed(storage, "f", b"mine", SystemEnvironment())
     assert not put_if_absent_confirmed(storage, "f", b"theirs", SystemEnvironment())

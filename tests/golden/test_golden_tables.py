@@ -75,13 +75,13 @@ def test_each_case_is_kept_and_listed() -> None:
         assert f"| {case.name} |" in readme
 
 
-def test_they_stay_small() -> None:
+def test_golden_tables_stay_small() -> None:
     for release in ROOT.glob("hudi-*"):
         assert sum(path.stat().st_size for path in release.rglob("*") if path.is_file()) < 2_000_000
 
 
 @pytest.mark.parametrize("name", golden_cases())
-def test_a_case_shows_what_it_says(name: str, tmp_path: Path) -> None:
+def test_golden_table_has_its_declared_traits(name: str, tmp_path: Path) -> None:
     table = open_golden(name, tmp_path)
     for trait in table.case.traits:
         if trait in EVIDENCE:

@@ -55,7 +55,7 @@ def check(hudi: ApacheHudi, path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "block"), [pytest.param("COPY_ON_WRITE", "", marks=pytest.mark.wide), ("MERGE_ON_READ", "parquet")]
 )
-def test_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, kind: str, block: str) -> None:
+def test_hudi_and_pyhudi_alternate_on_avro_types(newer_hudi: ApacheHudi, tmp_path: Path, kind: str, block: str) -> None:
     path = tmp_path / "t"
     options = {**OPTIONS, "hoodie.datasource.write.table.type": kind}
     if block:

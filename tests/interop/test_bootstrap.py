@@ -97,7 +97,7 @@ def check(hudi: ApacheHudi, path: Path) -> pa.Table:
         pytest.param("1.1.1", "COPY_ON_WRITE", marks=pytest.mark.wide),
     ],
 )
-def test_what_we_bootstrap_apache_hudi_reads_and_writes(
+def test_hudi_reads_and_writes_a_table_bootstrapped_by_pyhudi(
     request: pytest.FixtureRequest, tmp_path: Path, release: str, kind: str
 ) -> None:
     """Both modes in one table, with the metadata table of either, and each writes what the other has made."""
@@ -132,7 +132,7 @@ def test_what_we_bootstrap_apache_hudi_reads_and_writes(
     assert Table(path).validate(keys=True).ok
 
 
-def test_apache_hudi_beside_a_bootstrap_of_ours_that_died(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_hudi_writes_after_a_failed_bootstrap_of_pyhudi(hudi: ApacheHudi, tmp_path: Path) -> None:
     """It undoes the bootstrap by a restore to before all instants, which it cannot execute with a metadata table: its write fails
     then, and the restore remains.
 
@@ -177,7 +177,7 @@ def test_apache_hudi_beside_a_bootstrap_of_ours_that_died(hudi: ApacheHudi, tmp_
         pytest.param("1.1.1", "MERGE_ON_READ", marks=pytest.mark.wide),
     ],
 )
-def test_what_apache_hudi_bootstrapped_is_read(request: pytest.FixtureRequest, tmp_path: Path, release: str, kind: str) -> None:
+def test_table_bootstrapped_by_hudi_is_read(request: pytest.FixtureRequest, tmp_path: Path, release: str, kind: str) -> None:
     hudi: ApacheHudi = request.getfixturevalue("hudi" if release == RELEASE else "newer_hudi")
     path, held, options = tmp_path / "t", rows(range(60), 1), options_of(kind)
     options |= {} if release == RELEASE else {"hoodie.write.table.version": 9}

@@ -144,14 +144,14 @@ def trips(ids: list[int], city: str, **more: Any) -> pa.Table:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_apache_hudi_reads_by_name_what_we_registered(
+def test_hudi_reads_by_name_what_pyhudi_registered(
     hudi_with_catalog: ApacheHudi, metastore: Server, tmp_path: Path, kind: str
 ) -> None:
     database = f"named_{kind}"
     table = Table.create(tmp_path / "trips", name="trips", record_key="Id", partition_by="city", ordering="ts", table_type=kind)
     snapshots = ["trips", "trips_rt"] if kind == "mor" else ["trips"]
 
-    def told() -> None:
+    def sync_table() -> None:
         table.sync(metastore=f"thrift://{metastore.address}", database=database)
 
     def read(name: str, columns: str = "Id, city, fare") -> list[tuple[object, ...]]:
@@ -166,19 +166,19 @@ def test_apache_hudi_reads_by_name_what_we_registered(
             "oslo",
         ).set_column(2, "fare", pa.array([9.0]))
     )
-    told()
+    sync_table()
     for name in snapshots:
         assert read(name) == [(1, "oslo", 1.5), (2, "oslo", 9.0)]
     if kind == "mor":
         assert read("trips_ro") == [(1, "oslo", 1.5), (2, "oslo", 1.5)]
     # A column that came, a partition that came, one that went.
     table.insert(trips([3], "rome", tip=0.5))
-    told()
+    sync_table()
     for name in snapshots:
         assert read(name, "Id, city, tip") == [(1, "oslo", None), (2, "oslo", None), (3, "rome", 0.5)]
         assert read(name, "Id, _hoodie_partition_path") == [(1, "oslo"), (2, "oslo"), (3, "rome")]
     table.delete_partitions(["oslo"])
-    told()
+    sync_table()
     for name in (*snapshots, *(["trips_ro"] if kind == "mor" else [])):
         assert read(name, "Id, city, tip") == [(3, "rome", 0.5)]
     shown = hudi_with_catalog.sql(f"SHOW PARTITIONS {database}.trips").to_pylist()

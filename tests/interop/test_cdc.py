@@ -88,7 +88,7 @@ def replay(changes: list[Change]) -> dict[str, str]:
     return state
 
 
-# Each mode and both types; the other modes on logs are in test_update_modes_in_turn.
+# Each mode and both types; the other modes on logs are in test_update_modes_of_alternating_writers.
 WRITTEN = [("cow", "OP_KEY_ONLY"), ("mor", "DATA_BEFORE")]
 
 
@@ -99,7 +99,7 @@ WRITTEN = [("cow", "OP_KEY_ONLY"), ("mor", "DATA_BEFORE")]
         for case in itertools.product(("cow", "mor"), MODES)
     ],
 )
-def test_written_in_turn(hudi: ApacheHudi, tmp_path: Path, kind: str, mode: str) -> None:
+def test_change_data_of_alternating_writers(hudi: ApacheHudi, tmp_path: Path, kind: str, mode: str) -> None:
     path = tmp_path / "t"
     shape: dict[str, Any] = {
         "hoodie.table.name": "t",
@@ -246,7 +246,7 @@ def filled(changes: list[Change], op: str, at: str, text: str | None) -> str | N
 
 
 @pytest.mark.parametrize(("way", "logging"), [("IGNORE_DEFAULTS", "DATA_BEFORE_AFTER"), ("FILL_UNAVAILABLE", "OP_KEY_ONLY")])
-def test_update_modes_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str, logging: str) -> None:
+def test_update_modes_of_alternating_writers(newer_hudi: ApacheHudi, tmp_path: Path, way: str, logging: str) -> None:
     path = tmp_path / "t"
     options = {**MODE_OPTIONS, **UPDATE_MODES[way], "hoodie.table.cdc.supplemental.logging.mode": logging}
     table = Table.create(path, options=options)

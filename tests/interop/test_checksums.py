@@ -47,7 +47,7 @@ def ids_and_values(table: pa.Table) -> list[tuple[object, ...]]:
         pytest.param("parquet", True, marks=pytest.mark.wide),
     ],
 )
-def test_apache_hudi_passes_over_checks(hudi: ApacheHudi, kind: str, metadata: bool, tmp_path: Path) -> None:
+def test_hudi_ignores_page_checksums(hudi: ApacheHudi, kind: str, metadata: bool, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     table = Table.create(
         path,

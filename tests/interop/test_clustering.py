@@ -50,7 +50,7 @@ def table(tmp_path: Path) -> hp.Table:
     return made
 
 
-def test_it_reads_and_writes_on_after_our_clustering(hudi: ApacheHudi, table: hp.Table) -> None:
+def test_hudi_reads_and_writes_after_a_clustering_of_pyhudi(hudi: ApacheHudi, table: hp.Table) -> None:
     table.cluster(order_by="x", layout="linear", options=OPTIONS)
     assert_same_rows(hudi.read(table.uri), table.scan(["*"]).to_arrow())
     hudi.write(rows(1, ts=5), table.uri, mode="append", **WRITE)
@@ -58,7 +58,7 @@ def test_it_reads_and_writes_on_after_our_clustering(hudi: ApacheHudi, table: hp
     assert table.scan(filter="ts = 5").count() == 12
 
 
-def test_it_carries_out_our_plan(hudi: ApacheHudi, table: hp.Table) -> None:
+def test_hudi_executes_a_clustering_plan_of_pyhudi(hudi: ApacheHudi, table: hp.Table) -> None:
     before = table.scan(["*"]).to_arrow()
     planned = table.schedule_clustering(order_by="x", options=OPTIONS)
     assert_same_rows(hudi.read(table.uri), before)
@@ -68,7 +68,7 @@ def test_it_carries_out_our_plan(hudi: ApacheHudi, table: hp.Table) -> None:
     assert len(table.scan().explain().slices) == 2
 
 
-def test_we_carry_out_its_plan(hudi: ApacheHudi, table: hp.Table) -> None:
+def test_pyhudi_executes_a_clustering_plan_of_hudi(hudi: ApacheHudi, table: hp.Table) -> None:
     before = table.scan(["*"]).to_arrow()
     hudi.call("run_clustering", path=table.uri, op="schedule", order="x")
     (pending,) = table.timeline().pending(Action.CLUSTERING)
@@ -78,7 +78,7 @@ def test_we_carry_out_its_plan(hudi: ApacheHudi, table: hp.Table) -> None:
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
 
 
-def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_hudi_writes_buckets_clustered_by_pyhudi(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Although no option names the buckets for the clustering."""
     path = str(tmp_path / "c")
     buckets: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
@@ -92,9 +92,7 @@ def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: ApacheH
 
 
 @pytest.mark.parametrize("release", ["hudi", "newer_hudi", "newest_hudi"])
-def test_it_reads_and_writes_on_after_row_groups_were_copied(
-    request: pytest.FixtureRequest, tmp_path: Path, release: str
-) -> None:
+def test_hudi_reads_and_writes_after_a_row_group_copy(request: pytest.FixtureRequest, tmp_path: Path, release: str) -> None:
     """Row groups of both writers, and then with the key filter, the key range and the statistics of the copied file."""
     hudi: ApacheHudi = request.getfixturevalue(release)
     path = str(tmp_path / "c")
@@ -121,7 +119,7 @@ def test_it_reads_and_writes_on_after_row_groups_were_copied(
     assert table.validate(keys=True).ok
 
 
-def test_row_groups_are_copied_by_plans_of_either_writer(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_row_group_copy_plans_of_each_library_are_executed(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
     """Hudi combines only key filters of one size, and of type DYNAMIC_V0."""
     path = str(tmp_path / "c")
     same_size: dict[str, Any] = {**OPTIONS, "hoodie.index.bloom.num_entries": "64"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import pyhudi as hp
 from pyhudi import Table
 from tests.interop.oracle import RELEASE, ApacheHudi
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
@@ -55,7 +56,7 @@ def ours(table: Table, *rows: dict[str, object]) -> None:
     ],
     indirect=["session"],
 )
-def test_apache_hudi_changes_columns_and_both_write(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_changes_columns_and_both_write(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path, name = tmp_path / "t", f"by_ids_{kind}"
     session.sql(f"DROP TABLE IF EXISTS {name}")
     session.sql(
@@ -99,7 +100,7 @@ def test_apache_hudi_changes_columns_and_both_write(session: ApacheHudi, tmp_pat
     assert table.validate().ok
 
 
-def test_what_apache_hudi_gets_wrong(session: ApacheHudi, tmp_path: Path) -> None:
+def test_schema_change_defects_of_hudi(session: ApacheHudi, tmp_path: Path) -> None:
     """An id that it assigns twice returns values of a removed column; filters on a renamed column find no rows."""
     path, name = tmp_path / "t", "twice"
     session.sql(f"DROP TABLE IF EXISTS {name}")
@@ -132,7 +133,7 @@ def test_what_apache_hudi_gets_wrong(session: ApacheHudi, tmp_path: Path) -> Non
     ],
     indirect=["session"],
 )
-def test_ours_changes_columns_and_apache_hudi_goes_on(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_pyhudi_changes_columns_and_hudi_writes(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """The first change gives the ids that its own would have; it writes to the table, changes it further, and ours goes on."""
     path, name = tmp_path / "t", f"ours_by_ids_{kind}"
     session.sql(f"DROP TABLE IF EXISTS {name}")
@@ -237,7 +238,7 @@ def rows_by_id(rows: pa.Table) -> dict[str, tuple[object, ...]]:
     ],
     indirect=["session"],
 )
-def test_apache_hudi_services_what_ours_has_altered(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_services_a_table_altered_by_pyhudi(session: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Compaction, cleaning, a savepoint, a change of columns, restore to before it, and the rollback of a change of ours; ours
     writes after each of them.
     """
@@ -288,7 +289,7 @@ def test_a_renamed_field_in_a_log_that_1_0_reads(session: ApacheHudi, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_columns_are_added_and_widened_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_alternating_writers_add_and_widen_columns(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, {"hoodie.write.set.null.for.missing.columns": True})
     shared.theirs(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))
     wider = keyed_rows(("a", 2, "a2", 2)).append_column("more", pa.array(["m2"]))
@@ -306,3 +307,48 @@ def test_columns_are_added_and_widened_in_turn(newer_hudi: ApacheHudi, tmp_path:
         shared.table.compact()
         shared.same()
     shared.checked()
+
+
+@pytest.mark.parametrize(
+    ("session", "kind"),
+    [
+        ("hudi", "mor"),
+        pytest.param("hudi", "cow", marks=pytest.mark.wide),
+        pytest.param("newer_hudi", "mor", marks=pytest.mark.wide),
+    ],
+    indirect=["session"],
+)
+@pytest.mark.parametrize("alters", ["ours", "theirs"])
+def test_types_of_entries_and_nulls_are_changed(session: ApacheHudi, tmp_path: Path, kind: str, alters: str) -> None:
+    path, name = tmp_path / "t", f"entries_{kind}_{alters}"
+    session.sql(f"DROP TABLE IF EXISTS {name}")
+    session.sql(
+        f"CREATE TABLE {name} (id STRING, ts BIGINT, st STRUCT<x: INT>, li ARRAY<INT>, mi MAP<STRING, INT>, n INT NOT NULL) "
+        f"USING hudi TBLPROPERTIES (type = '{kind}', primaryKey = 'id', preCombineField = 'ts') LOCATION '{path}'"
+    )
+    session.sql(
+        f"INSERT INTO {name} VALUES ('a', 1, named_struct('x', 1), array(1, 2), map('p', 3), 4), "
+        "('b', 1, named_struct('x', 1), array(), null, 5)"
+    )
+    table = Table(path)
+    if kind == "mor":
+        ours(table, *({**row, "ts": 2} for row in table.scan().to_arrow().to_pylist()[:1]))
+    statements = (
+        "ALTER COLUMN li.element TYPE BIGINT",
+        "ALTER COLUMN mi.value TYPE DOUBLE",
+        "ALTER COLUMN n DROP NOT NULL",
+        "ADD COLUMNS (st.w STRING FIRST)",
+    )
+    for statement in statements:
+        sql = f"ALTER TABLE {name} {statement}"
+        session.sql(sql) if alters == "theirs" else hp.sql(sql, tables={name: table})
+    rows = {row["id"]: row for row in both_read(session, table, name).to_pylist()}
+    assert (rows["a"]["li"], rows["a"]["mi"], rows["b"]["n"]) == ([1, 2], [("p", 3.0)], 5)
+    ours(table, {**rows["b"], "ts": 3, "li": [1 << 40], "mi": [("q", 0.5)], "n": None, "st": {"w": "w", "x": 7}})
+    both_read(session, table, name)
+    session.sql(f"INSERT INTO {name} SELECT 'c' AS id, 4 AS ts, st, li, mi, n FROM {name} WHERE id = 'b'")
+    assert both_read(session, table, name).num_rows == 3
+    if kind == "mor":
+        table.compact(options={"hoodie.compact.inline.max.delta.commits": "1"})
+        both_read(session, table, name)
+    assert table.validate().ok

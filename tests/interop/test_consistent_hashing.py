@@ -121,7 +121,7 @@ def begun(hudi: ApacheHudi, path: Path) -> Ringed:
     return Ringed(hudi, path / "t", OPTIONS, partition=lambda row: row["city"], ordering="ts")
 
 
-def test_written_by_both_and_resized_by_the_real_one(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_written_by_both_and_resized_by_hudi(hudi: ApacheHudi, tmp_path: Path) -> None:
     both = begun(hudi, tmp_path)
     both.create()
     both.ours("upsert", rows(range(40), 1))
@@ -140,7 +140,7 @@ def test_written_by_both_and_resized_by_the_real_one(hudi: ApacheHudi, tmp_path:
     both.check(dict.fromkeys(CITIES, 1))
 
 
-def test_resized_by_both_in_turn(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_resized_by_both_alternately(hudi: ApacheHudi, tmp_path: Path) -> None:
     both = begun(hudi, tmp_path)
     both.create()
     both.theirs("upsert", rows(range(200), 1))
@@ -157,7 +157,7 @@ def test_resized_by_both_in_turn(hudi: ApacheHudi, tmp_path: Path) -> None:
     both.check()
 
 
-def test_plans_are_carried_out_by_the_other_and_written_beside_by_both(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_resize_plans_are_executed_by_the_other_library_while_both_write(hudi: ApacheHudi, tmp_path: Path) -> None:
     both = begun(hudi, tmp_path)
     both.create()
     both.ours("upsert", rows(range(200), 1))
@@ -190,7 +190,7 @@ def test_plans_are_carried_out_by_the_other_and_written_beside_by_both(hudi: Apa
 
 
 @pytest.mark.wide
-def test_rings_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_resizes_of_version_9_tables_by_both(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """Written, resized and written by both in turn; the other library is release 1.1.1."""
     both = Ringed(
         newer_hudi,

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.errors import Unsupported
 from scripts.golden.cases import rows_of_every_type
 from tests.interop.alternation import COMMON, OPERATION, READ, Alternation
 from tests.interop.oracle import ApacheHudi
@@ -157,7 +158,7 @@ MADE_OF_KNOWN_PARTS = {"complex-plain-created-by-hudi", "timestamp-millis", "blo
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.wide) if name in MADE_OF_KNOWN_PARTS else name for name in SHAPES]
 )
-def test_both_write_in_turn(hudi: ApacheHudi, tmp_path: Path, name: str) -> None:
+def test_both_write_alternately(hudi: ApacheHudi, tmp_path: Path, name: str) -> None:
     shape = SHAPES[name]
     both = Alternation(
         hudi,
@@ -302,6 +303,24 @@ def test_timestamps_as_keys(hudi: ApacheHudi, tmp_path: Path, consistent: bool) 
         assert set(found["_hoodie_record_key"].to_pylist()) == wanted
     assert_same_rows(hudi.read(path, **READ), found)
     assert sorted(found["ts"].to_pylist()) == [2, 2, 3, 3, 4]
+
+
+def test_timestamp_partitions_of_sql(hudi: ApacheHudi, tmp_path: Path) -> None:
+    """SQL formats the times of paths to seconds, DataFrames do not: rows are found, and a write beside them is refused."""
+    path, name = tmp_path / "t", "matrix_sql_times"
+    encoded = "'hoodie.datasource.write.partitionpath.urlencode' = 'true'"
+    hudi.sql(f"DROP TABLE IF EXISTS {name}")
+    hudi.sql(
+        f"CREATE TABLE {name} (id INT, at TIMESTAMP) USING hudi PARTITIONED BY (at) TBLPROPERTIES (primaryKey = 'id', {encoded}) "
+        f"LOCATION '{path}'"
+    )
+    hudi.sql(f"INSERT INTO {name} VALUES (1, TIMESTAMP '2024-10-27 02:30:00'), (2, TIMESTAMP '2024-10-27 02:30:00.123456')")
+    table = Table(path)
+    assert table.scan(["id"], filter="at > TIMESTAMP '2024-10-27 02:30:00'").to_arrow()["id"].to_pylist() == [2]
+    with pytest.raises(Unsupported, match="at=2024-10-27 02%3A30%3A00"):
+        table.upsert(table.scan().to_arrow())
+    assert table.delete(where="id = 2").rows_deleted == 1
+    assert hudi.sql(f"SELECT id FROM {name}")["id"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize(("fixture", "version"), [("hudi", 8), pytest.param("newer_hudi", 9, marks=pytest.mark.wide)])

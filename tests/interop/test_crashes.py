@@ -73,13 +73,13 @@ ACTS: dict[str, Act] = {f.__name__: f for f in (upsert, delete, compact, log_com
 
 
 @pytest.fixture(scope="module")
-def grown(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+def table_with_commits(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """A table with base files and logs of both, whose last write is ours.  Not to be changed."""
     return _grown(Pair(apache_hudi, tmp_path_factory.mktemp("crashes") / "grown", "mor", OPTIONS))
 
 
 @pytest.fixture(scope="module")
-def grown_9(real_newer_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+def version_9_table_with_commits(real_newer_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """The same of version 9, with release 1.1.1."""
     options = {**OPTIONS, "hoodie.write.table.version": 9, "hoodie.metadata.index.column.stats.file.group.count": 1}
     return _grown(Pair(real_newer_hudi, tmp_path_factory.mktemp("crashes-9") / "grown_9", "mor", options))
@@ -146,7 +146,7 @@ def kind_of(call: StorageCall) -> str:
 ALIKE = ("heartbeat", "other", "metadata marker", "metadata deltacommit.requested", "metadata rollback.requested")
 
 
-def deaths(storage: FaultyStorage) -> dict[str, Fault]:
+def crash_points(storage: FaultyStorage) -> dict[str, Fault]:
     """Where to die: after the last call of each kind, and within the last that writes or deletes data files."""
     last = {kind_of(call): number for number, call in enumerate((c for c in storage.calls if c.writes), 1)}
     last = {kind: number for kind, number in last.items() if not kind.startswith(ALIKE)}
@@ -208,22 +208,24 @@ TURNS = 2 if WIDE else 3
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_it_reads_and_goes_on_after_a_death(grown: Pair, tmp_path: Path, act: str) -> None:
-    whole = copied(grown, tmp_path / "whole")
+def test_hudi_continues_after_a_crash_of_pyhudi(table_with_commits: Pair, tmp_path: Path, act: str) -> None:
+    whole = copied(table_with_commits, tmp_path / "whole")
     context, storage = faulty(whole, None)
     ACTS[act](whole, context)
-    assert rows_of(whole.table.scan().to_arrow()) == outcomes(grown, act)[1]
-    faults = deaths(storage)
+    assert rows_of(whole.table.scan().to_arrow()) == outcomes(table_with_commits, act)[1]
+    faults = crash_points(storage)
     assert len(faults) >= 8, faults
     unknown = faults.keys() - {what for sample in SAMPLE.values() for what in sample}
     assert not unknown, f"no ordinary run dies there: {unknown}"
     for number, what in enumerate(faults if WIDE else SAMPLE[act]):
-        pair = copied(grown, tmp_path / f"{act}_{number}")
+        pair = copied(table_with_commits, tmp_path / f"{act}_{number}")
         context, storage = faulty(pair, faults[what])
         with pytest.raises(SimulatedCrash):
             ACTS[act](pair, context)
         try:
-            taken_up(pair, outcomes(grown, act), by_them=number % TURNS == 0, markers=number % (2 * TURNS) == 0)
+            check_continued(
+                pair, outcomes(table_with_commits, act), by_them=number % TURNS == 0, markers=number % (2 * TURNS) == 0
+            )
         except BaseException as error:
             error.add_note(f"died {what}, table {pair.path}")
             raise
@@ -241,23 +243,23 @@ SAMPLE_9 = {
 
 @pytest.mark.wide
 @pytest.mark.parametrize("act", ACTS)
-def test_release_1_1_goes_on_after_a_death(grown_9: Pair, tmp_path: Path, act: str) -> None:
+def test_release_1_1_continues_after_a_crash_of_pyhudi(version_9_table_with_commits: Pair, tmp_path: Path, act: str) -> None:
     """On a table of version 9, with either next writer."""
-    whole = copied(grown_9, tmp_path / "whole")
+    whole = copied(version_9_table_with_commits, tmp_path / "whole")
     context, storage = faulty(whole, None)
     ACTS[act](whole, context)
-    faults = deaths(storage)
+    faults = crash_points(storage)
     for what in SAMPLE_9[act]:
         for by_them in (True, False):
-            pair = copied(grown_9, tmp_path / f"nine_{act}_{len(list(tmp_path.iterdir()))}")
+            pair = copied(version_9_table_with_commits, tmp_path / f"nine_{act}_{len(list(tmp_path.iterdir()))}")
             context, storage = faulty(pair, faults[what])
             with pytest.raises(SimulatedCrash):
                 ACTS[act](pair, context)
-            taken_up(pair, outcomes(grown_9, act), by_them, markers=True)
+            check_continued(pair, outcomes(version_9_table_with_commits, act), by_them, markers=True)
             assert int(pair.table.config.version) == 9
 
 
-def taken_up(pair: Pair, possible: list[dict[str, Any]], by_them: bool, markers: bool) -> None:
+def check_continued(pair: Pair, possible: list[dict[str, Any]], by_them: bool, markers: bool) -> None:
     """by_them: who writes on; markers: whether Apache Hudi looks for markers or lists, to roll back what is dead."""
     found = rows_of(pair.table.scan().to_arrow())
     assert found in possible

@@ -260,7 +260,7 @@ def test_secondary_and_expression_indexes(hudi: ApacheHudi, insertions: dict[str
     assert without_meta(every).num_rows == 58
 
 
-def test_an_expression_index_answers_for_its_expression_alone(hudi: ApacheHudi, changes: dict[str, Path], tmp_path: Path) -> None:
+def test_expression_index_serves_only_its_expression(hudi: ApacheHudi, changes: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(changes["COPY_ON_WRITE"], tmp_path, dirs_exist_ok=True)
     hudi.register(tmp_path, "skipping_lower")
     hudi.sql("CREATE INDEX idx_low ON skipping_lower USING bloom_filters(city) OPTIONS(expr='lower')")
@@ -278,7 +278,7 @@ def test_an_expression_index_answers_for_its_expression_alone(hudi: ApacheHudi, 
         for old, new in CHANGES
     ],
 )
-def test_the_real_one_finds_rows_by_a_column_that_has_changed_its_type(
+def test_hudi_finds_rows_by_a_column_of_changed_type(
     hudi: ApacheHudi, tmp_path: Path, old: pa.DataType, new: pa.DataType
 ) -> None:
     """A bound of the old type ends its query with a ClassCastException, also of a narrower number."""

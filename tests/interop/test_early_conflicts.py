@@ -36,7 +36,7 @@ EARLY: dict[str, Any] = {
 }
 
 
-def grown(hudi: ApacheHudi, path: Path, kind: str, **options: Any) -> Pair:
+def table_with_commits(hudi: ApacheHudi, path: Path, kind: str, **options: Any) -> Pair:
     pair = Pair(hudi, path, kind, {**EARLY, **options})
     pair.create()
     pair.ours("upsert", make(range(20), 1), check=False)
@@ -86,10 +86,10 @@ IN_LISTS: dict[str, Any] = {
         # Not IN_LISTS, which looks later: see the next test.
     ],
 )
-def test_the_real_one_stops_at_markers_of_ours(
+def test_hudi_detects_conflicts_with_markers_of_pyhudi(
     request: pytest.FixtureRequest, hudi: ApacheHudi, tmp_path: Path, kind: str, options: dict[str, Any]
 ) -> None:
-    pair = grown(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
+    pair = table_with_commits(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
     before = data_files(pair.path)
     failures: list[HudiFailure] = []
 
@@ -113,7 +113,7 @@ def test_the_real_one_stops_at_markers_of_ours(
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_detects_conflicts_with_marker_lists_of_pyhudi_during_a_write(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Its timeline server compares lists during the write, from the first marker on, and refuses a marker after a conflict.
 
     So it stops a write of many files, of which it makes two at a time, and one of few commits.
@@ -123,7 +123,7 @@ def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: Apach
         "hoodie.write.concurrency.async.conflict.detector.period_ms": 50,
         "hoodie.markers.timeline_server_based.batch.interval_ms": 300,
     }
-    pair = grown(hudi, tmp_path / "t", kind, **options)
+    pair = table_with_commits(hudi, tmp_path / "t", kind, **options)
     for begin in range(20, 80, 20):
         pair.ours("upsert", make(range(begin, begin + 20), 1), check=False)
     file_count = len(data_files(pair.path))
@@ -162,10 +162,10 @@ def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: Apach
         pytest.param("mor", TRANSACTION, marks=pytest.mark.wide),
     ],
 )
-def test_ours_stops_at_markers_of_the_real_one(
+def test_pyhudi_detects_conflicts_with_markers_of_hudi(
     request: pytest.FixtureRequest, hudi: ApacheHudi, tmp_path: Path, kind: str, options: dict[str, Any]
 ) -> None:
-    pair = grown(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
+    pair = table_with_commits(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
     with pytest.raises(HudiFailure):
         hudi.write(make(range(5, 15), 2), pair.path, **pair.options, **DYING)
     (other,) = pair.table.timeline().pending_writes()

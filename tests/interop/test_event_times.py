@@ -28,7 +28,7 @@ def rows(**seconds: int) -> pa.Table:
     )
 
 
-def told(path: Path) -> Told:
+def watermarks(path: Path) -> Told:
     table = Table(path)
     commit = read_commit(table.context.timeline, table.timeline().completed_writes()[-1])
     return {str(stat.partition_path): (stat.min_event_time, stat.max_event_time) for stat in commit.write_stats}
@@ -36,7 +36,7 @@ def told(path: Path) -> Told:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-def test_commits_tell_what_those_of_apache_hudi_tell(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_commits_record_the_event_times_of_hudi(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     options: dict[str, Any] = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.table.type": kind,
@@ -55,9 +55,9 @@ def test_commits_tell_what_those_of_apache_hudi_tell(newer_hudi: ApacheHudi, tmp
     for operation, data in (("insert", rows(a1=1, a2=9, b1=5)), ("upsert", rows(a1=4, b1=6)), ("upsert", rows(a2=7))):
         getattr(table, operation)(data)
         newer_hudi.write(data, real, **{**options, OPERATION: operation})
-        assert told(mine) == told(real), operation
-    assert told(mine) == {"a": (START + 4000, START + 7000) if kind == "COPY_ON_WRITE" else (START + 7000, START + 7000)}
+        assert watermarks(mine) == watermarks(real), operation
+    assert watermarks(mine) == {"a": (START + 4000, START + 7000) if kind == "COPY_ON_WRITE" else (START + 7000, START + 7000)}
     # Both continue in a table whose commits record such times.
     newer_hudi.write(rows(a1=8), mine, **{**options, OPERATION: "upsert"})
     Table(real, options=options).upsert(rows(a1=8))
-    assert told(mine) == told(real)
+    assert watermarks(mine) == watermarks(real)

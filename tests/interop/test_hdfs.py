@@ -29,7 +29,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 
 
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-def test_a_table_in_turn(hudi: ApacheHudi, hdfs: Hdfs, kind: str) -> None:
+def test_hudi_and_pyhudi_alternate_on_hdfs(hudi: ApacheHudi, hdfs: Hdfs, kind: str) -> None:
     uri = f"{hdfs.uri}/{uuid.uuid4().hex}/trips"
     options: dict[str, Any] = {
         "hoodie.table.name": "trips",

@@ -43,7 +43,7 @@ def seen(path: Path, *columns: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("order", [("words", "price"), ("price", "words")])
-def test_lists_beside_short_decimals_of_a_bulk_insert(hudi: ApacheHudi, tmp_path: Path, order: tuple[str, str]) -> None:
+def test_lists_with_short_decimals_of_a_bulk_insert(hudi: ApacheHudi, tmp_path: Path, order: tuple[str, str]) -> None:
     """The row writer then lays out lists as Hive did, and what copies rows in an upsert does not understand that: it fails where
     the list comes last, and loses the lists of all rows that it copies where another column follows.
     """
@@ -173,7 +173,7 @@ def test_partial_rows_where_the_last_write_wins(hudi: ApacheHudi, tmp_path: Path
     assert seen(path, "ts", "note", "fare") == {"a": (2, "old", 9.5), "b": (1, "old", 2.5)}
 
 
-def test_everything_since_the_earliest(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_incremental_read_from_the_earliest_commit(hudi: ApacheHudi, tmp_path: Path) -> None:
     hudi.write(made("ab", 1), tmp_path, **OPTIONS)
     hudi.write(made("bc", 2), tmp_path, **OPTIONS)
     query: dict[str, Any] = {
@@ -186,7 +186,7 @@ def test_everything_since_the_earliest(hudi: ApacheHudi, tmp_path: Path) -> None
     assert {row["id"]: row["ts"] for row in found.to_pylist()} == {"a": 1, "b": 2, "c": 2}
 
 
-def test_partition_values_that_a_path_does_not_tell(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_partition_values_not_recoverable_from_the_path(hudi: ApacheHudi, tmp_path: Path) -> None:
     """The real reader takes them from the path: `a=b` becomes `b`, empty becomes null.  The files have them as they are."""
     data = pa.table({"id": ["a", "b", "c"], "ts": [1, 1, 1], "place": ["x=y", "", "plain"]})
     hudi.write(data, tmp_path, **(OPTIONS | {PARTITION: "place"}))
@@ -306,7 +306,7 @@ def test_a_column_that_came_after_a_partition_was_written(hudi: ApacheHudi, tmp_
         assert Table(path).scan(["id"], filter=where).to_arrow()["id"].to_pylist() == ["b"]
 
 
-def test_a_key_that_an_insert_brought_back_elsewhere(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_key_reinserted_in_another_partition(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Its upsert goes to the base file whose log deleted the key, too; ours, on a copy of the same table, to the row alone."""
     path, copy = tmp_path / "t", tmp_path / "copy"
     options: dict[str, Any] = {

@@ -40,7 +40,7 @@ def check(hudi: ApacheHudi, table: Table, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(("kind", "version"), KINDS_AND_VERSIONS)
-def test_vectors_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
+def test_hudi_and_pyhudi_alternate_on_vectors(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
     path = tmp_path / "t"
     name = f"vectors_{kind}_{version}"
     properties = f"type='{kind}', primaryKey='id', orderingFields='ts', 'hoodie.write.table.version'='{version}'"
@@ -134,7 +134,7 @@ def blob_literal(blob: dict[str, Any] | None) -> str:
         pytest.param("cow", "pyhudi", 8, marks=pytest.mark.wide),
     ],
 )
-def test_blobs_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, maker: str, version: int) -> None:
+def test_hudi_and_pyhudi_alternate_on_blobs(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, maker: str, version: int) -> None:
     """Both physical forms, and the bytes of outside files; each compacts and clusters what the other wrote."""
     (tmp_path / "outside.bin").write_bytes(b"0123456789")
     path, name = tmp_path / "t", f"blobs_{kind}_{maker}_{version}"
@@ -213,7 +213,9 @@ spark.createDataFrame(made, schema).write.format("hudi").options(**options).mode
 
 
 @pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
-def test_variants_in_turn(newest_hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_and_pyhudi_alternate_on_variants(
+    newest_hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path, kind: str
+) -> None:
     """Release 1.2.0 writes variants on Spark 3.5 and cannot read them there; release 1.1.1 reads them as structs."""
     path = tmp_path / "t"
     options: dict[str, Any] = {

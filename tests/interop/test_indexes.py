@@ -31,7 +31,7 @@ def session(request: pytest.FixtureRequest, indexes: Indexes) -> Iterator[Apache
         pytest.param(VERSION_9, "ours", id="9-ours", marks=pytest.mark.wide),
     ],
 )
-def test_indexes_of_either_are_written_and_read_by_both(
+def test_indexes_built_by_either_library_are_maintained_by_both(
     session: ApacheHudi, tmp_path: Path, indexes: Indexes, creator: str
 ) -> None:
     queries = len(indexes.queries)

@@ -81,7 +81,7 @@ def test_the_releases_choose_the_new_key_for_tables_of_version_8_and_above(relea
 
 
 @pytest.mark.parametrize(("release", "kind"), [("1.0.2", "COPY_ON_WRITE"), ("1.1.1", "MERGE_ON_READ")], indirect=["release"])
-def test_a_job_over_files_is_taken_over_and_handed_back(release: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_file_ingestion_continues_in_the_other_library(release: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path, incoming, base_ms = tmp_path / "t", tmp_path / "in", 1_767_225_600_000
     for number in range(5):
         write_lines(incoming / f"{number}.json", rows(number, number, 9).to_pylist(), base_ms + number)
@@ -102,7 +102,7 @@ def test_a_job_over_files_is_taken_over_and_handed_back(release: ApacheHudi, tmp
     assert Counter(zip(read["id"].to_pylist(), read["ts"].to_pylist(), strict=True)) == expected
 
 
-def test_an_incremental_job_is_taken_over_and_handed_back(release: ApacheHudi, tmp_path: Path) -> None:
+def test_incremental_ingestion_continues_in_the_other_library(release: ApacheHudi, tmp_path: Path) -> None:
     source_path, path = tmp_path / "s", tmp_path / "t"
     release.write(rows(1, 1, 2), source_path, **BASE)
     release.write(rows(2, 2, 3), source_path, mode="append", **BASE)

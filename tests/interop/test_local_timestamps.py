@@ -73,7 +73,7 @@ def test_both_write_and_read_them(newer_hudi: ApacheHudi, tmp_path: Path, kind: 
     assert Table(tmp_path).validate().ok
 
 
-def test_release_1_0_has_none(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_release_1_0_refuses_local_timestamps(hudi: ApacheHudi, tmp_path: Path) -> None:
     with pytest.raises(HudiFailure, match="Unexpected type TimestampNTZType"):
         hudi.write(rows("a", 1, 0), tmp_path / "theirs", **options("COPY_ON_WRITE"))
     table = Table.create(tmp_path / "ours", options=options("MERGE_ON_READ"))
@@ -82,7 +82,7 @@ def test_release_1_0_has_none(hudi: ApacheHudi, tmp_path: Path) -> None:
 
 
 @pytest.mark.wide
-def test_release_1_1_takes_the_unit_of_a_file_for_that_of_the_table(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_release_1_1_reads_local_timestamps_in_the_unit_of_the_file(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """It mends files of older releases so, and times of before a column was given milliseconds; ours goes by the file."""
     noon_ms = 1_782_907_200_000
     kind = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.metadata.enable": False}

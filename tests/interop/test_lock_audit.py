@@ -50,7 +50,7 @@ def files(path: Path) -> dict[str, list[dict[str, object]]]:
     return {file.name: [json.loads(line) for line in file.read_text().splitlines()] for file in found}
 
 
-def test_both_audit_one_lock(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_both_libraries_audit_one_lock(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
     path = tmp_path / "audited"
     table = Table.create(path, record_key="id")
     table.insert({"id": [1]})

@@ -53,7 +53,7 @@ def children(server: Server, path: str) -> list[str]:
         client.close()
 
 
-def test_no_write_is_lost_between_apache_hudi_and_us(hudi: ApacheHudi, tmp_path: Path, zookeeper: Server) -> None:
+def test_concurrent_hudi_and_pyhudi_writers_lose_no_write(hudi: ApacheHudi, tmp_path: Path, zookeeper: Server) -> None:
     path = tmp_path / "t"
     base = {"hoodie.write.lock.zookeeper.base_path": "/hudi", "hoodie.write.lock.wait_time_ms": 600_000}
     shared = options(zookeeper, "ZookeeperBasedLockProvider", **base)
@@ -92,7 +92,7 @@ def test_no_write_is_lost_between_apache_hudi_and_us(hudi: ApacheHudi, tmp_path:
     assert children(zookeeper, "/hudi/counted") == []
 
 
-def test_apache_hudi_and_we_name_an_implicit_lock_alike(hudi: ApacheHudi, tmp_path: Path, zookeeper: Server) -> None:
+def test_implicit_lock_has_the_name_of_hudi(hudi: ApacheHudi, tmp_path: Path, zookeeper: Server) -> None:
     path = tmp_path / "t"
     shared = options(zookeeper, "ZookeeperBasedImplicitBasePathLockProvider")
     hudi.write(rows("real", range(1)), path, mode="overwrite", **TABLE, **shared)

@@ -122,7 +122,7 @@ RULES: dict[str, dict[str, Any]] = {
         pytest.param("payload", "COPY_ON_WRITE", marks=pytest.mark.wide),
     ],
 )
-def test_written_in_turn(with_classes: ApacheHudi, tmp_path: Path, rule: str, kind: str) -> None:
+def test_custom_merger_with_alternating_writers(with_classes: ApacheHudi, tmp_path: Path, rule: str, kind: str) -> None:
     pair = Pair(with_classes, tmp_path / f"{rule}_{kind.lower()}", kind, RULES[rule])
     pair.theirs("insert", rows(1, "a", k1=5, k2=5, k3=5, k4=5, k5=5, k6=5))
     pair.theirs("upsert", rows(2, "b", k1=3, k2=8))
@@ -195,6 +195,6 @@ def test_a_row_that_is_kept_keeps_its_commit_time(hudi: ApacheHudi, tmp_path: Pa
     }
 
 
-def test_the_twin_holds_to_what_mergers_have_to() -> None:
+def test_python_merger_passes_the_merger_checks() -> None:
     states = [rows(1, "a", k1=5, k2=5), rows(2, "b", k1=3, k2=8), rows(3, "c", k1=9, k2=1)]
     testing.check_merger(HighestScore(), *states)

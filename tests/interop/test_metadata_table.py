@@ -23,7 +23,7 @@ from tests.support.rows import assert_same_rows
 MORE = 2 if WIDE else 0
 
 
-def test_each_compacts_the_metadata_table_in_turn(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_both_compact_the_metadata_table_alternately(hudi: ApacheHudi, tmp_path: Path) -> None:
     due = "hoodie.metadata.compact.max.delta.commits"
     pair = Pair(hudi, tmp_path / "t", "cow", {due: 3})
     never: dict[str, Any] = {due: 100}
@@ -62,7 +62,7 @@ def test_indexes_of_a_table_that_apache_hudi_built(hudi: ApacheHudi, tmp_path: P
 # We roll back with either: later, what Apache Hudi wrote.
 @pytest.mark.parametrize("roller", [pytest.param("ours", marks=pytest.mark.wide), "theirs"])
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_either_rolls_back(hudi: ApacheHudi, tmp_path: Path, kind: str, roller: str) -> None:
+def test_each_library_rolls_back_writes_of_the_other(hudi: ApacheHudi, tmp_path: Path, kind: str, roller: str) -> None:
     pair = Pair(hudi, tmp_path / "t", kind, {"hoodie.compact.inline": False})
     pair.create()
     pair.ours("upsert", make(range(40), 1))

@@ -227,7 +227,7 @@ def merged_by_position(path: Path) -> list[bool]:
 
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
-def test_logs_of_either_side_are_merged_by_position_on_both(
+def test_logs_of_each_library_are_merged_by_position_in_both(
     hudi: ApacheHudi, filled_by_us: Fill, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     by_key: dict[str, Any] = {"hoodie.merge.use.record.positions": False}
@@ -243,7 +243,7 @@ def test_logs_of_either_side_are_merged_by_position_on_both(
 
 
 @pytest.mark.parametrize(("mode", "log_format"), one_of(COMMIT_TIME))
-def test_our_plan_is_carried_out_by_both_alike(
+def test_compaction_plan_of_pyhudi_gives_equal_results_in_both(
     hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
@@ -260,7 +260,7 @@ def test_our_plan_is_carried_out_by_both_alike(
 
 
 @pytest.mark.parametrize(("mode", "log_format"), one_of(PARQUET))
-def test_a_plan_of_apache_hudi_is_carried_out_by_both_alike(
+def test_compaction_plan_of_hudi_gives_equal_results_in_both(
     hudi: ApacheHudi, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
@@ -289,7 +289,7 @@ def test_a_plan_of_apache_hudi_is_carried_out_by_both_alike(
     same_outcome(hudi, path, copy, instant, before)
 
 
-def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path) -> None:
+def test_both_write_before_and_after_compactions_of_each(hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path) -> None:
     mode, log_format = DEFAULT
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
@@ -316,7 +316,7 @@ def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: ApacheHudi, f
 
 
 @pytest.mark.parametrize(("mode", "log_format"), one_of(COMMIT_TIME))
-def test_apache_hudi_reads_our_log_compactions(
+def test_hudi_reads_log_compactions_of_pyhudi(
     hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
@@ -338,7 +338,7 @@ def test_apache_hudi_reads_our_log_compactions(
     assert_same_rows(ours(copy), before, ignoring=OWN)
 
 
-def test_a_dead_attempt_of_apache_hudi_is_undone_and_its_plan_carried_out(
+def test_failed_compaction_of_hudi_is_rolled_back_and_its_plan_executed(
     hudi: ApacheHudi, filled_by_hudi: Fill, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
@@ -367,7 +367,7 @@ def test_a_dead_attempt_of_apache_hudi_is_undone_and_its_plan_carried_out(
 
 
 @pytest.mark.parametrize(("mode", "log_format"), [DEFAULT, pytest.param(*COMMIT_TIME, marks=pytest.mark.wide)])
-def test_we_read_and_compact_log_compactions_of_apache_hudi(
+def test_pyhudi_reads_and_compacts_log_compactions_of_hudi(
     hudi: ApacheHudi, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
@@ -399,7 +399,7 @@ def test_we_read_and_compact_log_compactions_of_apache_hudi(
         ),
     ],
 )
-def test_log_compactions_planned_by_one_are_carried_out_by_both(
+def test_log_compaction_plans_of_each_library_are_executed_by_both(
     hudi: ApacheHudi, filled_by_us: Fill, filled_by_hudi: Fill, tmp_path: Path, planner: str, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
@@ -430,7 +430,7 @@ def test_log_compactions_planned_by_one_are_carried_out_by_both(
 
 
 @pytest.mark.parametrize("dead", ["ours", "theirs"])
-def test_a_dead_log_compaction_of_one_is_undone_by_the_other(
+def test_failed_log_compaction_is_rolled_back_by_the_other_library(
     hudi: ApacheHudi, filled_by_us: Fill, tmp_path: Path, dead: str
 ) -> None:
     """Apache Hudi rolls the attempt back and reports an error; PyHudi continues with its own log compaction."""

@@ -16,7 +16,7 @@ from tests.support.hudi_pair_of_version import PairOfVersion
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_plans_of_either_are_carried_out_by_the_other(newest_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_plans_of_each_library_are_executed_by_the_other(newest_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     pair = PairOfVersion(newest_hudi, tmp_path / "t", kind)
     pair.theirs("insert", make(range(12), 1), check=False)
     pair.ours("upsert", make(range(6), 2), check=False)

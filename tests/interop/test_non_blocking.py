@@ -23,7 +23,7 @@ from pyhudi.options.supported import parse_options
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
 from tests.interop.oracle import ApacheHudi
-from tests.support.non_blocking import Meeting
+from tests.support.non_blocking import ActingStorage
 
 OURS: dict[str, Any] = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
@@ -100,7 +100,7 @@ def check(hudi: ApacheHudi, path: Path, expected: Rows) -> None:
 
 
 @pytest.mark.parametrize(("release", "version", "metadata"), [("hudi", 8, False), ("newer_hudi", 9, True)])
-def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
+def test_both_write_the_same_buckets_concurrently_and_compact_for_each_other(
     request: pytest.FixtureRequest, tmp_path: Path, release: str, version: int, metadata: bool
 ) -> None:
     """release: the fixture of Apache Hudi, 1.0.2 or 1.1.1.  metadata: there is a metadata table, of files and statistics."""
@@ -111,17 +111,17 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
     table = Table.create(str(path), name="t", record_key="id", ordering="ts", table_type="mor", options=ours)
     table = Table(str(path), options=ours)
 
-    def beside(data: Rows, then: Callable[[], None]) -> WriteResult:
+    def write_during(data: Rows, then: Callable[[], None]) -> WriteResult:
         """Ours is begun first and ends last."""
         settings = WriteSettings.of(parse_options(ours), WriteOperation.UPSERT)
-        context = replace(table.context, storage=Meeting(table.context.storage, then))
+        context = replace(table.context, storage=ActingStorage(table.context.storage, then))
         return run_write(context, LocalEngine(1), rows(data), settings)
 
     def write_and_look() -> None:
         hudi.write(rows({"k0": 5, "k2": 5}), path, **theirs_options)
         check(hudi, path, {"k0": 5, "k2": 5})
 
-    done = beside({"k0": 9, "k1": 9}, write_and_look)
+    done = write_during({"k0": 9, "k1": 9}, write_and_look)
     theirs = next(i for i in table.timeline().completed_writes() if i.request_time != done.instant)
     assert done.conflict_retries == 0 and str(done.instant) < theirs.request_time
     assert str(theirs.completion_time) < str(done.completion_time)
@@ -157,7 +157,7 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
         assert read_commit(table.context.timeline, newest).operation is Operation.COMPACT
         check(hudi, path, compacted)
 
-    done = beside({"k1": 8, "k3": 12, "k5": 3}, compact_and_look)
+    done = write_during({"k1": 8, "k3": 12, "k5": 3}, compact_and_look)
     newest = table.timeline().completed_writes()[-1]
     assert done.conflict_retries == 0 and str(done.instant) < newest.request_time
     check(hudi, path, compacted | {"k3": 12, "k5": 3})

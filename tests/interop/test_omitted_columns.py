@@ -48,7 +48,7 @@ def alternation(hudi: ApacheHudi, path: Path, **more: Any) -> Alternation:
         pytest.param("1.0.2", "theirs", False, False, marks=pytest.mark.wide),
     ],
 )
-def test_both_write_in_turn(
+def test_both_write_alternately(
     request: pytest.FixtureRequest, tmp_path: Path, release: str, first: str, hive: bool, metadata: bool
 ) -> None:
     hudi = request.getfixturevalue("hudi" if release == "1.0.2" else "newer_hudi")

@@ -82,7 +82,7 @@ def rows(numbers: Iterable[int], ts: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
-def test_written_in_turn(hudi: ApacheHudi, tmp_path: Path, table_type: str) -> None:
+def test_orc_table_of_alternating_writers(hudi: ApacheHudi, tmp_path: Path, table_type: str) -> None:
     path = tmp_path / "t"
     options: dict[str, Any] = {**OPTIONS, "hoodie.datasource.write.table.type": table_type}
     upsert: dict[str, Any] = {"hoodie.datasource.write.operation": "upsert"}
@@ -105,7 +105,9 @@ def test_written_in_turn(hudi: ApacheHudi, tmp_path: Path, table_type: str) -> N
 @pytest.mark.wide
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 @pytest.mark.parametrize("version", [9, 8])
-def test_beside_release_1_1(newer_hudi: ApacheHudi, tmp_path: Path, table_type: str, version: int) -> None:
+def test_release_1_1_reads_orc_tables_of_both_writers(
+    newer_hudi: ApacheHudi, tmp_path: Path, table_type: str, version: int
+) -> None:
     """It reads what either wrote, but not copy on write by Spark's vectorized reader, which is its default."""
     path = tmp_path / "t"
     options: dict[str, Any] = {

@@ -34,7 +34,7 @@ OPTIONS: dict[str, Any] = {
 KEYS = [f"k{number:02}" for number in range(24)]
 
 
-def whole(numbers: range, ts: int) -> pa.Table:
+def full_rows(numbers: range, ts: int) -> pa.Table:
     return pa.table(
         {
             "id": [KEYS[n] for n in numbers],
@@ -47,14 +47,14 @@ def whole(numbers: range, ts: int) -> pa.Table:
     )
 
 
-def ours_updates(path: Path, numbers: range, ts: int, column: str) -> None:
-    Table(path, options=OPTIONS).upsert(whole(numbers, ts).select(["id", "part", "ts", column]), partial=True)
+def update_by_pyhudi(path: Path, numbers: range, ts: int, column: str) -> None:
+    Table(path, options=OPTIONS).upsert(full_rows(numbers, ts).select(["id", "part", "ts", column]), partial=True)
 
 
-def theirs_updates(hudi: ApacheHudi, name: str, numbers: range, ts: int, column: str) -> None:
+def update_by_hudi(hudi: ApacheHudi, name: str, numbers: range, ts: int, column: str) -> None:
     # Statements compact inline after a few commits, regardless of the options of the table's writers.
     hudi.sql("SET hoodie.compact.inline.max.delta.commits=100")
-    hudi.view("partial_news", whole(numbers, ts).select(["id", "part", "ts", column]))
+    hudi.view("partial_news", full_rows(numbers, ts).select(["id", "part", "ts", column]))
     hudi.sql(
         f"MERGE INTO {name} t USING partial_news s ON t.id = s.id AND t.part = s.part "
         f"WHEN MATCHED THEN UPDATE SET t.ts = s.ts, t.{column} = s.{column}"
@@ -76,25 +76,25 @@ def both_read(hudi: ApacheHudi, path: Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("first", [pytest.param("ours", marks=pytest.mark.wide), "theirs"])
-def test_partial_updates_in_turn(hudi: ApacheHudi, tmp_path: Path, first: str) -> None:
+def test_partial_updates_of_alternating_writers(hudi: ApacheHudi, tmp_path: Path, first: str) -> None:
     path, name = tmp_path / "t", f"partial_{first}"
     if first == "ours":
-        Table.create(path, options=OPTIONS).insert(whole(range(24), 10))
+        Table.create(path, options=OPTIONS).insert(full_rows(range(24), 10))
     else:
-        hudi.write(whole(range(24), 10), path, **(OPTIONS | {OPERATION: "insert"}))
+        hudi.write(full_rows(range(24), 10), path, **(OPTIONS | {OPERATION: "insert"}))
     hudi.register(path, name)
     # Newer, older and equal ordering values; the last ones lose against the base file in all columns that they hold.
-    ours_updates(path, range(0, 12), 20, "a")
-    theirs_updates(hudi, name, range(6, 18), 30, "b")
+    update_by_pyhudi(path, range(0, 12), 20, "a")
+    update_by_hudi(hudi, name, range(6, 18), 30, "b")
     both_read(hudi, path)
-    ours_updates(path, range(3, 15), 25, "words")
-    theirs_updates(hudi, name, range(10, 20), 5, "a")
+    update_by_pyhudi(path, range(3, 15), 25, "words")
+    update_by_hudi(hudi, name, range(10, 20), 5, "a")
     assert partial_blocks(path) == 8
     both_read(hudi, path)
     # Whole rows between partial ones.
-    Table(path, options=OPTIONS).upsert(whole(range(8, 10), 40))
-    hudi.write(whole(range(12, 14), 40), path, **(OPTIONS | {OPERATION: "upsert"}))
-    ours_updates(path, range(8, 14), 41, "a")
+    Table(path, options=OPTIONS).upsert(full_rows(range(8, 10), 40))
+    hudi.write(full_rows(range(12, 14), 40), path, **(OPTIONS | {OPERATION: "upsert"}))
+    update_by_pyhudi(path, range(8, 14), 41, "a")
     rows = both_read(hudi, path).to_pylist()
     found = {row["id"]: (row["ts"], row["a"], row["b"], row["words"]) for row in rows}
     assert found["k01"] == (20, "a20-1", 110, ["w10"])
@@ -121,23 +121,23 @@ BUCKET = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2, "
 
 def test_partial_updates_by_bucket(hudi: ApacheHudi, tmp_path: Path) -> None:
     path, options = tmp_path / "t", {**OPTIONS, **BUCKET}
-    Table.create(path, options=options).insert(whole(range(24), 10))
+    Table.create(path, options=options).insert(full_rows(range(24), 10))
     hudi.register(path, "partial_bucket")
-    Table(path, options=options).upsert(whole(range(0, 12), 20).select(["id", "part", "ts", "a"]), partial=True)
+    Table(path, options=options).upsert(full_rows(range(0, 12), 20).select(["id", "part", "ts", "a"]), partial=True)
     for key, value in BUCKET.items():
         hudi.sql(f"SET {key}={value}")
-    theirs_updates(hudi, "partial_bucket", range(6, 18), 30, "b")
+    update_by_hudi(hudi, "partial_bucket", range(6, 18), 30, "b")
     assert partial_blocks(path) == 8
     found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in both_read(hudi, path).to_pylist()}
     assert (found["k03"], found["k07"], found["k17"]) == ((20, "a20-3", 310), (30, "a20-7", 730), (30, "a10-17", 1730))
 
 
-def test_apache_hudi_reads_whole_rows_where_a_column_marks_deletes(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_hudi_reads_complete_rows_when_a_column_marks_deletes(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Of a block without that column it would read beyond the end of its rows."""
     path = tmp_path / "t"
-    rows = whole(range(24), 10).append_column("_hoodie_is_deleted", pa.array([False] * 24))
+    rows = full_rows(range(24), 10).append_column("_hoodie_is_deleted", pa.array([False] * 24))
     Table.create(path, options=OPTIONS).insert(rows)
-    ours_updates(path, range(0, 12), 20, "a")
+    update_by_pyhudi(path, range(0, 12), 20, "a")
     assert partial_blocks(path) == 0
     found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in both_read(hudi, path).to_pylist()}
     assert (found["k03"], found["k17"]) == ((20, "a20-3", 310), (10, "a10-17", 1710))
@@ -149,11 +149,11 @@ def test_log_compactions_of_partial_updates(hudi: ApacheHudi, tmp_path: Path, wh
     reads them.
     """
     path, options = tmp_path / "t", {**OPTIONS, "hoodie.log.compaction.blocks.threshold": 2}
-    Table.create(path, options=options).insert(whole(range(24), 10))
-    ours_updates(path, range(0, 12), 20, "a")
-    ours_updates(path, range(6, 18), 30, "b")
-    Table(path, options=options).upsert(whole(range(16, 20), 40))
-    Table(path, options=options).delete(whole(range(0, 3), 0).select(["id", "part"]))
+    Table.create(path, options=options).insert(full_rows(range(24), 10))
+    update_by_pyhudi(path, range(0, 12), 20, "a")
+    update_by_pyhudi(path, range(6, 18), 30, "b")
+    Table(path, options=options).upsert(full_rows(range(16, 20), 40))
+    Table(path, options=options).delete(full_rows(range(0, 3), 0).select(["id", "part"]))
     before = both_read(hudi, path)
     blocks = partial_blocks(path)
     if who == "ours":
@@ -164,7 +164,7 @@ def test_log_compactions_of_partial_updates(hudi: ApacheHudi, tmp_path: Path, wh
         real_log_compaction(hudi, path, "EVENT_TIME_ORDERING", "avro", instant)
         assert partial_blocks(path) == blocks
     assert_same_rows(both_read(hudi, path), before)
-    ours_updates(path, range(4, 8), 50, "words")
+    update_by_pyhudi(path, range(4, 8), 50, "words")
     again = both_read(hudi, path)
     assert again.num_rows == before.num_rows
     Table(path, options=options).compact()
@@ -175,12 +175,12 @@ def test_a_partial_update_after_a_late_row(hudi: ApacheHudi, tmp_path: Path) -> 
     """Apache Hudi's takes what it lacks from the late row, in both readers and in its compaction; ours is written whole."""
     path, copy = tmp_path / "late_news", tmp_path / "ours"
     options = {**OPTIONS, "hoodie.table.name": "late_news"}
-    hudi.write(whole(range(2), 5), path, **(options | {OPERATION: "insert"}))
+    hudi.write(full_rows(range(2), 5), path, **(options | {OPERATION: "insert"}))
     hudi.sql(f"CREATE TABLE late_news USING hudi LOCATION '{path}'")
-    hudi.write(whole(range(1), 3), path, **(options | {OPERATION: "upsert"}))
+    hudi.write(full_rows(range(1), 3), path, **(options | {OPERATION: "upsert"}))
     shutil.copytree(path, copy)
-    theirs_updates(hudi, "late_news", range(1), 6, "a")
-    Table(copy, options=options).upsert(whole(range(1), 6).select(["id", "part", "ts", "a"]), partial=True)
+    update_by_hudi(hudi, "late_news", range(1), 6, "a")
+    Table(copy, options=options).upsert(full_rows(range(1), 6).select(["id", "part", "ts", "a"]), partial=True)
 
     def seen(table: pa.Table) -> list[tuple[Any, ...]]:
         return [(row["ts"], row["a"], row["b"]) for row in sorted(table.to_pylist(), key=lambda row: row["id"])]

@@ -149,7 +149,7 @@ KNOWN_OTHERWISE = {"overwrite", "event", "postgres"}
 @pytest.mark.parametrize(
     "payload", [pytest.param(name, marks=pytest.mark.wide) if name in KNOWN_OTHERWISE else name for name in PAYLOADS]
 )
-def test_both_write_and_compact_in_turn(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
+def test_both_write_and_compact_alternately(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
     seed = list(PAYLOADS).index(payload)
     pair = Pair(hudi, tmp_path / f"t{seed}", payload, seed)
     creator = "ours" if seed % 2 else "theirs"
@@ -189,7 +189,7 @@ def test_both_write_and_compact_in_turn(hudi: ApacheHudi, tmp_path: Path, payloa
 
 
 @pytest.mark.parametrize("payload", [pytest.param("default", marks=pytest.mark.wide), "partial"])
-def test_a_key_that_comes_back_after_a_delete_of_apache_hudi(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
+def test_key_reinserted_after_a_delete_of_hudi(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
     """It cannot read such a slice, nor compact it; we read nothing of the old row, and after our compaction it reads again."""
     pair = Pair(hudi, tmp_path / "back", payload, 1)
     pair.upsert("theirs", KEYS[:4], _hoodie_is_deleted=False, a="old", b=9)
@@ -206,7 +206,7 @@ def test_a_key_that_comes_back_after_a_delete_of_apache_hudi(hudi: ApacheHudi, t
 @pytest.mark.parametrize(
     "payload", [name if name in ("partial", "non-defaults") else pytest.param(name, marks=pytest.mark.wide) for name in PAYLOADS]
 )
-def test_log_compactions_of_either(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
+def test_log_compactions_of_each_library(hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
     """A log compaction of PyHudi changes nothing for Apache Hudi, which writes on, and compacts; PyHudi reads that of Hudi as
     Hudi does.
 
@@ -236,7 +236,7 @@ def test_log_compactions_of_either(hudi: ApacheHudi, tmp_path: Path, payload: st
 
 @pytest.mark.wide
 @pytest.mark.parametrize("payload", ["partial", "non-defaults", "postgres", "dms", "event"])
-def test_log_compactions_of_either_in_version_9(newer_hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
+def test_log_compactions_of_each_library_in_version_9(newer_hudi: ApacheHudi, tmp_path: Path, payload: str) -> None:
     """Update modes and delete markers in place of the classes: ours changes nothing for Apache Hudi 1.1.1, which goes on; what
     its own makes of the logs we read as it does.
     """

@@ -119,7 +119,7 @@ READS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_looking(hudi: ApacheHudi, tables: dict[str, Path], kind: str) -> None:
+def test_inspection_procedures_equal_those_of_hudi(hudi: ApacheHudi, tables: dict[str, Path], kind: str) -> None:
     path = tables[kind]
     hudi.register(path, kind)
     for name, arguments in READS:
@@ -335,7 +335,7 @@ def test_repairs(hudi: ApacheHudi, tmp_path: Path) -> None:
     assert mine == real.cast(mine.schema).sort_by("property")
 
 
-def test_a_file_that_is_gone(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_missing_data_file(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Hudi's procedure reads both sides from the metadata table, so it finds no file missing; PyHudi's lists directories."""
     path = tmp_path / "gone"
     table = Table.create(str(path), record_key="id", partition_by="part", ordering="ts", options=MANUAL)
@@ -353,7 +353,7 @@ BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read
 KEEPING: dict[str, Any] = {"hoodie.clean.automatic": False, "hoodie.parquet.small.file.limit": 0}
 
 
-def worked_on(shared: SharedTable) -> None:
+def write_by_both(shared: SharedTable) -> None:
     """Writes of both, a delete, what rewrites and what replaces."""
     shared.theirs(keyed_rows(("a", 1, "a1", 1), ("b", 1, "b1", 1), ("c", 1, "c1", 1), ("d", 1, "d1", 1)))
     shared.ours(keyed_rows(("a", 2, "a2", 2), ("e", 2, "e2", 2)))
@@ -370,7 +370,7 @@ def worked_on(shared: SharedTable) -> None:
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
 def test_queries_and_procedures_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, KEEPING)
-    worked_on(shared)
+    write_by_both(shared)
     table = shared.table
 
     def both(ours: pa.Table, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Random tables that PyHudi and Apache Hudi write in turn; tests/simulation/attack/random_tables/judged.py explores
+"""Random tables that PyHudi and Apache Hudi write in turn; tests/simulation/attack/random_tables/compared_with_hudi.py explores
 other seeds.
 """
 
@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.interop.oracle import ApacheHudi
-from tests.simulation.attack.random_tables.judged import carry_out
+from tests.simulation.attack.random_tables.compared_with_hudi import run_alternation
 
 pytestmark = [pytest.mark.interop, pytest.mark.wide]
 
 
 @pytest.mark.parametrize("seed", (300, 301, 303))
-def test_both_read_what_either_wrote(hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
-    failure, _ = carry_out(hudi, tmp_path, seed, 14, 8)
+def test_random_tables_of_alternating_writers_are_read_by_both(hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
+    failure, _ = run_alternation(hudi, tmp_path, seed, 14, 8)
     assert failure is None, "\n".join((failure.kind, *failure.did, failure.text))
 
 
 @pytest.mark.parametrize("seed", range(200, 203))
-def test_both_read_tables_of_version_9(newer_hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
-    failure, _ = carry_out(newer_hudi, tmp_path, seed, 14, 9)
+def test_random_version_9_tables_are_read_by_both(newer_hudi: ApacheHudi, tmp_path: Path, seed: int) -> None:
+    failure, _ = run_alternation(newer_hudi, tmp_path, seed, 14, 9)
     assert failure is None, "\n".join((failure.kind, *failure.did, failure.text))

@@ -36,7 +36,7 @@ def values(table: pa.Table) -> list[tuple[str, int]]:
     return sorted(zip(table.column("id").to_pylist(), table.column("v").to_pylist(), strict=True))
 
 
-def test_both_go_on(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_both_write_after_a_timeline_rebuild(hudi: ApacheHudi, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     options = {**WRITE, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
     hudi.write(rows(range(12), 1), path, **options, mode="overwrite")
@@ -56,7 +56,7 @@ def test_both_go_on(hudi: ApacheHudi, tmp_path: Path) -> None:
     assert values(hudi.read(path)) == latest
 
 
-def test_both_go_on_after_properties_were_restored(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_both_write_after_properties_were_restored(hudi: ApacheHudi, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     options = {**WRITE, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
     hudi.write(rows(range(12), 1), path, **options, mode="overwrite")
@@ -80,7 +80,7 @@ def test_both_go_on_after_properties_were_restored(hudi: ApacheHudi, tmp_path: P
 
 
 @pytest.mark.wide
-def test_both_go_on_where_columns_go_by_ids(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_both_write_after_a_timeline_rebuild_with_column_ids(hudi: ApacheHudi, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     by_ids: dict[str, Any] = {"hoodie.schema.on.read.enable": "true"}
     options: dict[str, Any] = {
@@ -112,7 +112,7 @@ def test_both_go_on_where_columns_go_by_ids(hudi: ApacheHudi, tmp_path: Path) ->
 
 
 @pytest.mark.wide
-def test_hudi_writes_on_after_a_repair(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_hudi_writes_after_a_repair(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """A metadata table that does not list a file is mended, and Apache Hudi writes on."""
     shared = SharedTable(newer_hudi, tmp_path / "t", "mor", BLOOMS)
     shared.theirs(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))

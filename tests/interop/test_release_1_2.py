@@ -38,7 +38,7 @@ WITHOUT_STATISTICS: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable
 
 
 @pytest.mark.parametrize(("kind", "version"), KINDS_AND_VERSIONS)
-def test_writes_and_services_in_turn(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
+def test_alternating_writes_and_services(newest_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
     pair = PairOfVersion(newest_hudi, tmp_path / "t", kind, version=version)
     if kind == "cow":
         pair.theirs("insert", make(range(24), 1))
@@ -113,7 +113,7 @@ def test_release_1_2_overwrites_no_table_with_a_record_index_and_statistics(
     pair.checked()
 
 
-def test_release_1_2_cannot_go_on_with_a_secondary_index(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_release_1_2_cannot_write_after_a_secondary_index_of_pyhudi(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
     """With column statistics; PyHudi writes on, and Hudi's filter that uses the index finds the rows."""
     pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow")
     pair.create()
@@ -144,7 +144,7 @@ def test_release_1_2_writes_no_dates_into_orc_files(newest_hudi: ApacheHudi, tmp
     assert_same_rows(without_meta(newest_hudi.read(tmp_path / "t")), rows)
 
 
-def test_release_1_2_cannot_go_on_with_a_partitioned_record_index(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_release_1_2_cannot_write_after_a_partitioned_record_index_of_pyhudi(newest_hudi: ApacheHudi, tmp_path: Path) -> None:
     """Its second write fails, also in a table that it alone made.  PyHudi writes on, and Hudi reads that."""
     more = {
         "hoodie.index.type": "RECORD_LEVEL_INDEX",

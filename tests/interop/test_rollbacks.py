@@ -41,7 +41,7 @@ Make = Callable[[Path, str], Pair]
 
 
 @pytest.fixture(scope="module")
-def grown(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Make:
+def table_with_commits(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Makes a table of a kind that both have written to; each kind is written once and then copied."""
 
     @cache
@@ -56,12 +56,12 @@ def grown(apache_hudi: ApacheHudi, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def with_dead_write(grown: Make, tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """As `grown`, after a write of Apache Hudi that ended before its commit."""
+def with_dead_write(table_with_commits: Make, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """As `table_with_commits`, after a write of Apache Hudi that ended before its commit."""
 
     @cache
     def first(kind: str) -> Pair:
-        pair = grown(tmp_path_factory.mktemp("dead") / kind, kind)
+        pair = table_with_commits(tmp_path_factory.mktemp("dead") / kind, kind)
         dead_write(pair)
         return pair
 
@@ -92,9 +92,9 @@ def dead_write(pair: Pair) -> str:
 
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_real_one_undoes_a_write_of_ours_by_its_lists(grown: Make, tmp_path: Path, kind: str) -> None:
+def test_hudi_rolls_back_a_write_of_pyhudi_by_its_marker_lists(table_with_commits: Make, tmp_path: Path, kind: str) -> None:
     """A write that marked its files as a timeline server does, and died before its commit."""
-    pair = grown(tmp_path / "t", kind)
+    pair = table_with_commits(tmp_path / "t", kind)
     before = data_files(pair.path)
 
     def watch(_: int, call: StorageCall) -> Fault | None:
@@ -117,7 +117,7 @@ def test_the_real_one_undoes_a_write_of_ours_by_its_lists(grown: Make, tmp_path:
     pair.theirs("upsert", make(range(3), 4))
     assert not lost & data_files(pair.path)
     assert not [i for i in pair.table.timeline().instants if i.request_time == dead.request_time]
-    goes_on(pair, dead.request_time)
+    check_next_writers(pair, dead.request_time)
 
 
 def twin(pair: Pair) -> Pair:
@@ -125,7 +125,7 @@ def twin(pair: Pair) -> Pair:
     return copied(pair, pair.path.with_name(pair.path.name[::-1]))
 
 
-def begun_as_on(other: Pair, pair: Pair, state: State) -> str:
+def copy_pending_rollback(other: Pair, pair: Pair, state: State) -> str:
     """Put the rollback that Apache Hudi executed on the copy on the table's timeline, as a pending one; returns its instant."""
     (done,) = other.table.timeline().completed(Action.ROLLBACK)
     name = f"{done.request_time}.rollback.requested"
@@ -138,7 +138,7 @@ def begun_as_on(other: Pair, pair: Pair, state: State) -> str:
     return done.request_time
 
 
-def goes_on(pair: Pair, instant: str) -> None:
+def check_next_writers(pair: Pair, instant: str) -> None:
     """The instant is removed, both read the rows and write on, and nothing is damaged."""
     assert not [i for i in pair.table.timeline().instants if i.request_time == instant]
     pair.check(0)
@@ -153,8 +153,10 @@ def goes_on(pair: Pair, instant: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [pytest.param("mor", marks=pytest.mark.wide), "cow"])
-def test_a_dead_write_is_undone_by_us(grown: Make, with_dead_write: Make, tmp_path: Path, kind: str) -> None:
-    before = data_files(grown(tmp_path / "before", kind).path)
+def test_pyhudi_rolls_back_a_failed_write_of_hudi(
+    table_with_commits: Make, with_dead_write: Make, tmp_path: Path, kind: str
+) -> None:
+    before = data_files(table_with_commits(tmp_path / "before", kind).path)
     pair = with_dead_write(tmp_path / "t", kind)
     (instant,) = (write.request_time for write in pair.table.timeline().pending_writes())
     assert pair.table.rollback(instant).rolled_back == instant
@@ -164,7 +166,7 @@ def test_a_dead_write_is_undone_by_us(grown: Make, with_dead_write: Make, tmp_pa
     data = make(range(3), 6)
     assert pair.table.upsert(data).rolled_back == (instant,)
     pair.rows |= {row["id"]: row for row in data.to_pylist()}
-    goes_on(pair, instant)
+    check_next_writers(pair, instant)
 
 
 @pytest.mark.parametrize(
@@ -176,16 +178,16 @@ def test_a_dead_write_is_undone_by_us(grown: Make, with_dead_write: Make, tmp_pa
         pytest.param("cow", False, State.INFLIGHT, marks=pytest.mark.wide),
     ],
 )
-def test_its_rollback_of_a_dead_write_is_ended_by_us(
-    grown: Make, with_dead_write: Make, tmp_path: Path, kind: str, markers: bool, state: State
+def test_pyhudi_finishes_a_failed_write_rollback_of_hudi(
+    table_with_commits: Make, with_dead_write: Make, tmp_path: Path, kind: str, markers: bool, state: State
 ) -> None:
     """By markers its plan names files by URI, by listing by their path alone."""
-    before = data_files(grown(tmp_path / "before", kind).path)
+    before = data_files(table_with_commits(tmp_path / "before", kind).path)
     pair = with_dead_write(tmp_path / "table", kind)
     (instant,) = (write.request_time for write in pair.table.timeline().pending_writes())
     other = twin(pair)
     other.theirs("upsert", make(range(3), 6), check=WIDE, **{"hoodie.rollback.using.markers": markers})
-    begun = begun_as_on(other, pair, state)
+    begun = copy_pending_rollback(other, pair, state)
     if state is State.INFLIGHT:
         for file in sorted(data_files(pair.path) - before)[::2]:
             (pair.path / file).unlink()
@@ -193,12 +195,14 @@ def test_its_rollback_of_a_dead_write_is_ended_by_us(
     assert pair.table.upsert(data).rolled_back == (instant,)
     assert begun in [i.request_time for i in pair.table.timeline().completed(Action.ROLLBACK)]
     pair.rows |= {row["id"]: row for row in data.to_pylist()}
-    goes_on(pair, instant)
+    check_next_writers(pair, instant)
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: ApacheHudi, grown: Make, tmp_path: Path, kind: str) -> None:
-    pair = grown(tmp_path / "table", kind)
+def test_pyhudi_finishes_a_completed_write_rollback_of_hudi(
+    hudi: ApacheHudi, table_with_commits: Make, tmp_path: Path, kind: str
+) -> None:
+    pair = table_with_commits(tmp_path / "table", kind)
     before = data_files(pair.path)
     kept = dict(pair.rows)
     pair.theirs("upsert", make(range(5, 35), 3), check=WIDE)
@@ -207,7 +211,7 @@ def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: ApacheHudi, grow
     other = twin(pair)
     hudi.register(other.path, f"rollback_{kind}")
     hudi.call("rollback_to_instant", table=f"rollback_{kind}", instant_time=target.request_time)
-    begun_as_on(other, pair, State.INFLIGHT)
+    copy_pending_rollback(other, pair, State.INFLIGHT)
     # It takes the completed file away first.
     (completed,) = (pair.path / ".hoodie" / "timeline").glob(f"{target.request_time}_*")
     completed.unlink()
@@ -215,11 +219,11 @@ def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: ApacheHudi, grow
         (pair.path / file).unlink()
     pair.rows = kept
     pair.ours("upsert", make(range(3), 6), check=False)
-    goes_on(pair, target.request_time)
+    check_next_writers(pair, target.request_time)
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_a_dead_write_of_version_9_is_undone_by_us(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_pyhudi_rolls_back_a_failed_version_9_write_of_hudi(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, BLOOMS)
     shared.create()
     shared.ours(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))

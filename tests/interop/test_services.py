@@ -209,7 +209,7 @@ result = [[i.requestedTime(), i.getAction(), i.getCompletionTime()] for i in cli
 
 
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_apache_hudi_goes_on_after_our_services(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_writes_after_services_of_pyhudi(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Both write in turn, with cleaning and archival after each commit."""
     path = tmp_path / "t"
     options = {
@@ -289,7 +289,7 @@ def test_both_clean_the_same_files_by_hours(hudi: ApacheHudi, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_travel_to_the_same_moments(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_both_time_travel_to_the_same_instants(hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
     table = ours(path, kind, 5)
     times = [i.request_time for i in table.timeline().completed_writes()]

@@ -46,7 +46,7 @@ def rows(ts: int, writer: str) -> pa.Table:
     return pa.table({"id": KEYS, "ts": pa.array([ts] * len(KEYS), pa.int64()), "writer": [writer] * len(KEYS)})
 
 
-def test_the_real_one_lands_beside_busy_writers_of_ours_and_nobody_overwrites_unseen(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_hudi_commits_among_busy_pyhudi_writers_without_lost_updates(hudi: ApacheHudi, tmp_path: Path) -> None:
     """Every commit replaces the newest file that was committed before it: an update that overwrote another one unseen would
     name an older one.
 

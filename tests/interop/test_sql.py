@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interop
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.differs], ids=lambda case: case.name)
-def test_the_real_one_does_the_same(hudi: ApacheHudi, case: Case, tmp_path: Path) -> None:
+def test_statements_have_the_results_of_hudi(hudi: ApacheHudi, case: Case, tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     catalog = hp.Catalog()
     check(case, lambda text: hp.sql(text, catalog=catalog), str(ours), hp.InvalidRequest)

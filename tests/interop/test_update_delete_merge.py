@@ -31,7 +31,7 @@ NEWS = rows(
 
 
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_statements_do_what_the_real_ones_do(hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_statements_have_the_results_of_hudi_sql(hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, kind: str) -> None:
     ours = new_table(kind, FIRST, str(tmp_path / "t"))
     path, twin = ours.uri, tmp_path / "twin"
     shutil.copytree(tmp_path / "t", twin)

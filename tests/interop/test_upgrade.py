@@ -63,7 +63,7 @@ def real_rows(hudi: ApacheHudi, path: Path, **options: Any) -> Rows:
     return seen(hudi.read(path, **options))
 
 
-def assert_same_past(hudi: ApacheHudi, path: Path, *places: int) -> None:
+def assert_same_time_travel(hudi: ApacheHudi, path: Path, *places: int) -> None:
     """As of some instants, and from them on: there are log files named after their delta commits, and after base instants.
 
     places: of the instants among all writes.
@@ -77,7 +77,7 @@ def assert_same_past(hudi: ApacheHudi, path: Path, *places: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_the_real_one_goes_on_where_we_upgraded(hudi: ApacheHudi, kind: str, tmp_path: Path) -> None:
+def test_hudi_writes_after_an_upgrade_of_pyhudi(hudi: ApacheHudi, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     # So many that Apache Hudi archives, where it does.
     for value in range(6 if kind == "cow" else 3):
@@ -99,7 +99,7 @@ def test_the_real_one_goes_on_where_we_upgraded(hudi: ApacheHudi, kind: str, tmp
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_the_real_one_goes_on_where_we_downgraded(hudi: ApacheHudi, kind: str, tmp_path: Path) -> None:
+def test_hudi_writes_after_a_downgrade_of_pyhudi(hudi: ApacheHudi, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     few = {**FEW, "hoodie.compact.inline": False} if kind == "cow" else MANUAL
     table = Table.create(path, name="t", record_key="id", partition_by="part", ordering="ts", table_type=kind, options=few)
@@ -110,7 +110,7 @@ def test_the_real_one_goes_on_where_we_downgraded(hudi: ApacheHudi, kind: str, t
     assert result.after == 6 and (result.archived > 0) == (kind == "cow")
     assert our_rows(path) == expected == real_rows(hudi, path)
     if kind == "mor":
-        assert_same_past(hudi, path, 1, 4, -2)
+        assert_same_time_travel(hudi, path, 1, 4, -2)
     # It writes version 6 there, reads our archive when it archives more, and upgrades it by itself in the end.
     for value in range(20, 22):
         hudi.write(rows(range(2, 10), value), path, **version_6(kind, **(FEW if kind == "cow" else {})))
@@ -118,7 +118,7 @@ def test_the_real_one_goes_on_where_we_downgraded(hudi: ApacheHudi, kind: str, t
     assert int(Table(path).config.version) == 6
     assert our_rows(path) == expected == real_rows(hudi, path)
     if kind == "mor":
-        assert_same_past(hudi, path, 4, -2)
+        assert_same_time_travel(hudi, path, 4, -2)
     hudi.write(rows(range(1), 30), path, **real_options(kind))
     expected |= seen(rows(range(1), 30))
     assert int(Table(path).config.version) == 8
@@ -128,7 +128,7 @@ def test_the_real_one_goes_on_where_we_downgraded(hudi: ApacheHudi, kind: str, t
     assert our_rows(path) == expected == real_rows(hudi, path)
 
 
-def test_we_go_on_where_the_real_one_downgraded(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_pyhudi_writes_after_a_downgrade_of_hudi(hudi: ApacheHudi, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = Table.create(path, name="t", record_key="id", partition_by="part", ordering="ts", options=MANUAL)
     for value in range(3):

@@ -58,7 +58,9 @@ def properties(path: Path) -> dict[str, str]:
         pytest.param("cow", "AWSDmsAvroPayload", marks=pytest.mark.wide),
     ],
 )
-def test_ours_and_theirs_are_the_same(hudi: ApacheHudi, newer_hudi: ApacheHudi, kind: str, payload: str, tmp_path: Path) -> None:
+def test_upgrades_of_both_libraries_give_equal_tables(
+    hudi: ApacheHudi, newer_hudi: ApacheHudi, kind: str, payload: str, tmp_path: Path
+) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     given = options(kind, payload)
     hudi.write(rows(("a", 5, "x", "I"), ("b", 5, "y", "I"), ("c", 5, "z", "I")), ours, **given)
@@ -96,7 +98,7 @@ def test_ours_and_theirs_are_the_same(hudi: ApacheHudi, newer_hudi: ApacheHudi, 
     assert_same_rows(Table(ours).scan().to_arrow(), Table(theirs).scan().to_arrow())
 
 
-def test_tables_of_version_9_go_back_with_their_indexes(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_version_9_tables_are_downgraded_with_their_indexes(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """Column statistics of the second form, which Hudi 1.0.2 would not decode, are dropped, and the record index stays."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     given = {
@@ -137,7 +139,7 @@ def test_tables_of_version_9_go_back_with_their_indexes(hudi: ApacheHudi, newer_
         assert Table(path).validate().ok
 
 
-def test_from_version_6_at_once(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_upgrade_from_version_6_to_9(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """As Hudi 1.1.1 does, except for names of version 6 that it leaves and that no reader uses."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     given = options("mor", "OverwriteNonDefaultsWithLatestAvroPayload")
@@ -160,7 +162,7 @@ def test_from_version_6_at_once(hudi: ApacheHudi, newer_hudi: ApacheHudi, tmp_pa
 
 
 @pytest.mark.wide
-def test_a_merger_of_ones_own_stays(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_custom_merger_is_kept_by_an_upgrade(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """Up and down: the properties name it as before; every table of version 8 also names a payload class."""
     strategy = {"hoodie.write.record.merge.mode": "CUSTOM", "hoodie.write.record.merge.strategy.id": Newest.strategy_id}
     register_merger(Newest())

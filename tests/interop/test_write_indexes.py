@@ -198,7 +198,7 @@ def placed(*given: tuple[str, str, int, str]) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_a_partitioned_record_index_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_partitioned_record_index_of_alternating_writers(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Each finds the keys of the other by it, in the partitions that either began."""
     more = {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.metadata.record.level.index.enable": True}
     shared = SharedTable(newer_hudi, tmp_path / "t", kind, more)

@@ -119,7 +119,7 @@ def entry(place: Place, **changes: Any) -> CatalogTable:
     return CatalogTable(**(values | changes))
 
 
-def test_a_catalog_keeps_what_it_is_told(place: Place) -> None:
+def test_catalog_stores_databases_tables_and_properties(place: Place) -> None:
     catalog, database = place.catalog, place.database
     assert not catalog.has_database(database)
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_a_catalog_keeps_partitions_in_as_many_requests_as_it_takes(place: Place
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_table_through_its_life(place: Place, tmp_path: Path, kind: str) -> None:
+def test_table_lifecycle_is_synced_to_the_catalog(place: Place, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "Trips"
     table = Table.create(path, table_type=kind, partition_by="city", **KEYED)
     names = ["trips"] if kind == "cow" else ["trips_ro", "trips_rt", "trips"]
@@ -214,7 +214,7 @@ def test_a_table_through_its_life(place: Place, tmp_path: Path, kind: str) -> No
     assert set(place.partitions("trips")) == {("bern",), ("oslo",)}
 
 
-def test_a_write_registers_the_table_when_its_options_ask_for_it(place: Place, tmp_path: Path) -> None:
+def test_write_registers_the_table_when_sync_is_enabled(place: Place, tmp_path: Path) -> None:
     switch = {"hoodie.datasource.hive_sync.enable": True, **place.options}
     table = Table.create(tmp_path / "t", partition_by="city", **KEYED)
     told = table.upsert(rows("oslo"), options=switch)
@@ -240,7 +240,7 @@ def test_a_sync_that_fails_leaves_the_commit(tmp_path: Path, metastore_place: Pl
     assert table.sync(options=metastore_place.options).tables[0].added == 2
 
 
-def test_a_table_elsewhere_and_a_table_of_another_kind(place: Place, tmp_path: Path) -> None:
+def test_catalog_entry_of_another_path_is_recreated_and_of_another_format_refused(place: Place, tmp_path: Path) -> None:
     one = Table.create(tmp_path / "one" / "t", partition_by="city", **KEYED)
     other = Table.create(tmp_path / "other" / "t", partition_by="city", **KEYED)
     one.upsert(rows("oslo", "rome"))
@@ -271,7 +271,7 @@ def test_after_a_restore_everything_is_compared(place: Place, tmp_path: Path) ->
     assert set(place.partitions("t")) == {("oslo",)}
 
 
-def test_what_two_syncs_at_once_leave_is_looked_at_again(place: Place, tmp_path: Path) -> None:
+def test_concurrent_syncs_are_compared_by_the_next_sync(place: Place, tmp_path: Path) -> None:
     """One that knows less ends last: the next sync begins where that one left off."""
     table = Table.create(tmp_path / "t", partition_by="city", **KEYED)
     first = table.upsert(rows("oslo"))

@@ -165,7 +165,7 @@ def test_a_server_that_ignores_conditions_is_refused(tmp_path_factory: pytest.Te
         hp.Table.create("s3://tables/t", record_key="id", storage_options=options)
 
 
-def test_an_owner_s_folder_is_closed_to_others(in_hdfs: Place) -> None:
+def test_hdfs_folder_of_another_owner_is_not_writable(in_hdfs: Place) -> None:
     uri = in_hdfs.fresh()
     open_storage(uri, in_hdfs.options).put("d/f", b"1")
     other = open_storage(uri, {**in_hdfs.options, "user": "somebody"})
@@ -180,7 +180,7 @@ def test_names_that_hdfs_does_not_take(in_hdfs: Place) -> None:
         open_storage(in_hdfs.fresh(), in_hdfs.options).put("a:b", b"")
 
 
-def test_the_next_name_node_is_asked(in_hdfs: Place) -> None:
+def test_next_name_node_is_requested(in_hdfs: Place) -> None:
     address = in_hdfs.options["http_address"]
     storage = open_storage(in_hdfs.fresh(), {"http_address": f"127.0.0.1:1,{address}"})
     storage.put("f", b"1")
@@ -190,7 +190,7 @@ def test_the_next_name_node_is_asked(in_hdfs: Place) -> None:
         nobody.read("f")
 
 
-def test_a_claim_of_a_dead_writer_ends(in_hdfs: Place) -> None:
+def test_claim_of_a_crashed_writer_expires(in_hdfs: Place) -> None:
     storage = open_storage(in_hdfs.fresh(), in_hdfs.options)
     storage.put("f", b"one")
     found = storage.read_versioned("f")
@@ -217,7 +217,7 @@ def test_unfinished_files_in_hdfs_are_swept(in_hdfs: Place) -> None:
     assert storage._client.status(storage._full(theirs)) is None  # type: ignore[attr-defined]
 
 
-def test_a_rename_whose_answer_is_lost(in_hdfs: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rename_with_a_lost_response(in_hdfs: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = open_storage(in_hdfs.fresh(), in_hdfs.options)
     real, lost = HdfsClient.rename, iter(("after", "before") * 8)
 

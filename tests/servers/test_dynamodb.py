@@ -52,7 +52,7 @@ def item(lock: DynamoDbLock) -> dict[str, str] | None:
     return lock._item()
 
 
-def test_its_item_is_that_of_amazons_client(make: Any, env: ReplayEnvironment) -> None:
+def test_lock_item_has_the_format_of_the_aws_lock_client(make: Any, env: ReplayEnvironment) -> None:
     lock = make(env)
     with lock.held():
         first = item(lock)
@@ -67,7 +67,7 @@ def test_its_item_is_that_of_amazons_client(make: Any, env: ReplayEnvironment) -
     assert item(lock) is None
 
 
-def test_a_dead_holder_keeps_nobody_waiting_for_longer_than_its_lease(make: Any, env: ReplayEnvironment) -> None:
+def test_lease_of_a_crashed_holder_expires(make: Any, env: ReplayEnvironment) -> None:
     dead, waiter = make(env), make(env)
     dead.acquire()
     dead._renewal.stop()
@@ -91,15 +91,15 @@ def test_an_item_that_another_client_released_is_free(make: Any, env: ReplayEnvi
         lock.check()
 
 
-@pytest.mark.parametrize("verb", ["put_item", "update_item", "delete_item"])
-def test_a_lost_answer(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["put_item", "update_item", "delete_item"])
+def test_acquire_with_a_lost_response(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
     lock = make(env)
     asked = lock._request
     lost: list[str] = []
 
     def losing(name: str, **arguments: object) -> Any:
         answer = asked(name, **arguments)
-        if name == verb and not lost:
+        if name == operation and not lost:
             lost.append(name)
             raise StorageUnavailable("no answer")
         return answer
@@ -109,12 +109,14 @@ def test_a_lost_answer(make: Any, env: ReplayEnvironment, monkeypatch: pytest.Mo
         env.sleep_ms(25_000)
         lock.check()
         lock.renew()
-    assert lost == [verb]
+    assert lost == [operation]
     monkeypatch.undo()
     assert item(lock) is None
 
 
-def test_giving_up_after_a_lost_answer_leaves_no_item(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_out_acquire_with_a_lost_response_leaves_no_item(
+    make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock = make(env)
     asked = lock._request
 
@@ -130,7 +132,7 @@ def test_giving_up_after_a_lost_answer_leaves_no_item(make: Any, env: ReplayEnvi
     assert item(lock) is None
 
 
-def test_no_server_is_said(env: ReplayEnvironment) -> None:
+def test_unreachable_server_is_reported(env: ReplayEnvironment) -> None:
     settings = DynamoDbSettings("locks", endpoint_url="http://127.0.0.1:1", access_key="test", secret_key="test")
     with pytest.raises(StorageUnavailable, match="DynamoDB did not answer get_item"):
         DynamoDbLock(env, settings, "t").acquire(0)

@@ -28,7 +28,7 @@ from tests.servers.conftest import Hbase
 from tests.support.paused_write import PausedWrite
 from tests.support.spark_key_lookup import go
 from tests.support.spark_session import spark as spark
-from tests.support.write_index_suite import Checked, Index, Values, row, run_beside_compactions, run_script, table_of
+from tests.support.write_index_suite import Checked, Index, Values, row, run_during_compactions, run_script, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def entries(checked: Checked, *keys: str) -> list[Entry | None]:
         return list(table.get(keys))
 
 
-def beginning(tmp_path: Path, index: Index, kind: str = "cow", **options: Any) -> Checked:
+def checked_table(tmp_path: Path, index: Index, kind: str = "cow", **options: Any) -> Checked:
     checked = Checked.create(tmp_path / "t", kind, index, lambda rows: rows, **options)
     checked.upsert(*(row(key, f"p{key % 2}", 1) for key in range(8)))
     return checked
@@ -67,24 +67,24 @@ def write_again(checked: Checked) -> None:
 
 
 @pytest.mark.parametrize(("kind", "moves"), [("cow", True), ("mor", True), ("cow", False), ("mor", False)])
-def test_script(hbase: Hbase, tmp_path: Path, kind: str, moves: bool) -> None:
+def test_operations_keep_hbase_index_and_rows_consistent(hbase: Hbase, tmp_path: Path, kind: str, moves: bool) -> None:
     run_script(Checked.create(tmp_path / "t", kind, index_in(hbase, moves=moves), lambda rows: rows))
 
 
 @pytest.mark.parametrize(("kind", "many"), [("cow", True), ("mor", False), ("mor", True)])
-def test_script_on_spark(
+def test_operations_on_spark_keep_hbase_index_and_rows_consistent(
     hbase: Hbase, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, many: bool
 ) -> None:
     go(monkeypatch, "many keys" if many else "few keys")
     run_script(Checked.create(tmp_path / "t", kind, index_in(hbase), spark.createDataFrame))
 
 
-def test_compactions_beside_writes(hbase: Hbase, tmp_path: Path) -> None:
+def test_compactions_during_writes(hbase: Hbase, tmp_path: Path) -> None:
     options = {"hoodie.compact.inline": False}
-    run_beside_compactions(Checked.create(tmp_path / "t", "mor", index_in(hbase), lambda rows: rows, **options))
+    run_during_compactions(Checked.create(tmp_path / "t", "mor", index_in(hbase), lambda rows: rows, **options))
 
 
-def test_small_batches_and_a_record_index_beside(hbase: Hbase, tmp_path: Path) -> None:
+def test_small_batches_with_an_additional_record_index(hbase: Hbase, tmp_path: Path) -> None:
     batches: dict[str, Any] = {"hoodie.index.hbase.get.batch.size": 3, "hoodie.index.hbase.put.batch.size": 2}
     index = index_in(hbase, **batches, **{"hoodie.metadata.record.index.enable": True})
     run_script(Checked.create(tmp_path / "t", "mor", index, lambda rows: rows))
@@ -111,14 +111,16 @@ def _dies(checked: Checked, rows: pa.Table, operation: str, fault: Fault | None)
 
 @pytest.mark.parametrize("operation", ["upsert", "delete"])
 @pytest.mark.parametrize(("kind", "versions", "sync"), [("cow", 1, False), ("mor", 3, True), ("cow", 1, True)])
-def test_a_death_at_any_call(hbase: Hbase, tmp_path: Path, kind: str, versions: int, sync: bool, operation: str) -> None:
+def test_crash_at_any_call_loses_no_key(
+    hbase: Hbase, tmp_path: Path, kind: str, versions: int, sync: bool, operation: str
+) -> None:
     """An upsert that inserts, updates and moves, or a delete: after a crash at any point, the next writes find every key."""
     changed: list[Values] = [row(0, "p1", 2), row(1, "p1", 2), row(9, "p0", 2), row(10, "p1", 2)]
     data = table_of(tuple(changed)) if operation == "upsert" else pa.table({"id": ["k0", "k1"], "part": ["p0", "p1"]})
     more: dict[str, Any] = {"hoodie.index.hbase.rollback.sync": sync}
 
     def begun(name: str) -> Checked:
-        return beginning(tmp_path / name, index_in(hbase, versions=versions, **more), kind)
+        return checked_table(tmp_path / name, index_in(hbase, versions=versions, **more), kind)
 
     calls = _dies(begun("counted"), data, operation, None).write_count
     step = max(1, calls // 12)
@@ -140,10 +142,10 @@ def test_a_death_at_any_call(hbase: Hbase, tmp_path: Path, kind: str, versions: 
 
 @pytest.mark.parametrize("versions", [1, 3])
 @pytest.mark.parametrize("sync", [False, True])
-def test_a_rollback_of_what_had_completed(hbase: Hbase, tmp_path: Path, versions: int, sync: bool) -> None:
+def test_rollback_of_a_completed_commit(hbase: Hbase, tmp_path: Path, versions: int, sync: bool) -> None:
     """The keys that it moved, inserted and deleted are found in their former places again."""
     more: dict[str, Any] = {"hoodie.index.hbase.rollback.sync": sync}
-    checked = beginning(tmp_path, index_in(hbase, versions=versions, **more))
+    checked = checked_table(tmp_path, index_in(hbase, versions=versions, **more))
     before = dict(checked.rows)
     moved = checked.upsert(row(0, "p1", 2), row(9, "p0", 2))
     assert moved.instant is not None
@@ -162,7 +164,7 @@ def test_a_rollback_of_what_had_completed(hbase: Hbase, tmp_path: Path, versions
 
 
 def test_a_restore(hbase: Hbase, tmp_path: Path) -> None:
-    checked = beginning(tmp_path, index_in(hbase))
+    checked = checked_table(tmp_path, index_in(hbase))
     before = dict(checked.rows)
     point = checked.table.savepoint()
     checked.upsert(row(0, "p1", 2), row(9, "p0", 2))
@@ -172,8 +174,8 @@ def test_a_restore(hbase: Hbase, tmp_path: Path) -> None:
     write_again(checked)
 
 
-def test_clusterings_that_tell_and_that_do_not(hbase: Hbase, tmp_path: Path) -> None:
-    checked = beginning(tmp_path, index_in(hbase))
+def test_clustering_with_and_without_index_update(hbase: Hbase, tmp_path: Path) -> None:
+    checked = checked_table(tmp_path, index_in(hbase))
     (before,) = entries(checked, "k0")
     assert checked.table.cluster().file_groups_written == 2
     (after,) = entries(checked, "k0")
@@ -186,7 +188,7 @@ def test_clusterings_that_tell_and_that_do_not(hbase: Hbase, tmp_path: Path) -> 
 
 def test_writes_at_the_same_time(hbase: Hbase, tmp_path: Path) -> None:
     """The write that loses has written to the index first, over the entries of the other one."""
-    checked = beginning(tmp_path, index_in(hbase))
+    checked = checked_table(tmp_path, index_in(hbase))
     late = row(20, "p0", 2)
     paused = PausedWrite(checked.table.context, lambda context: _written(context, checked, table_of((late,))))
     checked.upsert(row(20, "p1", 3))
@@ -196,11 +198,11 @@ def test_writes_at_the_same_time(hbase: Hbase, tmp_path: Path) -> None:
     write_again(checked)
 
 
-def test_old_instants_count_by_the_history(hbase: Hbase, tmp_path: Path) -> None:
+def test_archived_instants_are_validated_by_the_archived_timeline(hbase: Hbase, tmp_path: Path) -> None:
     """A write that died, whose rollback has left the timeline, is not taken for one that completed."""
     few = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
     index = index_in(hbase)
-    checked = beginning(tmp_path, replace(index, options={**index.options, **few}))
+    checked = checked_table(tmp_path, replace(index, options={**index.options, **few}))
     moved = table_of((row(0, "p1", 2),))
 
     def at_its_end(_: int, call: StorageCall) -> Fault | None:
@@ -240,8 +242,8 @@ def test_refused_before_anything_is_written(hbase: Hbase, tmp_path: Path) -> Non
     assert not table.timeline().instants and not newer.timeline().instants
 
 
-def test_a_write_that_cannot_tell_does_not_land(hbase: Hbase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = beginning(tmp_path, index_in(hbase))
+def test_write_that_cannot_update_hbase_does_not_commit(hbase: Hbase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = checked_table(tmp_path, index_in(hbase))
     from pyhudi.features.hbase_index import hbase_tasks
 
     def fails(*_: object) -> int:
@@ -263,10 +265,10 @@ def test_a_write_that_cannot_tell_does_not_land(hbase: Hbase, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_in_turn_with_apache_hudi(hbase: Hbase, apache_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
+def test_hudi_and_pyhudi_alternate_with_an_hbase_index(hbase: Hbase, apache_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
     """Each finds the keys of the other by the index, and by it alone: under it a key that it lacks would be inserted twice."""
     inline: dict[str, Any] = {"hoodie.compact.inline": False}
-    checked = beginning(tmp_path, index_in(hbase), kind, **inline)
+    checked = checked_table(tmp_path, index_in(hbase), kind, **inline)
     theirs: dict[str, Any] = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.recordkey.field": "id",

@@ -58,8 +58,10 @@ def test_a_lock_that_the_server_dropped_is_lost(make_lock: MakeLock, env: Replay
     other.release()
 
 
-@pytest.mark.parametrize("verb", ["lock", "heartbeat", "unlock"])
-def test_a_lost_answer(make_lock: MakeLock, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["lock", "heartbeat", "unlock"])
+def test_acquire_with_a_lost_response(
+    make_lock: MakeLock, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
     lock = make_lock(env)
     assert isinstance(lock, HiveLock)
     connected = lock._connected
@@ -71,7 +73,7 @@ def test_a_lost_answer(make_lock: MakeLock, env: ReplayEnvironment, monkeypatch:
 
         def request(name: str, *args: object, **kwargs: object) -> Any:
             answer = asked(name, *args, **kwargs)
-            if name == verb and not lost:
+            if name == operation and not lost:
                 lost.append(name)
                 raise OSError("the connection broke")
             return answer
@@ -84,11 +86,11 @@ def test_a_lost_answer(make_lock: MakeLock, env: ReplayEnvironment, monkeypatch:
         env.sleep_ms(60_001)
         lock.check()
         assert len(lock._locks()) == 1
-    assert lost == [verb]
+    assert lost == [operation]
     assert lock._locks() == []
 
 
-def test_no_server_is_said(env: Environment) -> None:
+def test_unreachable_server_is_reported(env: Environment) -> None:
     lock = HiveLock(env, HiveLockSettings(("thrift://127.0.0.1:1",), "d", "t"))
     with pytest.raises(StorageUnavailable, match=r"no Hive metastore can be reached: 127\.0\.0\.1:1: "):
         lock.acquire(0)

@@ -168,7 +168,7 @@ def test_lost_messages_stop_the_job_or_not(topic: Topic) -> None:
     assert topic.rows("id") == Counter({(1,): 1, (3,): 1})
 
 
-def test_a_topic_that_does_not_exist_and_a_broker_that_does_not_answer(topic: Topic) -> None:
+def test_missing_topic_and_unreachable_broker_are_reported(topic: Topic) -> None:
     with pytest.raises(TableState, match="no-such-topic does not exist"):
         topic.run({"topic": "no-such-topic"})
     secret = {"options": {"sasl.password": "hunter-two", "sasl.mechanism": "PLAIN", "security.protocol": "nonsense"}}

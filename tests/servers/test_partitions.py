@@ -48,7 +48,7 @@ class Provider:
 
     url: str
     make: Callable[[Environment, str, int], LeaseLock]
-    lapse: Callable[[LeaseLock], Callable[[], None]] = lambda lock: lambda: None
+    expire_session: Callable[[LeaseLock], Callable[[], None]] = lambda lock: lambda: None
 
 
 def dynamo_db(request: pytest.FixtureRequest) -> Provider:
@@ -84,7 +84,7 @@ def zookeeper_node(request: pytest.FixtureRequest) -> Provider:
     def make(env: Environment, url: str, wait_ms: int) -> LeaseLock:
         return lock_at(urlsplit(url).netloc, path, env, wait_ms=wait_ms)
 
-    def lapse(lock: LeaseLock) -> Callable[[], None]:
+    def expire_session(lock: LeaseLock) -> Callable[[], None]:
         assert isinstance(lock, ZookeeperLock)
         # kazoo reports it as long as it is connected.
         client_id = lock._session._client.client_id
@@ -98,7 +98,7 @@ def zookeeper_node(request: pytest.FixtureRequest) -> Provider:
 
         return end
 
-    return Provider(f"http://{server.address}", make, lapse)
+    return Provider(f"http://{server.address}", make, expire_session)
 
 
 def lock_of_hive(request: pytest.FixtureRequest) -> Provider:
@@ -108,7 +108,7 @@ def lock_of_hive(request: pytest.FixtureRequest) -> Provider:
     def make(env: Environment, url: str, wait_ms: int) -> LeaseLock:
         return HiveLock(env, HiveLockSettings((f"thrift://{urlsplit(url).netloc}",), "lakes", table), wait_ms=wait_ms)
 
-    def lapse(lock: LeaseLock) -> Callable[[], None]:
+    def expire_session(lock: LeaseLock) -> Callable[[], None]:
         assert isinstance(lock, HiveLock)
         other = make(ReplayEnvironment(2), f"http://{server.address}", 0)
         assert isinstance(other, HiveLock)
@@ -119,14 +119,14 @@ def lock_of_hive(request: pytest.FixtureRequest) -> Provider:
 
         return end
 
-    return Provider(f"http://{server.address}", make, lapse)
+    return Provider(f"http://{server.address}", make, expire_session)
 
 
-class Cut:
+class CutOffWriter:
     """A writer whose network is cut at its call number `at` while it holds the lock.  mends: before it goes on."""
 
-    def __init__(self, world: World, relay: Relay, provider: Provider, at: int, *, mends: bool) -> None:
-        self.world, self._relay, self._at, self._mends = world, relay, at, mends
+    def __init__(self, world: World, relay: Relay, provider: Provider, at: int, *, reconnects: bool) -> None:
+        self.world, self._relay, self._at, self._mends = world, relay, at, reconnects
         self.clock = ReplayEnvironment(9, world.environment.now_ms())
         self._provider = provider
         self.lock = provider.make(self.clock, f"http://127.0.0.1:{relay.port}", _WAIT_MS)
@@ -141,9 +141,9 @@ class Cut:
         self.calls += 1
         if self.calls != self._at:
             return
-        lapse = self._provider.lapse(self.lock)
+        expire_session = self._provider.expire_session(self.lock)
         self._relay.cut()
-        lapse()
+        expire_session()
         if isinstance(self.lock, ZookeeperLock) and not self._mends:
             # Only where no answer can come.
             self.lock._session._answer_timeout_s = 0.3
@@ -181,15 +181,17 @@ def relay(provider: Provider) -> Iterator[Relay]:
         yield found
 
 
-@pytest.mark.parametrize("mends", [True, False], ids=["mended", "cut"])
+@pytest.mark.parametrize("reconnects", [True, False], ids=["mended", "cut"])
 @pytest.mark.parametrize("at", ["begins", "commits"])
-def test_who_is_cut_off_publishes_nothing(provider: Provider, relay: Relay, at: str, mends: bool) -> None:
+def test_writer_cut_off_from_its_lock_server_publishes_nothing(
+    provider: Provider, relay: Relay, at: str, reconnects: bool
+) -> None:
     made = World("cow", {**OPTIONS, "hoodie.write.lock.wait_time_ms": _WAIT_MS})
     made.upsert({"k0": 0, "k1": 1})
-    whole = Cut(made.copy(), relay, provider, 0, mends=mends)
+    whole = CutOffWriter(made.copy(), relay, provider, 0, reconnects=reconnects)
     whole.table.upsert(whole.world.table.scan().to_arrow().slice(1, 1))
     number = 1 if at == "begins" else whole.calls - 1
-    cut = Cut(made.copy(), relay, provider, number, mends=mends)
+    cut = CutOffWriter(made.copy(), relay, provider, number, reconnects=reconnects)
     before = cut.world.scanned()
     with pytest.raises(HudiError) as told:
         cut.table.upsert(cut.world.table.scan().to_arrow().slice(1, 1))

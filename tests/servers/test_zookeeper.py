@@ -51,7 +51,7 @@ class TestZookeeperLock(LockSuite):
         return lambda env: lock_at(zookeeper.address, path, env)
 
 
-def test_its_nodes_have_curators_names(zookeeper: Server, path: str, env: Environment, other: Any) -> None:
+def test_lock_nodes_have_the_names_of_curator(zookeeper: Server, path: str, env: Environment, other: Any) -> None:
     lock = lock_at(zookeeper.address, path, env)
     with lock.held():
         (node,) = other.get_children(path)
@@ -112,7 +112,7 @@ def test_a_session_that_ended_has_lost_the_lock(zookeeper: Server, path: str, en
     waiter.release()
 
 
-def test_a_new_session_proves_nothing_of_the_old_one(zookeeper: Server, path: str, env: Environment) -> None:
+def test_new_session_does_not_confirm_the_lock_of_the_old_one(zookeeper: Server, path: str, env: Environment) -> None:
     lock = lock_at(zookeeper.address, path, env)
     lock.acquire()
     lock._session.end()
@@ -122,7 +122,7 @@ def test_a_new_session_proves_nothing_of_the_old_one(zookeeper: Server, path: st
     lock.release()
 
 
-def test_a_server_that_does_not_answer_proves_nothing(zookeeper: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_server_does_not_end_the_session(zookeeper: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     env = ReplayEnvironment(1)
     lock = lock_at(zookeeper.address, path, env)
     with lock.held():
@@ -137,7 +137,7 @@ def test_a_server_that_does_not_answer_proves_nothing(zookeeper: Server, path: s
         lock.check()
 
 
-def test_nobody_waits_for_a_server_that_is_silent_to_hear_of_the_end_of_a_session(
+def test_session_end_is_detected_while_the_server_is_unreachable(
     zookeeper: Server, path: str, env: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = lock_at(zookeeper.address, path, env)
@@ -155,21 +155,21 @@ def test_nobody_waits_for_a_server_that_is_silent_to_hear_of_the_end_of_a_sessio
         waiter.check()
 
 
-def test_a_node_that_nobody_knows_of_goes_with_its_session(
+def test_unknown_lock_node_is_removed_with_its_session(
     zookeeper: Server, path: str, env: Environment, other: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = lock_at(zookeeper.address, path, env)
     session = lock._session
     asked = session.request
 
-    def answers_are_lost(verb: str, where: str, **arguments: object) -> Any:
-        if verb == "create" or (lock._in_doubt and verb != "ensure_path"):
-            if verb == "create":
-                asked(verb, where, **arguments)
+    def lose_responses(operation: str, where: str, **arguments: object) -> Any:
+        if operation == "create" or (lock._in_doubt and operation != "ensure_path"):
+            if operation == "create":
+                asked(operation, where, **arguments)
             raise StorageUnavailable("no answer")
-        return asked(verb, where, **arguments)
+        return asked(operation, where, **arguments)
 
-    monkeypatch.setattr(session, "request", answers_are_lost)
+    monkeypatch.setattr(session, "request", lose_responses)
     with pytest.raises(StorageUnavailable, match="no answer"):
         lock.acquire(0)
     monkeypatch.undo()
@@ -178,33 +178,33 @@ def test_a_node_that_nobody_knows_of_goes_with_its_session(
     lock.release()
 
 
-def test_a_lost_answer_to_the_request_for_a_node_makes_no_second_one(
+def test_lost_response_to_a_create_makes_no_second_node(
     zookeeper: Server, path: str, env: Environment, other: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = lock_at(zookeeper.address, path, env)
     session = lock._session
     asked = session.request
 
-    def answer_is_lost(verb: str, where: str, **arguments: object) -> Any:
-        answer = asked(verb, where, **arguments)
-        if verb == "create":
+    def lose_response(operation: str, where: str, **arguments: object) -> Any:
+        answer = asked(operation, where, **arguments)
+        if operation == "create":
             monkeypatch.undo()
             raise StorageUnavailable("no answer")
         return answer
 
-    monkeypatch.setattr(session, "request", answer_is_lost)
+    monkeypatch.setattr(session, "request", lose_response)
     with lock.held():
         assert len(other.get_children(path)) == 1
     assert other.get_children(path) == []
 
 
-def test_no_server_is_said_in_time(env: Environment) -> None:
+def test_unreachable_server_is_reported_within_the_timeout(env: Environment) -> None:
     settings = ZookeeperSettings("127.0.0.1:1", connection_timeout_ms=100)
     with pytest.raises(StorageUnavailable, match=r"zookeeper://127\.0\.0\.1:1: no connection within 0\.1 s"):
         ZookeeperLock(env, settings, "/l").acquire(0)
 
 
-def test_sessions_are_kept_by_what_they_are_made_of() -> None:
+def test_sessions_are_cached_by_their_settings() -> None:
     assert _session_of("a:1", 1, 2) is _session_of("a:1", 1, 2)
     assert _session_of("a:1", 1, 2) is not _session_of("b:1", 1, 2)
 
@@ -213,7 +213,7 @@ def rows(*names: str) -> pa.Table:
     return pa.table({"id": list(names), "ts": [1] * len(names)})
 
 
-def test_a_write_whose_session_ends_is_taken_back(zookeeper: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_whose_session_ends_is_rolled_back(zookeeper: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {
         "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider",
         "hoodie.write.lock.zookeeper.url": zookeeper.address,
@@ -273,7 +273,7 @@ def _take_and_die(address: str, path: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_processes_under_contention_and_a_death_lose_no_count(zookeeper: Server, path: str, tmp_path: Path) -> None:
+def test_contending_processes_and_a_crash_lose_no_count(zookeeper: Server, path: str, tmp_path: Path) -> None:
     counter = tmp_path / "n"
     counter.write_text("0")
     # Each child of fork makes a session of its own.

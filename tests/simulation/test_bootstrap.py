@@ -36,7 +36,7 @@ ROWS = {f"k{number}": number for number in range(4)}
 _names = itertools.count()
 
 
-class Ground:
+class BootstrapWorld:
     """A source in memory, and a place for a table over it."""
 
     def __init__(self, **options: object) -> None:
@@ -68,7 +68,7 @@ class Ground:
     def table(self) -> Table:
         return Table(self.target, options={key: value for key, value in self.options.items() if SELECTOR not in key})
 
-    def check_whole(self) -> None:
+    def check_complete(self) -> None:
         found = self.table.scan(["id", "value", "part"]).to_arrow().to_pylist()
         assert {row["id"]: row["value"] for row in found} == ROWS and len(found) == 4
         assert {row["part"] for row in found} == {"a", "b"}
@@ -84,21 +84,21 @@ class Ground:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("mode", MODES)
-def test_a_bootstrap_that_dies_begins_anew(mode: str) -> None:
+def test_failed_bootstrap_is_repeated(mode: str) -> None:
     """No process writes to what it left, and after the same call again the table is complete."""
-    whole = Ground(**MODES[mode])
+    whole = BootstrapWorld(**MODES[mode])
     counted = FaultyStorage(open_storage(whole.target))
     whole.run(counted)
-    whole.check_whole()
+    whole.check_complete()
     with pytest.raises(TableExists):
         whole.run(open_storage(whole.target))
     upsert = pa.table({"id": ["k0"], "part": ["a"], "ts": pa.array([2], pa.int64()), "value": pa.array([9], pa.int64())})
     for fault in sampled(crash_points(counted.calls), counted.calls):
-        _check_death(mode, fault, upsert)
+        _check_crash(mode, fault, upsert)
 
 
-def _check_death(mode: str, fault: Fault, upsert: pa.Table) -> None:
-    ground = Ground(**MODES[mode])
+def _check_crash(mode: str, fault: Fault, upsert: pa.Table) -> None:
+    ground = BootstrapWorld(**MODES[mode])
     with pytest.raises(SimulatedCrash):
         ground.run(FaultyStorage(open_storage(ground.target), fault))
     try:
@@ -108,11 +108,11 @@ def _check_death(mode: str, fault: Fault, upsert: pa.Table) -> None:
     else:
         ground.environment.advance_ms(3_600_000)
         if len(table.timeline().completed_writes()) == len(INSTANTS[mode]):
-            ground.check_whole()
+            ground.check_complete()
             with pytest.raises(TableExists):
                 ground.run(open_storage(ground.target))
             return
         with pytest.raises(TableState, match="run the bootstrap again"):
             table.upsert(upsert)
     ground.run(open_storage(ground.target))
-    ground.check_whole()
+    ground.check_complete()

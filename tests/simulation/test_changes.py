@@ -12,7 +12,7 @@ from tests.simulation.crashing_writes import ACTS, OPTIONS, check_next_writer, f
 from tests.simulation.tables import World
 
 
-def told(world: World) -> dict[str, int]:
+def rows_from_changes(world: World) -> dict[str, int]:
     """The rows after all changes, each of which has to fit those before it."""
     rows: dict[str, int] = {}
     for change in world.table.changes().to_arrow().to_pylist():
@@ -30,7 +30,7 @@ def reported(world: World) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def grown() -> World:
+def world_with_commits() -> World:
     world = World("cow", {**OPTIONS, "hoodie.table.cdc.enabled": True})
     world.upsert({f"k{number}": number for number in range(6)})
     world.upsert({f"k{number}": 10 + number for number in range(0, 6, 2)})
@@ -39,23 +39,23 @@ def grown() -> World:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("name", ["upsert", "delete"])
-def test_a_killed_writer(grown: World, name: str) -> None:
+def test_a_killed_writer(world_with_commits: World, name: str) -> None:
     act, change = ACTS[name]
-    whole = grown.copy()
+    whole = world_with_commits.copy()
     storage = faulty(whole)
     act(whole, through(whole, storage))
-    assert told(whole) == change(grown.rows) and reported(whole) > reported(grown)
+    assert rows_from_changes(whole) == change(world_with_commits.rows) and reported(whole) > reported(world_with_commits)
     for fault in faults_of(storage, FaultOutcome.CRASH):
-        run = grown.copy()
+        run = world_with_commits.copy()
         known = len(run.table.timeline().completed_writes())
         with pytest.raises(SimulatedCrash):
             act(run, through(run, faulty(run, fault)))
         landed = len(run.table.timeline().completed_writes()) > known
         run.rows = change(run.rows) if landed else run.rows
         try:
-            assert told(run) == run.rows
+            assert rows_from_changes(run) == run.rows
             check_next_writer(run)
-            assert told(run) == run.rows
+            assert rows_from_changes(run) == run.rows
             assert {path for path in run.files() if path.endswith(".cdc")} == reported(run)
         except BaseException as failure:
             failure.add_note(f"after {fault}")

@@ -53,7 +53,7 @@ JUMPS = {"ahead": HOUR_MS, "back": -HOUR_MS}
 STRIDE = int(os.environ.get("PYHUDI_STRIDE", "6"))
 
 
-class Machine:
+class JumpingClockProcess:
     """A process on a machine of its own, whose clock is set at its storage call number `at`.  at: 0 for never."""
 
     def __init__(self, world: World, at: int, jump_ms: int) -> None:
@@ -98,7 +98,7 @@ ACTS: dict[str, tuple[str, Act]] = {
 def jump(made: World, name: str, at: int, jump_ms: int) -> int:
     """One run; how many calls were made."""
     world = made.copy()
-    machine = Machine(world, at, jump_ms)
+    machine = JumpingClockProcess(world, at, jump_ms)
     ACTS[name][1](machine.context, world, parse_options(world.options))
     if name == "upsert":
         world.rows = {**world.rows, "k0": 700, "k8": 708}
@@ -133,7 +133,7 @@ RUNS = [
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("direction", JUMPS)
 @pytest.mark.parametrize(("name", "mode"), RUNS)
-def test_between_any_two_steps(name: str, mode: str, direction: str) -> None:
+def test_clock_jump_between_any_two_steps(name: str, mode: str, direction: str) -> None:
     made = World(ACTS[name][0], {**OPTIONS, **MODES[mode]})
     for number in range(3):
         made.upsert({f"k{key}": number * 100 + key for key in range(number, number + 4)})
@@ -160,7 +160,7 @@ def test_a_lease_that_is_renewed_by_a_clock_that_was_set_back_is_held(storage: S
     holder.check()
 
 
-def test_who_waits_while_its_clock_is_set_ahead_takes_no_lease_that_is_held(storage: Storage) -> None:
+def test_waiter_with_an_advanced_clock_does_not_take_a_held_lease(storage: Storage) -> None:
     here, there = ReplayEnvironment(1), ReplayEnvironment(2)
     holder, waiter = StorageLock(storage, here, label="here-"), StorageLock(storage, there, label="there-")
     holder.acquire()
@@ -175,7 +175,7 @@ def test_who_waits_while_its_clock_is_set_ahead_takes_no_lease_that_is_held(stor
     holder.check()
 
 
-def test_a_lease_of_a_dead_machine_ends_for_those_whose_clock_was_set(storage: Storage) -> None:
+def test_lease_of_a_crashed_host_expires_for_waiters_with_changed_clocks(storage: Storage) -> None:
     dead, there = ReplayEnvironment(1), ReplayEnvironment(2)
     StorageLock(storage, dead, label="dead-").acquire()
     there.every_ms(5000, lambda: there.step_ms(-HOUR_MS))

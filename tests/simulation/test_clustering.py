@@ -36,7 +36,7 @@ def settings(world: World) -> ClusterSettings:
     return ClusterSettings.of(parse_options(world.options))
 
 
-def grown(kind: str, **options: object) -> World:
+def world_with_commits(kind: str, **options: object) -> World:
     world = World(kind, {**OPTIONS, **options})
     for number in range(3):
         world.upsert({f"k{key}": number * 100 + key for key in range(number * 2, number * 2 + 4)})
@@ -47,7 +47,7 @@ def cluster(run: World, context: TableContext) -> object:
     return run_clusterings(context, ENGINE, settings(run))
 
 
-def goes_on(run: World) -> None:
+def check_next_writers(run: World) -> None:
     """The rows are there; a clustering of another process finds nothing in its way, and then a writer does not either."""
     assert run.scanned() == run.rows
     cluster(run, run.context()[0])
@@ -62,20 +62,20 @@ def goes_on(run: World) -> None:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_clustering(kind: str) -> None:
-    assert killed_everywhere(grown(kind), cluster, goes_on) >= 8
+    assert killed_everywhere(world_with_commits(kind), cluster, check_next_writers) >= 8
 
 
 @pytest.mark.crash_points
-def test_planning_alone() -> None:
+def test_crash_while_scheduling_clustering() -> None:
     def schedule(run: World, context: TableContext) -> object:
         return schedule_clustering(context, ENGINE, settings(run))
 
-    assert killed_everywhere(grown("cow"), schedule, goes_on) >= 1
+    assert killed_everywhere(world_with_commits("cow"), schedule, check_next_writers) >= 1
 
 
 @pytest.mark.crash_points
-def test_carrying_out_while_inserts_go_on() -> None:
-    world = grown("cow")
+def test_clustering_executes_during_inserts() -> None:
+    world = world_with_commits("cow")
     planned = schedule_clustering(world.table.context, ENGINE, settings(world)).instant
     assert planned is not None
     world.upsert({"k21": 77, "k22": 78})
@@ -83,23 +83,23 @@ def test_carrying_out_while_inserts_go_on() -> None:
     def execute(run: World, context: TableContext) -> object:
         return execute_clustering(context, ENGINE, planned, settings(run))
 
-    assert killed_everywhere(world, execute, goes_on) >= 6
+    assert killed_everywhere(world, execute, check_next_writers) >= 6
 
 
 @pytest.mark.crash_points
-def test_the_end_of_a_dead_attempt_dies_as_well() -> None:
-    world = grown("cow")
+def test_crash_during_the_rollback_of_a_failed_clustering() -> None:
+    world = world_with_commits("cow")
     context, storage = world.copy().context()
     cluster(world, context)
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
     dead = killed(world, cluster, Fault(outputs[0], FaultPoint.AFTER))
     assert [i.state for i in dead.table.timeline().pending(Action.CLUSTERING)] == [State.INFLIGHT]
-    assert killed_everywhere(dead, cluster, goes_on) >= 8
+    assert killed_everywhere(dead, cluster, check_next_writers) >= 8
 
 
 @pytest.mark.crash_points
-def test_dropping_a_plan_that_a_dead_executor_had_begun() -> None:
-    world = grown("cow")
+def test_dropping_a_plan_started_by_a_crashed_executor() -> None:
+    world = world_with_commits("cow")
     context, storage = world.copy().context()
     cluster(world, context)
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
@@ -113,7 +113,7 @@ def test_dropping_a_plan_that_a_dead_executor_had_begun() -> None:
         assert run.scanned() == run.rows
         drop(run, run.context()[0])
         assert not run.table.timeline().pending(Action.CLUSTERING)
-        goes_on(run)
+        check_next_writers(run)
 
     assert killed_everywhere(dead, drop, check) >= 5
 
@@ -143,13 +143,13 @@ def cluster_now(run: World, context: TableContext) -> object:
         pytest.param("mor", cluster_now, marks=pytest.mark.wide),
     ],
 )
-def test_a_death_stops_no_writer(kind: str, act: Act) -> None:
-    assert killed_everywhere(grown(kind), act, writes_on) >= 8
+def test_crash_of_a_clustering_stops_no_writer(kind: str, act: Act) -> None:
+    assert killed_everywhere(world_with_commits(kind), act, writes_on) >= 8
 
 
 @pytest.mark.crash_points
-def test_a_death_of_whoever_settles_stops_no_writer() -> None:
-    world = grown("cow")
+def test_crash_while_resolving_a_clustering_stops_no_writer() -> None:
+    world = world_with_commits("cow")
     context, storage = world.copy().context()
     cluster(world, context)
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
@@ -162,15 +162,15 @@ def test_a_death_of_whoever_settles_stops_no_writer() -> None:
     assert killed_everywhere(dead, settle, writes_on) >= 5
 
 
-def test_a_plan_that_nobody_began_waits_and_is_named() -> None:
-    world = grown("cow")
+def test_unstarted_clustering_plan_blocks_writes_and_is_named() -> None:
+    world = world_with_commits("cow")
     planned = world.table.schedule_clustering().instant
     with pytest.raises(TableState, match=f"pending clustering {planned} is about to replace.*unschedule_clustering"):
         world.upsert({"k1": 1001})
 
 
 def test_a_write_that_a_pending_clustering_reads_is_not_rolled_back() -> None:
-    world = grown("mor")
+    world = world_with_commits("mor")
     last = world.upsert({"k1": 1001})
     planned = world.table.schedule_clustering().instant
     assert planned is not None
@@ -180,8 +180,8 @@ def test_a_write_that_a_pending_clustering_reads_is_not_rolled_back() -> None:
     world.table.rollback(last)
 
 
-def test_a_restore_leaves_no_clustering_of_what_it_takes_back() -> None:
-    world = grown("cow")
+def test_restore_removes_clusterings_of_removed_commits() -> None:
+    world = world_with_commits("cow")
     target = sorted(world.states)[-2]
     world.table.schedule_clustering()
     world.table.restore(target)
@@ -190,9 +190,9 @@ def test_a_restore_leaves_no_clustering_of_what_it_takes_back() -> None:
 
 
 @pytest.mark.parametrize("who", ["writer", "repair", "plan"])
-def test_a_clustering_that_can_never_run_is_settled(who: str) -> None:
+def test_unexecutable_clustering_is_rolled_back(who: str) -> None:
     """As others leave it: a rollback took away what the plan reads."""
-    world = grown("cow")
+    world = world_with_commits("cow")
     last = sorted(world.states)[-1]
     planned = world.table.schedule_clustering().instant
     storage, path = world.table.context.storage, f".hoodie/timeline/{planned}.clustering.requested"
@@ -217,9 +217,9 @@ def test_a_clustering_that_can_never_run_is_settled(who: str) -> None:
     writes_on(world)
 
 
-def test_a_clustering_without_a_sign_of_life_is_waited_for() -> None:
+def test_clustering_without_heartbeat_is_waited_for() -> None:
     """As Apache Hudi carries it out under its policy for one writer."""
-    world = grown("cow")
+    world = world_with_commits("cow")
     planned = world.table.schedule_clustering().instant
     assert planned is not None
     world.table.context.timeline.start(world.table.timeline().find(planned, Action.CLUSTERING))

@@ -51,7 +51,7 @@ def log_compact(world: World, context: TableContext) -> object:
     return run_log_compaction(context, ENGINE, settings(world))
 
 
-def grown(writes: int = 4, /, **options: object) -> World:
+def world_with_commits(writes: int = 4, /, **options: object) -> World:
     world = World("mor", {**OPTIONS, **options})
     for number in range(writes):
         world.upsert({f"k{key}": number * 100 + key for key in range(number % 2, 6)})
@@ -65,7 +65,7 @@ def remove(world: World, *keys: str) -> None:
     world.rows = {key: value for key, value in world.rows.items() if key not in keys}
 
 
-def goes_on(run: World) -> None:
+def check_next_writers(run: World) -> None:
     """The rows are there; a writer and a compactor of another process find nothing in their way, and leave nothing behind."""
     assert run.scanned() == run.rows
     run.upsert({"k1": 1001, "k9": 9})
@@ -80,20 +80,20 @@ def goes_on(run: World) -> None:
 
 @pytest.mark.crash_points
 def test_compaction() -> None:
-    assert killed_everywhere(grown(), compact, goes_on) >= 10
+    assert killed_everywhere(world_with_commits(), compact, check_next_writers) >= 10
 
 
 @pytest.mark.crash_points
-def test_scheduling_alone() -> None:
+def test_crash_while_scheduling_compaction() -> None:
     def schedule(run: World, context: TableContext) -> object:
         return schedule_compaction(context, settings(run))
 
-    assert killed_everywhere(grown(), schedule, goes_on) >= 1
+    assert killed_everywhere(world_with_commits(), schedule, check_next_writers) >= 1
 
 
 @pytest.mark.crash_points
-def test_carrying_out_while_writers_go_on() -> None:
-    world = grown()
+def test_compaction_executes_during_writes() -> None:
+    world = world_with_commits()
     planned = schedule_compaction(world.table.context, settings(world)).planned
     assert planned is not None
     world.upsert({"k2": 77, "k8": 8})
@@ -102,7 +102,7 @@ def test_carrying_out_while_writers_go_on() -> None:
     def execute(run: World, context: TableContext) -> object:
         return run_compaction(context, ENGINE, settings(run), planned)
 
-    assert killed_everywhere(world, execute, goes_on) >= 8
+    assert killed_everywhere(world, execute, check_next_writers) >= 8
 
 
 @pytest.mark.crash_points
@@ -114,14 +114,14 @@ def test_log_compaction() -> None:
         log_compact(run, run.context()[0])
         assert run.scanned() == run.rows
         assert not run.table.timeline().pending()
-        goes_on(run)
+        check_next_writers(run)
 
-    assert killed_everywhere(grown(), log_compact, check) >= 10
+    assert killed_everywhere(world_with_commits(), log_compact, check) >= 10
 
 
 @pytest.mark.crash_points
 def test_upsert_and_delete() -> None:
-    world = grown(2)
+    world = world_with_commits(2)
     data = pa.table({"id": ["k1", "k2", "k9"], "part": ["b", "a", "b"], "ts": [1 << 50] * 3, "value": [1, 2, 9]})
 
     def upsert(run: World, context: TableContext) -> object:
@@ -151,19 +151,19 @@ def test_upsert_and_delete() -> None:
 
 
 @pytest.mark.crash_points
-def test_the_rollback_of_a_dead_compaction_dies_as_well() -> None:
-    world = grown()
+def test_crash_during_the_rollback_of_a_failed_compaction() -> None:
+    world = world_with_commits()
     context, storage = world.copy().context()
     run_compaction(context, ENGINE, settings(world))
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
     dead = killed(world, compact, Fault(outputs[0], FaultPoint.AFTER))
     assert [i.state for i in dead.table.timeline().pending(Action.COMPACTION)] == [State.INFLIGHT]
-    assert killed_everywhere(dead, compact, goes_on) >= 12
+    assert killed_everywhere(dead, compact, check_next_writers) >= 12
 
 
 @pytest.mark.crash_points
 def test_rollback_of_a_completed_delta_commit_and_of_a_completed_compaction() -> None:
-    world = grown()
+    world = world_with_commits()
     before = dict(world.rows)
     instant = world.upsert({"k1": -1, "k7": -7})
     world.rows = before
@@ -179,20 +179,20 @@ def test_rollback_of_a_completed_delta_commit_and_of_a_completed_compaction() ->
         if run.scanned() != before:
             assert run.scanned() == {**before, "k1": -1, "k7": -7}
             undo(instant)(run, run.context()[0])
-        goes_on(run)
+        check_next_writers(run)
 
     assert killed_everywhere(world, undo(instant), undone) >= 6
 
-    world = grown()
+    world = world_with_commits()
     done = run_compaction(world.table.context, ENGINE, settings(world)).instant
     assert done is not None
-    assert killed_everywhere(world, undo(done), goes_on) >= 6
+    assert killed_everywhere(world, undo(done), check_next_writers) >= 6
     undo(done)(world, world.table.context)
     assert not any(i.request_time == done for i in world.table.timeline().instants)
 
 
 def test_a_delta_commit_that_a_plan_needs_is_not_rolled_back() -> None:
-    world = grown()
+    world = world_with_commits()
     newest = world.table.timeline().completed_writes()[-1]
     planned = schedule_compaction(world.table.context, settings(world)).planned
     assert planned is not None
@@ -204,8 +204,8 @@ def test_a_delta_commit_that_a_plan_needs_is_not_rolled_back() -> None:
         world.table.compact(planned)
 
 
-def test_a_compaction_whose_old_files_are_gone_is_not_rolled_back() -> None:
-    world = grown()
+def test_compaction_whose_input_files_are_cleaned_is_not_rolled_back() -> None:
+    world = world_with_commits()
     done = world.table.compact().instant
     assert done is not None
     world.upsert({"k1": 5})
@@ -220,12 +220,12 @@ def test_a_compaction_whose_old_files_are_gone_is_not_rolled_back() -> None:
 
 
 def test_a_plan_has_one_executor() -> None:
-    world = grown()
+    world = world_with_commits()
     planned = schedule_compaction(world.table.context, settings(world)).planned
     assert planned is not None
     met: list[str] = []
 
-    class Meddling(LocalEngine):
+    class InterferingEngine(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
             todo = list(tasks)
             with pytest.raises(TableState, match="another process is running it"):
@@ -238,13 +238,13 @@ def test_a_plan_has_one_executor() -> None:
             met.append(only)
             return super().map(function, todo)
 
-    run_compaction(world.table.context, Meddling(1), settings(world), planned)
+    run_compaction(world.table.context, InterferingEngine(1), settings(world), planned)
     assert met == [planned]
     assert world.scanned() == world.rows
-    goes_on(world)
+    check_next_writers(world)
 
 
-def planned_apart(world: World) -> list[str]:
+def two_plans(world: World) -> list[str]:
     """A plan for each of the two partitions."""
     plans = []
     for partition in "ab":
@@ -260,11 +260,11 @@ def planned_apart(world: World) -> list[str]:
 
 
 def test_compactors_on_different_plans_at_once() -> None:
-    world = grown()
-    first, second = planned_apart(world)
+    world = world_with_commits()
+    first, second = two_plans(world)
     done: list[tuple[str, ...]] = []
 
-    class Meddling(LocalEngine):
+    class InterferingEngine(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
             todo = list(tasks)
             if not done:
@@ -273,16 +273,16 @@ def test_compactors_on_different_plans_at_once() -> None:
                 assert list(other.remaining) == [first]
             return super().map(function, todo)
 
-    run_compaction(world.table.context, Meddling(1), settings(world), first)
+    run_compaction(world.table.context, InterferingEngine(1), settings(world), first)
     assert done == [(second,)]
     assert {i.request_time for i in world.table.timeline().completed(Action.COMMIT)} == {first, second}
     assert world.scanned() == world.rows
-    goes_on(world)
+    check_next_writers(world)
 
 
 def test_each_plan_is_taken_by_one_of_many_compactors() -> None:
-    world = grown()
-    plans = planned_apart(world)
+    world = world_with_commits()
+    plans = two_plans(world)
     together = threading.Barrier(4)
 
     def act(_: int) -> list[str]:
@@ -296,11 +296,11 @@ def test_each_plan_is_taken_by_one_of_many_compactors() -> None:
     assert not world.table.timeline().pending()
     assert world.scanned() == world.rows
     every_file_counts(world)
-    goes_on(world)
+    check_next_writers(world)
 
 
-def test_a_failing_task_gives_the_plan_back() -> None:
-    world = grown()
+def test_failed_compaction_task_returns_the_plan_to_requested() -> None:
+    world = world_with_commits()
 
     class Failing(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
@@ -311,19 +311,19 @@ def test_a_failing_task_gives_the_plan_back() -> None:
         run_compaction(world.table.context, Failing(1), settings(world))
     assert [i.state for i in world.table.timeline().pending(Action.COMPACTION)] == [State.REQUESTED]
     every_file_counts(world)
-    goes_on(world)
+    check_next_writers(world)
 
-    world = grown()
+    world = world_with_commits()
     with pytest.raises(OSError, match="no space"):
         schedule_and_fail = Failing(1)
         planned = schedule_log_compaction(world.table.context, ENGINE, settings(world)).planned
         run_log_compaction(world.table.context, schedule_and_fail, settings(world), planned)
     assert not world.table.timeline().pending()
-    goes_on(world)
+    check_next_writers(world)
 
 
 def test_a_log_that_completes_after_the_plan_joins_the_new_slice() -> None:
-    world = grown()
+    world = world_with_commits()
     planned = schedule_compaction(world.table.context, settings(world)).planned
     world.upsert({"k2": 12345})
     rows = world.scanned()
@@ -342,8 +342,8 @@ def _slices(world: World):  # type: ignore[no-untyped-def]
     return load_snapshot(world.table.context).slices()
 
 
-def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
-    world = grown()
+def test_log_compaction_overtaken_by_a_compaction_is_dropped() -> None:
+    world = world_with_commits()
     planned = schedule_log_compaction(world.table.context, ENGINE, settings(world)).planned
     assert planned is not None
     world.upsert({"k2": 5, "k1": 6})
@@ -359,8 +359,8 @@ def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
     every_file_counts(world)
 
 
-def test_no_log_compaction_is_planned_beside_a_write() -> None:
-    world = grown()
+def test_no_log_compaction_is_planned_during_a_write() -> None:
+    world = world_with_commits()
     context = world.table.context
     time = context.timeline.load().latest_time()
     context.timeline.request(str(int(time) + 1), Action.DELTACOMMIT)
@@ -373,7 +373,7 @@ def test_no_log_compaction_is_planned_beside_a_write() -> None:
 @pytest.mark.parametrize("mode", ["EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"])
 @pytest.mark.parametrize("log_format", ["avro", "parquet", "hfile"])
 def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: str) -> None:
-    world = grown(**{"hoodie.write.record.merge.mode": mode, "hoodie.logfile.data.block.format": log_format})
+    world = world_with_commits(**{"hoodie.write.record.merge.mode": mode, "hoodie.logfile.data.block.format": log_format})
     for number in range(5):
         world.upsert({"k1": number, f"k{number + 1}": number})
         remove(world, "k1")
@@ -383,12 +383,12 @@ def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: s
     again = world.table.log_compact()
     assert again.planned is None
     assert world.scanned() == world.rows
-    goes_on(world)
+    check_next_writers(world)
 
 
 def test_a_write_that_began_before_the_plan_and_ends_after_it_plans_again() -> None:
     """Its log file carries an older time than the plan and would join the new slice, on rows that it has not seen."""
-    world = grown()
+    world = world_with_commits()
     plans: list[str | None] = []
 
     class Planning(LocalEngine):
@@ -414,7 +414,7 @@ def test_a_write_that_began_before_the_plan_and_ends_after_it_plans_again() -> N
 
 
 @pytest.mark.crash_points
-def test_a_death_stops_nobody_who_replaces_the_file_groups() -> None:
+def test_crashed_compaction_does_not_block_overwrites() -> None:
     def compact(run: World, context: TableContext) -> object:
         return run_compaction(context, ENGINE, settings(run))
 
@@ -432,20 +432,20 @@ def test_a_death_stops_nobody_who_replaces_the_file_groups() -> None:
     assert killed_everywhere(world, compact, overwrites) >= 5
 
 
-def test_a_dead_attempt_at_a_plan_is_undone_whatever_the_policy_for_writes() -> None:
+def test_failed_compaction_is_rolled_back_under_every_failed_writes_policy() -> None:
     made = World("mor", {**OPTIONS, "hoodie.clean.failed.writes.policy": "NEVER"})
     made.upsert({"k0": 0, "k2": 2})
     made.upsert({"k0": 1})
     plan = str(made.table.schedule_compaction().planned)
 
-    def carry_out(world: World, context: TableContext) -> object:
+    def run_plan(world: World, context: TableContext) -> object:
         return run_compaction(context, ENGINE, settings(world), plan)
 
     whole = made.copy()
     context, storage = whole.context()
-    carry_out(whole, context)
+    run_plan(whole, context)
     for call in range(2, storage.write_count - 2):
-        run = killed(made, carry_out, Fault(call, FaultPoint.BEFORE))
+        run = killed(made, run_plan, Fault(call, FaultPoint.BEFORE))
         run.environment.advance_ms(3_600_000)
         run.table.compact(plan)
         every_file_counts(run)

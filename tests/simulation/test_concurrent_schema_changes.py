@@ -47,7 +47,7 @@ def other(world: World, keys: list[str], value: int) -> pa.Table:
 
 
 @cache
-def _grown(kind: str, options: tuple[tuple[str, object], ...]) -> World:
+def _world_with_commits(kind: str, options: tuple[tuple[str, object], ...]) -> World:
     world = World(kind, {**OPTIONS, **EVOLVE, **dict(options)})
     world.table.bulk_insert(narrow(world, [*KEYS, "k4"], 1))
     return world
@@ -58,8 +58,8 @@ def write(world: World, operation: WriteOperation, data: object, **options: obje
     return lambda context: run_write(context, LocalEngine(1), data, settings)
 
 
-def grown(kind: str, **options: object) -> World:
-    return _grown(kind, tuple(sorted(options.items()))).copy()
+def world_with_commits(kind: str, **options: object) -> World:
+    return _world_with_commits(kind, tuple(sorted(options.items()))).copy()
 
 
 def found(world: World) -> dict[str, dict[str, object]]:
@@ -74,7 +74,7 @@ MEETINGS = [(narrow, wide), (narrow, more), (wide, more), (more, other), (wide, 
 @pytest.mark.parametrize(("kind", "budget"), [("cow", 1 << 30), ("mor", 1)])
 def test_another_writer_changes_columns_of_the_same_rows(kind: str, own: Change, others: Change, budget: int) -> None:
     """The outcome is that of one write after the other; with a budget of one byte the rows lie on disk."""
-    world = grown(kind)
+    world = world_with_commits(kind)
     expected = world.copy()
     theirs, ours = others(world, KEYS, 5), own(world, KEYS, 7)
     options = {"pyhudi.memory.budget.bytes": budget}
@@ -88,7 +88,7 @@ def test_another_writer_changes_columns_of_the_same_rows(kind: str, own: Change,
 
 
 def test_a_stream_that_can_be_read_once() -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     theirs, ours = text(world, KEYS, 5), more(world, KEYS, 7)
     first = begin(world, write(world, WriteOperation.UPSERT, ours.to_reader()))
     begin(world, write(world, WriteOperation.UPSERT, theirs)).finish()
@@ -98,7 +98,7 @@ def test_a_stream_that_can_be_read_once() -> None:
 
 def test_rows_that_would_become_another_text() -> None:
     """A float of 32 bits that was made a double is 0.10000000149011612 as text, and 0.1 as it was given."""
-    world = grown("cow")
+    world = world_with_commits("cow")
     world.table.upsert(real(world, ["k4"], 1))
     before = rows(world, KEYS, "a", 7).append_column("small", pa.array([0.1] * len(KEYS), pa.float32()))
     first = begin(world, write(world, WriteOperation.UPSERT, before))
@@ -109,7 +109,7 @@ def test_rows_that_would_become_another_text() -> None:
 
 
 def test_a_column_that_the_rows_lack_now() -> None:
-    world = grown("cow", **{"hoodie.write.set.null.for.missing.columns": False})
+    world = world_with_commits("cow", **{"hoodie.write.set.null.for.missing.columns": False})
     first = begin(world, write(world, WriteOperation.UPSERT, narrow(world, KEYS, 7)))
     begin(world, write(world, WriteOperation.UPSERT, more(world, KEYS, 5))).finish()
     with pytest.raises(InvalidRequest, match=r"more .*missing"):

@@ -85,7 +85,7 @@ def test_another_file_group_is_no_conflict(world: World) -> None:
 
 
 @pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE"])
-def test_a_new_key_that_both_bring_is_there_once(index: str) -> None:
+def test_new_key_of_two_writers_is_stored_once(index: str) -> None:
     world = World("cow", {**OPTIONS, "hoodie.index.type": index})
     part = "b" if index.startswith("GLOBAL") else "a"
     context = meeting(world, lambda: world.table.upsert(rows(world, part, k0=50)))
@@ -96,7 +96,7 @@ def test_a_new_key_that_both_bring_is_there_once(index: str) -> None:
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "BLOOM"])
-def test_a_retry_looks_keys_up_in_changed_files_only(kind: str, index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_looks_up_keys_only_in_changed_files(kind: str, index: str, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(kind, {**OPTIONS, "hoodie.index.type": index})
     world.upsert({f"k{number}": number for number in range(4)})
     files = {path[0]: path for path in world.files() if path.endswith(".parquet")}
@@ -138,7 +138,7 @@ def changed_by(world: World, operation: WriteOperation, **options: object) -> Wr
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "RECORD_INDEX", "INMEMORY"])
 @pytest.mark.parametrize(("theirs", "mine"), [(FITS, OPENS), (OPENS, FITS), (OPENS, OPENS)])
-def test_a_new_key_is_there_once_wherever_each_puts_it(
+def test_new_key_in_different_file_groups_is_stored_once(
     kind: str, index: str, theirs: dict[str, object], mine: dict[str, object]
 ) -> None:
     world = World(kind, {**OPTIONS, "hoodie.index.type": index, "hoodie.metadata.enable": index == "RECORD_INDEX"})
@@ -151,7 +151,7 @@ def test_a_new_key_is_there_once_wherever_each_puts_it(
 
 @pytest.mark.parametrize("operation", [WriteOperation.INSERT, WriteOperation.UPSERT])
 @pytest.mark.parametrize("policy", ["none", "drop"])
-def test_inserts_of_a_new_key_meet_who_looked_it_up(world: World, operation: WriteOperation, policy: str) -> None:
+def test_insert_of_a_new_key_conflicts_with_a_lookup_of_it(world: World, operation: WriteOperation, policy: str) -> None:
     """The other write inserts into an existing file group; ours has looked the key up, to change or to skip it."""
     key = "hoodie.datasource.insert.dup.policy"
     context = meeting(world, lambda: world.table.insert(rows(world, k4=50), options={**FITS, key: policy}))
@@ -161,14 +161,14 @@ def test_inserts_of_a_new_key_meet_who_looked_it_up(world: World, operation: Wri
     assert values(world) == {"k0": 0, "k1": 1, "k2": 2, "k3": 3, "k4": expected}
 
 
-def test_a_delete_meets_who_brings_a_key_that_it_found_nowhere(world: World) -> None:
+def test_delete_of_a_missing_key_conflicts_with_its_insert(world: World) -> None:
     context = meeting(world, lambda: world.table.upsert(rows(world, k4=50), options=OPENS))
     data = rows(world, k0=0, k4=0).select(["id", "part", "ts"])
     assert run_write(context, LocalEngine(1), data, changed_by(world, WriteOperation.DELETE)).conflict_retries == 1
     assert values(world) == {"k1": 1, "k2": 2, "k3": 3}
 
 
-def test_an_insert_meets_who_deletes_the_key_that_it_passes_over(world: World) -> None:
+def test_insert_that_skips_a_key_conflicts_with_its_delete(world: World) -> None:
     gone = rows(world, k0=0).select(["id", "part", "ts"])
     context = meeting(world, lambda: world.table.delete(gone))
     settings = changed_by(world, WriteOperation.INSERT, **OPENS, **{"hoodie.datasource.insert.dup.policy": "drop"})
@@ -176,7 +176,7 @@ def test_an_insert_meets_who_deletes_the_key_that_it_passes_over(world: World) -
     assert values(world) == {"k0": 60, "k1": 1, "k2": 2, "k3": 3, "k4": 60}
 
 
-def test_an_overwrite_does_not_leave_a_new_key_beside_its_own(world: World) -> None:
+def test_overwrite_removes_a_key_inserted_concurrently(world: World) -> None:
     context = meeting(world, lambda: world.table.upsert(rows(world, k4=50), options=OPENS))
     settings = changed_by(world, WriteOperation.INSERT_OVERWRITE)
     assert run_write(context, LocalEngine(1), rows(world, k4=60), settings).conflict_retries == 1
@@ -223,20 +223,20 @@ def test_new_file_groups_of_another_partition_are_no_conflict() -> None:
     assert values(world) == {"k0": 50, "k1": 51}
 
 
-def test_plain_inserts_do_not_meet(world: World) -> None:
+def test_plain_inserts_do_not_conflict(world: World) -> None:
     context = meeting(world, lambda: world.table.bulk_insert(rows(world, k8=8)))
     settings = WriteSettings.of(parse_options({**world.options, "hoodie.parquet.small.file.limit": 0}), WriteOperation.INSERT)
     assert run_write(context, LocalEngine(1), rows(world, k6=6), settings).conflict_retries == 0
     assert values(world) == {"k0": 0, "k1": 1, "k2": 2, "k3": 3, "k6": 6, "k8": 8}
 
 
-def test_an_overwritten_partition(world: World) -> None:
+def test_write_to_a_concurrently_overwritten_partition(world: World) -> None:
     context = meeting(world, lambda: world.table.insert_overwrite(rows(world, k4=4)))
     assert upsert(world, context, rows(world, k0=50)).conflict_retries == 1
     assert values(world) == {"k0": 50, "k1": 1, "k3": 3, "k4": 4}
 
 
-def test_a_partition_is_deleted_with_what_came_meanwhile(world: World) -> None:
+def test_delete_partition_includes_concurrent_commits(world: World) -> None:
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE_PARTITION)
     context = meeting(world, lambda: world.table.upsert(rows(world, k0=50)))
     assert run_delete_partitions(context, ["a"], settings).conflict_retries == 1
@@ -257,7 +257,7 @@ def changing(world: World, retries: int = 3) -> WriteSettings:
     return WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
 
 
-def test_an_update_reads_what_another_writer_wrote_meanwhile(world: World) -> None:
+def test_update_reads_concurrent_commits(world: World) -> None:
     context = meeting(world, lambda: world.table.upsert(rows(world, k0=50, k2=-9)))
     result = run_update(context, LocalEngine(1), {"value": 7}, "value < 1", changing(world))
     assert result.conflict_retries == 1
@@ -271,7 +271,7 @@ def test_an_update_that_may_not_be_planned_again_is_a_conflict(world: World) -> 
     assert values(world) == {"k0": 50, "k1": 1, "k2": 2, "k3": 3}
 
 
-def test_a_merge_meets_what_another_writer_wrote_meanwhile(world: World) -> None:
+def test_merge_reads_concurrent_commits(world: World) -> None:
     """Its condition is evaluated again for the current row, and a key that was not found is a row by then."""
     context = meeting(world, lambda: world.table.upsert(rows(world, k0=50, k7=7)))
     clauses = (Clause(ClauseAction.UPDATE, {"value": "source.value"}, "target.value < 1"), Clause(ClauseAction.INSERT))
@@ -336,7 +336,7 @@ def test_a_write_does_not_build_on_what_was_rolled_back(world: World) -> None:
     assert values(world) == {"k0": 0, "k1": 1, "k2": 2, "k3": 3}
 
 
-def test_a_living_write_is_not_rolled_back(world: World) -> None:
+def test_active_write_is_not_rolled_back(world: World) -> None:
     def attempt() -> None:
         own = world.table.timeline().pending()[0].request_time
         with pytest.raises(TableState, match="is alive"):
@@ -364,7 +364,7 @@ class SlowEngine(LocalEngine):
 
 
 @pytest.mark.parametrize(("begun", "marked"), [(True, True), (True, False), (False, False)])
-def test_a_writer_taken_for_dead_starts_over_and_leaves_nothing(world: World, begun: bool, marked: bool) -> None:
+def test_writer_with_expired_heartbeat_retries_and_leaves_no_files(world: World, begun: bool, marked: bool) -> None:
     inner = world.table.context.storage
 
     def take_over() -> None:
@@ -390,7 +390,7 @@ def test_a_writer_taken_for_dead_starts_over_and_leaves_nothing(world: World, be
     assert all(any(time in path for time in done) for path in world.files() if path.endswith(".parquet"))
 
 
-def test_a_commit_that_lands_while_it_is_taken_for_dead_stays(world: World) -> None:
+def test_commit_completed_during_its_rollback_check_is_kept(world: World) -> None:
     """Between the look at the timeline and the look at the heartbeat the write completes and drops its heartbeat."""
     context = world.table.context
     settings = CommitSettings.of(parse_options(world.options))
@@ -406,7 +406,7 @@ def test_a_commit_that_lands_while_it_is_taken_for_dead_stays(world: World) -> N
     assert values(world) == world.rows
 
 
-def test_a_write_that_may_have_landed_keeps_its_files_until_its_rollback_stands_on_the_timeline(world: World) -> None:
+def test_write_of_unknown_outcome_keeps_its_files_until_its_rollback_is_recorded(world: World) -> None:
     """It failed when its completed file was sent, and that is there; another write builds on it by now."""
     context = world.table.context
     settings = CommitSettings.of(parse_options(world.options))
@@ -424,7 +424,7 @@ def test_a_write_that_may_have_landed_keeps_its_files_until_its_rollback_stands_
     later.stop_heartbeat()
 
 
-def test_no_commit_lands_once_its_rollback_stands_on_the_timeline(world: World) -> None:
+def test_no_commit_completes_after_its_rollback_is_recorded(world: World) -> None:
     context = world.table.context
     settings = CommitSettings.of(parse_options(world.options))
     transaction = Transaction.begin(context, Action.COMMIT, settings)
@@ -535,7 +535,7 @@ def test_threads_upsert_one_table(tmp_path: Path, mode: str) -> None:
     assert not table.timeline().pending()
 
 
-def test_who_does_not_land_says_why(tmp_path: Path) -> None:
+def test_failed_commit_names_the_conflict(tmp_path: Path) -> None:
     options = {**LIVE, "hoodie.write.num.retries.on.conflict.failures": 0}
     table = Table.create(tmp_path / "t", record_key="id", ordering="ts", options=options)
     table.upsert(pa.table({"id": ["a"], "ts": [0], "v": [0]}))
@@ -590,7 +590,7 @@ def test_processes_upsert_one_table(tmp_path: Path) -> None:
     assert not table.timeline().pending()
 
 
-def test_a_killed_process_is_cleaned_up_after_at_once(tmp_path: Path) -> None:
+def test_write_of_a_killed_process_is_rolled_back_at_once(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", record_key="id", ordering="ts", options=LIVE)
     table.upsert(pa.table({"id": ["a"], "ts": [1], "v": [1]}))
     program = _WRITER.replace(

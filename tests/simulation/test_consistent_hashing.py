@@ -29,7 +29,7 @@ OPTIONS = {
 WRITTEN = {"k1": 201, "k3": 203, "k11": 211}
 
 
-def grown() -> World:
+def world_with_commits() -> World:
     world = World("mor", OPTIONS)
     world.upsert({f"k{key}": key for key in range(6)})
     return world
@@ -67,7 +67,7 @@ def test_the_first_write_of_a_partition(operation: WriteOperation) -> None:
 
 @pytest.mark.crash_points
 def test_an_overwrite() -> None:
-    world = grown()
+    world = world_with_commits()
     after = {**{key: value for key, value in world.rows.items() if partition_of(key) != "b"}, **WRITTEN}
     act = WriteOperation.INSERT_OVERWRITE
     assert killed_everywhere(world, lambda run, context: write(act, WRITTEN, run, context), lambda run: settled(run, after))
@@ -75,7 +75,7 @@ def test_an_overwrite() -> None:
 
 @pytest.mark.crash_points
 def test_a_partition_that_is_deleted() -> None:
-    world = grown()
+    world = world_with_commits()
     after = {key: value for key, value in world.rows.items() if partition_of(key) != "b"}
 
     def delete(run: World, context: TableContext) -> None:
@@ -87,7 +87,7 @@ def test_a_partition_that_is_deleted() -> None:
 
 @pytest.mark.crash_points
 def test_the_rollback_of_an_overwrite() -> None:
-    world = grown()
+    world = world_with_commits()
     before = dict(world.rows)
     context, _ = world.context()
     write(WriteOperation.INSERT_OVERWRITE, WRITTEN, world, context)

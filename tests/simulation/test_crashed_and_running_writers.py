@@ -37,7 +37,7 @@ def clean(run: World, context: TableContext) -> object:
     return run_clean(context, CleanSettings.of(parse_options(run.options)))
 
 
-def grown(**options: object) -> World:
+def world_with_commits(**options: object) -> World:
     world = World("cow", {**OPTIONS, **options})
     for number in range(3):
         world.upsert({f"k{key}": number * 100 + key for key in range(4)})
@@ -52,16 +52,16 @@ def deletion(world: World) -> int:
     return next(n for n, call in enumerate(writes, 1) if call.operation == "delete" and call.path.endswith(".parquet"))
 
 
-def test_a_clean_of_ours_that_died_is_taken_up_at_once() -> None:
-    world = grown()
+def test_failed_clean_of_pyhudi_is_finished_at_once() -> None:
+    world = world_with_commits()
     run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
     assert len(run.table.clean(dry_run=False).finished) == 1
     assert run.scanned() == run.rows
 
 
-def test_a_clean_that_may_live_is_left_to_whoever_carries_it_out() -> None:
+def test_clean_that_may_be_running_is_not_finished_by_another() -> None:
     """Apache Hudi's cleans give no sign of life; after a long time they are taken for dead."""
-    world = grown()
+    world = world_with_commits()
     run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
     pending = run.table.timeline().pending(Action.CLEAN)[0]
     delete_heartbeat(open_storage(run.uri), pending.request_time)
@@ -75,8 +75,8 @@ def test_a_clean_that_may_live_is_left_to_whoever_carries_it_out() -> None:
     assert run.scanned() == run.rows
 
 
-def test_a_clean_of_ours_that_lives_is_left_alone() -> None:
-    world = grown()
+def test_running_clean_of_pyhudi_is_not_finished_by_another() -> None:
+    world = world_with_commits()
     at = deletion(world)
     others: list[tuple[str, ...]] = []
 
@@ -92,8 +92,8 @@ def test_a_clean_of_ours_that_lives_is_left_alone() -> None:
     assert world.scanned() == world.rows
 
 
-def test_side_files_of_a_dead_write_do_not_stop_services_of_the_metadata_table() -> None:
-    world = grown(**{"hoodie.metadata.enable": True})
+def test_spilled_files_of_a_failed_write_do_not_block_metadata_table_services() -> None:
+    world = world_with_commits(**{"hoodie.metadata.enable": True})
     for number in range(4):
         world.upsert({"k1": number})
     context = world.table.context
@@ -109,27 +109,27 @@ def test_side_files_of_a_dead_write_do_not_stop_services_of_the_metadata_table()
     assert world.scanned() == world.rows
 
 
-def test_side_files_of_living_writers_stay() -> None:
-    world = grown(**{"hoodie.metadata.enable": True})
+def test_spilled_files_of_active_writers_are_kept() -> None:
+    world = world_with_commits(**{"hoodie.metadata.enable": True})
     table = world.table.context
     metadata = MetadataStore.open(table).context
     completed, dead = world.table.timeline().completed_writes()[0].request_time, "20200101000000000"
     building, begun, compacting = f"{INIT_INSTANT_TIME}007", "20990101000000001", "20990101000000002"
     metadata.timeline.request(compacting, Action.COMPACTION)
 
-    def put_aside(instant_time: str) -> None:
+    def spill_keys(instant_time: str) -> None:
         metadata.storage.put(f".hoodie/.temp/{instant_time}/x.keys.arrow", b"keys")
 
     def begin_a_write(_: int, call: StorageCall) -> None:
         if call.operation == "list" and call.path.endswith("/.temp"):
             table.timeline.request(begun, Action.COMMIT)
-            put_aside(begun)
+            spill_keys(begun)
 
     def left() -> set[str]:
         return set(marked_instants(metadata.storage))
 
     for instant_time in (completed, dead, building, compacting):
-        put_aside(instant_time)
+        spill_keys(instant_time)
     indexing = table.timeline.request("20990101000000000", Action.INDEXING)
     watched = replace(metadata, storage=FaultyStorage(metadata.storage, listener=begin_a_write))
     assert sweep_side_files(watched, table.timeline) == 1
@@ -140,7 +140,7 @@ def test_side_files_of_living_writers_stay() -> None:
 
 
 @pytest.mark.parametrize("left_beside", ["heartbeat", "markers"])
-def test_temporary_files_of_killed_writers_go(tmp_path: Path, left_beside: str) -> None:
+def test_temporary_files_of_killed_writers_are_deleted(tmp_path: Path, left_beside: str) -> None:
     table = Table.create(str(tmp_path), record_key="id")
     table.upsert(pa.table({"id": [1]}))
     dead, alive = replace(Process.current(), started=1), Process.current()

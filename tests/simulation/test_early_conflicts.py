@@ -127,7 +127,7 @@ def no_data_written(storage: FaultyStorage) -> bool:
 
 @pytest.mark.parametrize("operation", ["upsert", "delete", "insert_overwrite"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_stops_before_it_has_written_data(kind: str, operation: str) -> None:
+def test_conflict_is_detected_before_data_is_written(kind: str, operation: str) -> None:
     world = made(kind)
     other, group = Other(world), group_of(world, "a")
     other.mark("a", group)
@@ -145,7 +145,7 @@ def test_it_stops_before_it_has_written_data(kind: str, operation: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_lists_of_a_timeline_server_are_read(kind: str) -> None:
+def test_marker_lists_of_a_timeline_server_are_read(kind: str) -> None:
     world = made(kind)
     other, group = Other(world), group_of(world, "a")
     line = f"{other.path('a', group)}.marker.CREATE\n"
@@ -158,7 +158,7 @@ def test_lists_of_a_timeline_server_are_read(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_marker_that_comes_after_the_first_look_is_met_at_the_file(kind: str) -> None:
+def test_marker_created_after_the_first_check_is_found_at_the_file(kind: str) -> None:
     world = made(kind)
     other, group = Other(world), group_of(world, "a")
     context, storage = writes_of(meeting(world, lambda: other.mark("a", group)))
@@ -199,7 +199,7 @@ def group_of_newest(world: World) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", [untouched, dead, complete])
-def test_nobody_else_stops_it(kind: str, what: Callable[[World, Other], None]) -> None:
+def test_other_pending_instants_are_no_early_conflict(kind: str, what: Callable[[World, Other], None]) -> None:
     world = made(kind)
     what(world, Other(world))
     assert write(world, world.table.context, rows(world, k0=10)).instant is not None
@@ -207,7 +207,7 @@ def test_nobody_else_stops_it(kind: str, what: Callable[[World, Other], None]) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_writer_without_heartbeat_and_one_with_a_greater_time_do_not_stop_it(kind: str) -> None:
+def test_writers_without_heartbeat_or_with_later_time_are_no_early_conflict(kind: str) -> None:
     world = made(kind)
     Other(world, None).mark("a", group_of(world, "a"))
     world.environment.advance_ms(1000)
@@ -219,14 +219,14 @@ def test_a_writer_without_heartbeat_and_one_with_a_greater_time_do_not_stop_it(k
     assert write(world, meeting(world, younger), rows(world, k0=10)).instant is not None
 
 
-def test_it_is_off_unless_asked_for() -> None:
+def test_early_conflict_detection_is_off_by_default() -> None:
     world = made("cow", **{ENABLE: False})
     Other(world).mark("a", group_of(world, "a"))
     assert write(world, world.table.context, rows(world, k0=10)).instant is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_planned_again_when_the_other_has_ended(kind: str) -> None:
+def test_write_is_planned_again_after_the_other_ended(kind: str) -> None:
     world = made(kind)
     other = Other(world)
     other.mark("a", group_of(world, "a"))
@@ -246,7 +246,7 @@ def test_a_delete_by_filter_waits_as_well() -> None:
     assert world.scanned() == {"k1": 1, "k2": 2}
 
 
-def test_one_that_dies_is_not_waited_for_and_one_that_lives_not_for_ever() -> None:
+def test_wait_ends_when_the_other_fails_or_at_the_limit() -> None:
     world = made("cow")
     env, other = world.environment, Other(world)
     other.mark("a", group_of(world, "a"))
@@ -277,7 +277,7 @@ def paused_at_data(world: World, then: Callable[[], object]) -> TableContext:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("index", ["simple", "bucket", "new bucket"])
-def test_of_two_of_ours_the_younger_stops_and_the_older_lands(kind: str, index: str) -> None:
+def test_later_of_two_pyhudi_writers_stops_and_the_earlier_commits(kind: str, index: str) -> None:
     world = World(kind, {**OPTIONS, **(BUCKETS if "bucket" in index else {})})
     if index == "new bucket":
         world.upsert({"k1": 1})
@@ -300,7 +300,7 @@ def test_of_two_of_ours_the_younger_stops_and_the_older_lands(kind: str, index: 
     assert not world.table.timeline().pending()
 
 
-def test_commits_stop_it_before_its_first_file_where_that_is_asked_for() -> None:
+def test_commit_conflict_check_stops_before_the_first_file_when_enabled() -> None:
     checks = "hoodie.write.concurrency.early.conflict.check.commit.conflict"
     for asked in (False, True):
         world = made("cow")
@@ -318,7 +318,7 @@ def test_commits_stop_it_before_its_first_file_where_that_is_asked_for() -> None
         assert no_data_written(storage) == asked
 
 
-def test_its_options() -> None:
+def test_early_conflict_options_are_validated() -> None:
     def settings(**options: object) -> WriteSettings:
         return WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
 

@@ -73,13 +73,13 @@ SLOW: dict[str, Callable[[World, TableContext], WriteResult]] = {
 }
 
 
-def grown(kind: str, **options: object) -> World:
+def world_with_commits(kind: str, **options: object) -> World:
     world = World(kind, {**OPTIONS, **options})
     world.upsert({"k0": 0, "k1": 1})
     return world
 
 
-class Quick:
+class QuickWriters:
     """Writers that are always ready: whenever the slow one stores its inflight file they write to its file group, if they can.
 
     everywhere: at each of its calls that change the store.  They try for the lock once.
@@ -113,16 +113,16 @@ def slow(world: World, watch: Callable[[int, StorageCall], None] | None) -> Tabl
 
 
 @pytest.mark.sample(5)
-@pytest.mark.parametrize("verb", SLOW)
+@pytest.mark.parametrize("method", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_slow_write_against_quick_ones_lands_with_its_turn(kind: str, verb: str) -> None:
-    world = grown(kind)
-    quick = Quick(world)
-    result = SLOW[verb](world, slow(world, quick))
+def test_slow_write_among_quick_ones_commits_with_an_exclusive_retry(kind: str, method: str) -> None:
+    world = world_with_commits(kind)
+    quick = QuickWriters(world)
+    result = SLOW[method](world, slow(world, quick))
     assert result.conflict_retries == 3
     assert (quick.landed, quick.kept_out) == (3, 1)
     wanted = {"upsert": {"k0": -1, "k1": 1}, "update": {"k0": -1, "k1": 1}, "merge": {"k0": -1, "k1": 1}}
-    assert world.scanned() == wanted.get(verb, {"k1": 1})
+    assert world.scanned() == wanted.get(method, {"k1": 1})
     assert world.table.timeline().pending() == ()
     assert world.table.context.storage.stat(HOLD_NOTICE_PATH) is None
     world.upsert({"k0": 7})
@@ -130,44 +130,44 @@ def test_a_slow_write_against_quick_ones_lands_with_its_turn(kind: str, verb: st
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
-def test_it_is_the_option_that_says_after_how_many(after: int) -> None:
-    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": after})
-    quick = Quick(world)
+def test_exclusive_retry_starts_after_the_configured_conflicts(after: int) -> None:
+    world = world_with_commits("mor", **{"pyhudi.write.exclusive.after.conflicts": after})
+    quick = QuickWriters(world)
     assert SLOW["update"](world, slow(world, quick)).conflict_retries == after
     assert (quick.landed, quick.kept_out) == (after, 1)
 
 
 @pytest.mark.sample(5)
-@pytest.mark.parametrize("verb", SLOW)
+@pytest.mark.parametrize("method", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
-def test_whenever_the_others_come_it_lands_with_its_turn(kind: str, verb: str) -> None:
-    world = grown(kind, **{"pyhudi.write.exclusive.after.conflicts": 1})
-    quick = Quick(world, everywhere=True)
-    assert SLOW[verb](world, slow(world, quick)).conflict_retries == 1
+def test_exclusive_retry_commits_despite_writers_at_any_call(kind: str, method: str) -> None:
+    world = world_with_commits(kind, **{"pyhudi.write.exclusive.after.conflicts": 1})
+    quick = QuickWriters(world, everywhere=True)
+    assert SLOW[method](world, slow(world, quick)).conflict_retries == 1
     assert quick.landed >= 3
     assert quick.kept_out >= 3
     assert world.table.timeline().pending() == ()
     assert world.table.validate().ok
 
 
-def test_without_turns_it_loses_as_often_as_it_is_tried() -> None:
-    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": 11})
-    quick = Quick(world)
+def test_write_without_exclusive_retry_conflicts_every_time() -> None:
+    world = world_with_commits("mor", **{"pyhudi.write.exclusive.after.conflicts": 11})
+    quick = QuickWriters(world)
     with pytest.raises(WriteConflict):
         SLOW["update"](world, slow(world, quick))
     assert (quick.landed, quick.kept_out) == (11, 0)
 
 
-def test_in_a_table_of_version_9_with_a_metadata_table() -> None:
-    world = grown("mor", **{"hoodie.metadata.enable": True, "hoodie.write.table.version": 9})
-    quick = Quick(world)
+def test_exclusive_retry_on_version_9_with_a_metadata_table() -> None:
+    world = world_with_commits("mor", **{"hoodie.metadata.enable": True, "hoodie.write.table.version": 9})
+    quick = QuickWriters(world)
     assert SLOW["update"](world, slow(world, quick)).conflict_retries == 3
     assert world.scanned() == {"k0": -1, "k1": 1}
     assert world.table.validate().ok
 
 
-def test_services_that_follow_a_write_run_after_its_turn() -> None:
-    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": 0})
+def test_services_run_after_the_exclusive_lock_is_released() -> None:
+    world = world_with_commits("mor", **{"pyhudi.write.exclusive.after.conflicts": 0})
     world.upsert({"k0": 2})
     held: list[bool] = []
 
@@ -184,14 +184,14 @@ def test_services_that_follow_a_write_run_after_its_turn() -> None:
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("verb", ["upsert", "update"])
+@pytest.mark.parametrize("method", ["upsert", "update"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_death_in_a_turn_leaves_nothing_that_stops_the_next(kind: str, verb: str) -> None:
+def test_crash_under_the_exclusive_lock_does_not_block_the_next_writer(kind: str, method: str) -> None:
     def run(fault: Fault | None) -> tuple[World, FaultyStorage]:
-        world = grown(kind, **{"pyhudi.write.exclusive.after.conflicts": 0})
+        world = world_with_commits(kind, **{"pyhudi.write.exclusive.after.conflicts": 0})
         context, storage = world.context(fault)
         try:
-            SLOW[verb](world, context)
+            SLOW[method](world, context)
         except SimulatedCrash:
             assert storage.triggered
         return world, storage
@@ -211,8 +211,8 @@ def test_a_death_in_a_turn_leaves_nothing_that_stops_the_next(kind: str, verb: s
         assert world.table.validate().ok, fault
 
 
-def test_who_waits_for_a_turn_waits_longer_than_its_limit_and_says_so() -> None:
-    world = grown("cow")
+def test_waiting_for_an_exclusive_writer_extends_the_lock_wait_and_reports_it() -> None:
+    world = world_with_commits("cow")
     before_ms = world.environment.monotonic_ms()
     with world.table.exclusive(seconds=20), pytest.raises(StorageUnavailable, match=r"waited 1000 ms, and 20\d\d\d ms more"):
         world.upsert({"k0": 1})
@@ -223,8 +223,8 @@ def test_who_waits_for_a_turn_waits_longer_than_its_limit_and_says_so() -> None:
     assert world.scanned() == {"k0": 2, "k1": 1}
 
 
-def test_a_notice_of_a_dead_process_or_without_sense_makes_nobody_wait() -> None:
-    world = grown("cow")
+def test_notice_of_an_ended_process_or_a_damaged_one_is_ignored() -> None:
+    world = world_with_commits("cow")
     own = HoldNotice.for_this_process("t", 60_000)
     process = own.owner.rpartition("~")
     dead = replace(own, owner=f"{process[0]}~{int(process[2]) + 1}")
@@ -237,8 +237,8 @@ def test_a_notice_of_a_dead_process_or_without_sense_makes_nobody_wait() -> None
 # The caller's own exclusive write
 
 
-def test_a_caller_reads_and_writes_in_its_turn() -> None:
-    world = grown("mor")
+def test_caller_reads_and_writes_under_exclusive() -> None:
+    world = world_with_commits("mor")
     with world.table.exclusive(seconds=1) as mine:
         scan = mine.scan(filter="id = 'k0'")
         found = scan.to_arrow()
@@ -253,8 +253,8 @@ def test_a_caller_reads_and_writes_in_its_turn() -> None:
     assert world.scanned() == {"k0": 41, "k1": 100}
 
 
-def test_every_verb_works_in_a_turn() -> None:
-    world = grown("mor", **{"hoodie.compact.inline.max.delta.commits": 1})
+def test_every_operation_works_under_exclusive() -> None:
+    world = world_with_commits("mor", **{"hoodie.compact.inline.max.delta.commits": 1})
     acts: tuple[Callable[[Table], object], ...] = (
         lambda table: table.update({"value": 5}, where="id = 'k0'"),
         lambda table: table.delete(where="id = 'k9'"),
@@ -275,15 +275,15 @@ def test_every_verb_works_in_a_turn() -> None:
     assert world.table.validate().ok
 
 
-def test_a_turn_within_a_turn_is_the_same_one() -> None:
-    world = grown("cow")
+def test_nested_exclusive_uses_the_same_lock() -> None:
+    world = world_with_commits("cow")
     with world.table.exclusive() as mine, mine.exclusive() as again:
         again.update({"value": 3}, where="id = 'k0'")
     assert world.scanned() == {"k0": 3, "k1": 1}
 
 
-def test_what_a_turn_is_not_given() -> None:
-    world = grown("cow")
+def test_invalid_arguments_of_exclusive_are_refused() -> None:
+    world = world_with_commits("cow")
     for seconds in (0, -1, 0.0001, 86_401, float("nan"), float("inf")):
         with pytest.raises(InvalidRequest, match="cannot hold the lock"), world.table.exclusive(seconds=seconds):
             raise AssertionError(seconds)
@@ -297,14 +297,14 @@ def test_what_a_turn_is_not_given() -> None:
 # The lock
 
 
-def turn_lock(world: World) -> RetainedLock:
+def retained_lock(world: World) -> RetainedLock:
     context = world.table.context
     return RetainedLock(context.lock, context.storage)
 
 
-def test_the_lock_of_a_turn_is_taken_once_at_a_time() -> None:
-    world = grown("cow")
-    lock = turn_lock(world)
+def test_exclusive_lock_is_acquired_once() -> None:
+    world = world_with_commits("cow")
+    lock = retained_lock(world)
     lock.hold(0, "t", 1000)
     with lock.held(), pytest.raises(Internal, match="acquired already"):
         lock.acquire()
@@ -317,8 +317,8 @@ def test_the_lock_of_a_turn_is_taken_once_at_a_time() -> None:
         world.table.context.lock.acquire(0)
 
 
-def test_a_turn_that_leaves_no_notice_is_none() -> None:
-    world = grown("cow")
+def test_exclusive_without_a_stored_notice_does_not_hold_the_lock() -> None:
+    world = world_with_commits("cow")
     context = world.table.context
 
     class Full(FaultyStorage):
@@ -332,7 +332,7 @@ def test_a_turn_that_leaves_no_notice_is_none() -> None:
     world.upsert({"k0": 1})
 
 
-def test_a_table_that_travels_from_a_turn_arrives_without_it() -> None:
+def test_pickled_exclusive_table_does_not_hold_the_lock() -> None:
     table = Table.create("memory://turns-that-travel", record_key="id", options=OPTIONS)
     lock = RetainedLock(InProcessLock("turns-that-travel", table.context.env, wait_ms=0), table.context.storage)
     lock.hold(0, "t", 1000)
@@ -342,14 +342,14 @@ def test_a_table_that_travels_from_a_turn_arrives_without_it() -> None:
     assert not lock.is_held
 
 
-def test_a_lock_keeps_where_turns_are_told_when_it_travels() -> None:
+def test_pickled_lock_keeps_its_notice_location() -> None:
     lock: Any = Table.create("memory://turns-that-are-told", record_key="id", options=OPTIONS).context.lock
     for one in (lock, pickle.loads(pickle.dumps(lock))):
         assert [inner.table.uri for inner in one._locks] == ["memory://turns-that-are-told"] * 2
 
 
-def test_the_lease_of_a_turn_is_the_same_from_its_begin_to_its_end() -> None:
-    world = grown("cow", **{"pyhudi.write.exclusive.after.conflicts": 0})
+def test_exclusive_lock_has_one_lease_from_start_to_end() -> None:
+    world = world_with_commits("cow", **{"pyhudi.write.exclusive.after.conflicts": 0})
     owners: list[bytes] = []
 
     def watch(number: int, call: StorageCall) -> None:

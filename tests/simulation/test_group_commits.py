@@ -27,7 +27,7 @@ FOLLOWER = {"k30": 1, "k31": 2}
 LEADER = {"k41": 3, "k40": 4}
 
 
-def grown(kind: str = "cow", options: dict[str, object] | None = None) -> World:
+def world_with_commits(kind: str = "cow", options: dict[str, object] | None = None) -> World:
     world = World(kind, {**GROUPED, **(options or {})})
     world.upsert({f"k{number}": number for number in range(6)})
     return world
@@ -50,7 +50,7 @@ def numbers(result: WriteResult) -> tuple[int, int, int, int | None]:
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_leader_commits_staged_batches(kind: str) -> None:
-    world = grown(kind)
+    world = world_with_commits(kind)
     commits = len(world.table.timeline().completed_writes())
     rows = data(world, {"k1": 111, "k30": 130, "k40": 40})
     follower = follow(world, data(world, {"k1": 11, "k30": 30}))
@@ -69,7 +69,7 @@ def test_a_leader_commits_staged_batches(kind: str) -> None:
 
 
 def test_equal_keys_keep_the_larger_ordering_value() -> None:
-    world = grown()
+    world = world_with_commits()
     newer = data(world, {"k1": 11})
     follower = follow(world, newer.set_column(2, "ts", pa.array([1], pa.int64())))
     world.table.upsert(newer)
@@ -79,7 +79,7 @@ def test_equal_keys_keep_the_larger_ordering_value() -> None:
 
 @pytest.mark.parametrize("operation", ["insert", "bulk_insert"])
 def test_appends_are_grouped(operation: str) -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, data(world, FOLLOWER), operation)
     led = getattr(world.table, operation)(data(world, LEADER))
     assert numbers(led) == numbers(follower.finish()) == (2, 2, 0, 0)
@@ -88,7 +88,7 @@ def test_appends_are_grouped(operation: str) -> None:
 
 
 def test_deletes_by_key_are_grouped() -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, pa.table({"id": ["k1", "k2", "k77"]}), "delete")
     led = world.table.delete(pa.table({"id": ["k2", "k3"]}))
     assert numbers(led) == (2, 0, 0, 2)
@@ -109,7 +109,7 @@ def test_deletes_by_key_are_grouped() -> None:
     ids=["type", "null key", "null ordering", "missing column", "new column"],
 )
 def test_a_batch_that_does_not_fit_is_left_to_its_writer(rows: pa.Table) -> None:
-    world = grown()
+    world = world_with_commits()
     good, bad = follow(world, data(world, FOLLOWER)), follow(world, rows)
     led = world.table.upsert(data(world, LEADER))
     assert led.grouped == 2
@@ -121,7 +121,7 @@ def test_a_batch_that_does_not_fit_is_left_to_its_writer(rows: pa.Table) -> None
 
 
 def test_the_leader_gets_its_own_error() -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, data(world, FOLLOWER))
     with pytest.raises(InvalidRequest, match="null"):
         world.table.upsert(data(world, LEADER).set_column(0, "id", pa.array([None, "k1"], pa.string())))
@@ -130,7 +130,7 @@ def test_the_leader_gets_its_own_error() -> None:
 
 
 def test_batches_with_other_options_are_left_to_other_leaders() -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, data(world, FOLLOWER))
     led = world.table.upsert(data(world, LEADER), options={"hoodie.parquet.small.file.limit": 0})
     assert led.grouped == 1
@@ -139,7 +139,7 @@ def test_batches_with_other_options_are_left_to_other_leaders() -> None:
 
 
 def test_shared_keys_that_the_rule_cannot_combine_take_two_commits() -> None:
-    world = grown(options={"hoodie.combine.before.upsert": "false"})
+    world = world_with_commits(options={"hoodie.combine.before.upsert": "false"})
     first, second = follow(world, data(world, {"k1": 11})), follow(world, data(world, {"k1": 12, "k2": 22}))
     led = world.table.upsert(data(world, LEADER))
     assert led.grouped == 2
@@ -159,7 +159,7 @@ def held(world: World) -> Any:
 
 
 def test_a_batch_is_withdrawn_at_the_time_limit() -> None:
-    world = grown()
+    world = world_with_commits()
     lock = held(world)
     with pytest.raises(StorageUnavailable, match="lock was not free within 60000 ms"):
         world.table.upsert(data(world, FOLLOWER))
@@ -170,7 +170,7 @@ def test_a_batch_is_withdrawn_at_the_time_limit() -> None:
 
 
 def test_a_batch_that_was_taken_is_awaited_and_then_unknown() -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, data(world, FOLLOWER))
     open_storage(world.uri).put_if_absent(follower.ticket.claim_path, Claim.TAKEN.encode())
     lock = held(world)
@@ -182,7 +182,7 @@ def test_a_batch_that_was_taken_is_awaited_and_then_unknown() -> None:
 
 
 def test_a_withdrawn_batch_is_not_applied() -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, data(world, FOLLOWER))
     open_storage(world.uri).put_if_absent(follower.ticket.claim_path, Claim.WITHDRAWN.encode())
     assert world.table.upsert(data(world, LEADER)).grouped == 1
@@ -190,7 +190,7 @@ def test_a_withdrawn_batch_is_not_applied() -> None:
 
 
 def test_a_batch_that_is_withdrawn_while_it_is_claimed_is_not_applied() -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, data(world, FOLLOWER))
 
     def withdraw(number: int, call: StorageCall) -> Fault | None:
@@ -208,7 +208,7 @@ def test_a_batch_that_is_withdrawn_while_it_is_claimed_is_not_applied() -> None:
 
 @pytest.mark.parametrize("change", [{"wait_ms": 1}, {"owner": "dead"}])
 def test_a_batch_whose_writer_ended_is_not_applied(change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    world = grown()
+    world = world_with_commits()
     if "owner" in change:
         monkeypatch.setattr(Ticket, "owner_is_dead", lambda ticket: ticket.owner == "dead")
     follower = follow(world, data(world, FOLLOWER), **change)
@@ -223,7 +223,7 @@ def test_a_batch_whose_writer_ended_is_not_applied(change: dict[str, Any], monke
 
 
 def test_a_damaged_batch_is_left_to_its_writer() -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, data(world, FOLLOWER))
     open_storage(world.uri).put(follower.ticket.batch_path, b"damaged")
     world.table.upsert(data(world, LEADER))
@@ -232,7 +232,9 @@ def test_a_damaged_batch_is_left_to_its_writer() -> None:
 
 
 def test_a_committed_batch_is_found_after_archival() -> None:
-    world = grown(options={"hoodie.archive.automatic": True, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
+    world = world_with_commits(
+        options={"hoodie.archive.automatic": True, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    )
     world.options["hoodie.clean.commits.retained"] = 1
     follower = follow(world, data(world, FOLLOWER))
     # The table's own options differ, so that only this one call takes the batch.
@@ -254,8 +256,8 @@ def _lead_for(leader: Table, world: World) -> WriteResult:
     return led
 
 
-def test_a_leader_that_died_leaves_orphaned_claims_to_a_later_one() -> None:
-    world = grown()
+def test_orphaned_claims_of_a_failed_leader_are_removed_by_the_next() -> None:
+    world = world_with_commits()
     path = ".hoodie/.group/0000000000000-orphan.claim"
     open_storage(world.uri).put(path, b"withdrawn")
     world.table.upsert(data(world, LEADER))
@@ -266,7 +268,7 @@ def test_a_leader_that_died_leaves_orphaned_claims_to_a_later_one() -> None:
 
 
 def test_the_commit_names_its_tickets() -> None:
-    world = grown()
+    world = world_with_commits()
     follower = follow(world, data(world, FOLLOWER))
     led = world.table.upsert(data(world, LEADER))
     assert led.instant is not None
@@ -274,8 +276,8 @@ def test_the_commit_names_its_tickets() -> None:
     assert json.loads(metadata.extra_metadata[GROUP_KEY]) == {"writes": 2, "tickets": {follower.ticket.name: [2, 2, 0, 0]}}
 
 
-def test_writes_that_cannot_be_grouped_are_made_alone_or_refused() -> None:
-    world = grown()
+def test_writes_that_cannot_be_grouped_commit_separately_or_are_refused() -> None:
+    world = world_with_commits()
     seen = world.table.scan()
     rows = data(world, {"k1": 1})
     big = pa.table(
@@ -319,7 +321,7 @@ def check_rows(world: World, follower: bool | None, leader: bool | None) -> None
 @pytest.mark.parametrize("outcome", FaultOutcome)
 @pytest.mark.parametrize(("kind", "operation"), [("cow", "upsert"), ("cow", "insert"), ("mor", "upsert")])
 def test_a_leader_fails_at_each_call(kind: str, operation: str, outcome: FaultOutcome) -> None:
-    begin = grown(kind)
+    begin = world_with_commits(kind)
 
     def lead(world: World, storage: FaultyStorage) -> WriteResult:
         return getattr(through(world, storage), operation)(data(world, LEADER))  # type: ignore[no-any-return]
@@ -359,7 +361,7 @@ def test_a_leader_fails_at_each_call(kind: str, operation: str, outcome: FaultOu
 @pytest.mark.crash_points
 @pytest.mark.parametrize("outcome", FaultOutcome)
 def test_a_follower_fails_at_each_call(outcome: FaultOutcome) -> None:
-    begin = grown()
+    begin = world_with_commits()
 
     def followed(world: World, fault: Fault | None) -> tuple[FaultyStorage, WriteResult | None, BaseException | None]:
         """A follower meets a held lock; at its second look, a leader commits its batch."""
@@ -407,7 +409,7 @@ def test_a_follower_fails_at_each_call(outcome: FaultOutcome) -> None:
 def test_every_key_is_written_as_in_a_dictionary(kind: str) -> None:
     """Random batches of random followers against a dictionary, in the order of the tickets."""
     rng = random.Random(3)
-    world = grown(kind)
+    world = world_with_commits(kind)
     expected: Rows = dict(world.rows)
     for turn in range(25):
         operation = rng.choice(["upsert", "upsert", "delete"])

@@ -119,7 +119,7 @@ def test_a_first_job_killed_at_any_call_of_the_creation_is_repeated() -> None:
 
 
 @pytest.mark.crash_points
-def test_an_answer_lost_at_any_call_loses_and_repeats_nothing() -> None:
+def test_lost_response_at_any_call_neither_loses_nor_repeats_rows() -> None:
     """After an unknown commit the job ends with an error, and the next run finds out."""
     whole = Place()
     whole.prepare()
@@ -170,7 +170,7 @@ def test_the_instance_that_lost_a_batch_continues_at_the_checkpoint_of_the_other
     assert source.reads == [None, "1", "2", "3"]
 
 
-def test_commits_of_other_writers_are_passed_over() -> None:
+def test_commits_of_other_writers_are_skipped() -> None:
     place = Place()
     place.prepare()
     other = {"id": ["other"], "value": [9]}

@@ -88,7 +88,7 @@ def clusters(world: World) -> Callable[[], object]:
     return lambda: (world.table.cluster(), world.table.clean(dry_run=True))
 
 
-def goes_back(world: World) -> Callable[[], object]:
+def rollback_of_last_write(world: World) -> Callable[[], object]:
     return lambda: world.table.rollback(world.table.timeline().completed_writes()[-1].request_time)
 
 
@@ -101,7 +101,7 @@ def drops(world: World) -> Callable[[], object]:
 
 
 @cache
-def _ground(kind: str) -> World:
+def _world(kind: str) -> World:
     world = World(kind, {**OPTIONS, "hoodie.metadata.record.index.enable": True, **_ONE_GROUP})
     world.upsert({"k0": 0, "k2": 2})
     world.upsert({"k0": 1})
@@ -122,17 +122,17 @@ _ONE_GROUP = {"hoodie.metadata.record.index.min.filegroup.count": 1}
         ("cow", begins, validated),
         ("mor", compacts, validated),
         ("cow", clusters, validated),
-        ("cow", goes_back, validated),
+        ("cow", rollback_of_last_write, validated),
         ("cow", drops, validated),
         ("mor", completes, repaired),
-        ("cow", goes_back, repaired),
+        ("cow", rollback_of_last_write, repaired),
         ("mor", completes, diagnosed),
     ],
 )
-def test_nothing_is_found_that_another_process_is_doing(kind: str, act: Act, look: Look) -> None:
-    ground = _ground(kind)
+def test_work_of_another_process_is_not_reported(kind: str, act: Act, look: Look) -> None:
+    ground = _world(kind)
     calls: list[StorageCall] = []
-    looked_at(ground.copy(), look, lambda number, call: calls.append(call))
+    inspected(ground.copy(), look, lambda number, call: calls.append(call))
     assert len(calls) >= 5
     for number in chosen(range(1, len(calls) + 1), lambda number: kind_of(calls[number - 1])):
         world = ground.copy()
@@ -142,16 +142,16 @@ def test_nothing_is_found_that_another_process_is_doing(kind: str, act: Act, loo
             if at == number:
                 acting()
 
-        found = looked_at(world, look, watch)
+        found = inspected(world, look, watch)
         assert found == [], f"before call {number}, {calls[number - 1]}: {found}"
 
 
 @pytest.mark.parametrize(
     ("look", "says"), [(validated, "and missing"), (repaired, "its file listing differs from the directories in 1 files")]
 )
-def test_what_is_wrong_is_found_beside_others(look: Look, says: str) -> None:
+def test_damage_is_found_during_other_changes(look: Look, says: str) -> None:
     """At any call: each inspection returns the new state, and nothing else."""
-    world = _ground("cow").copy()
+    world = _world("cow").copy()
     lost = max(path for path in world.files() if path.startswith("a/") and path.endswith(".parquet"))
     open_storage(world.uri).delete([lost])
     last = [1, 2, 3]
@@ -161,13 +161,13 @@ def test_what_is_wrong_is_found_beside_others(look: Look, says: str) -> None:
             last.pop()
             world.upsert({"k1": number})
 
-    found = looked_at(world, look, watch)
+    found = inspected(world, look, watch)
     assert not last
     assert any(says in one and lost in one for one in found), found
     assert all(lost in one for one in found), found
 
 
-def looked_at(world: World, look: Look, watch: Callable[[int, StorageCall], object]) -> list[str]:
+def inspected(world: World, look: Look, watch: Callable[[int, StorageCall], object]) -> list[str]:
     def watching(number: int, call: StorageCall) -> None:
         watch(number, call)
 

@@ -28,11 +28,11 @@ KINDS = ("cow", "mor")
 
 
 class CountedLock(StorageLock):
-    turns = 0
+    acquisitions = 0
 
     def acquire(self, timeout_ms: int | None = None) -> None:
         super().acquire(timeout_ms)
-        self.turns += 1
+        self.acquisitions += 1
 
 
 def counted(world: World, watch: Callable[[int, StorageCall], None] | None = None) -> tuple[Table, CountedLock]:
@@ -43,34 +43,34 @@ def counted(world: World, watch: Callable[[int, StorageCall], None] | None = Non
     return table, lock
 
 
-def grown(kind: str) -> World:
+def world_with_commits(kind: str) -> World:
     world = World(kind, OPTIONS)
     world.upsert({"k0": 0, "k1": 1})
     return world
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_that_lands_takes_two(kind: str) -> None:
-    world = grown(kind)
+def test_committed_write_acquires_the_lock_twice(kind: str) -> None:
+    world = world_with_commits(kind)
     table, lock = counted(world)
     table.upsert(world.table.scan().to_arrow())
-    assert lock.turns == 2
+    assert lock.acquisitions == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind: str) -> None:
-    world = grown(kind)
+def test_conflicting_write_acquires_the_lock_to_begin_and_to_roll_back(kind: str) -> None:
+    world = world_with_commits(kind)
     others = iter([lambda: world.upsert({"k0": 100})])
 
-    def meanwhile(number: int, call: StorageCall) -> None:
+    def act_concurrently(number: int, call: StorageCall) -> None:
         if call.path.endswith(".inflight"):
             next(others, lambda: None)()
 
-    table, lock = counted(world, meanwhile)
+    table, lock = counted(world, act_concurrently)
     before = table.scan().to_arrow()
     with pytest.raises(WriteConflict, match="changed concurrently"):
         table.upsert(before)
-    assert lock.turns == 2
+    assert lock.acquisitions == 2
     timeline = world.table.timeline()
     assert timeline.pending() == ()
     assert len(timeline.completed(Action.ROLLBACK)) == 1
@@ -79,8 +79,8 @@ def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leaves_nothing(kind: str) -> None:
-    world = grown(kind)
+def test_write_on_an_outdated_snapshot_writes_no_files(kind: str) -> None:
+    world = world_with_commits(kind)
     calls: list[StorageCall] = []
     table, lock = counted(world, lambda _, call: calls.append(call))
     scan = table.scan()
@@ -90,7 +90,7 @@ def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leave
     before = world.table.timeline()
     with pytest.raises(WriteConflict, match="changed concurrently"):
         table.upsert(rows, based_on=scan)
-    assert lock.turns == 2
+    assert lock.acquisitions == 2
     assert not [call for call in calls if call.path.endswith(".inflight") or call.operation == "open_output"]
     assert world.table.timeline().instants == before.instants
     assert not [call for call in calls if call.path.endswith((".rollback.requested", ".rollback"))]
@@ -101,10 +101,10 @@ def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leave
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_write_that_only_began_and_dies_while_it_goes_is_rolled_back_by_the_next(kind: str) -> None:
+def test_write_that_crashes_while_withdrawing_is_rolled_back_by_the_next(kind: str) -> None:
     number = 1
     while True:
-        world = grown(kind)
+        world = world_with_commits(kind)
         context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
         write = Transaction.begin(context, Action.COMMIT if kind == "cow" else Action.DELTACOMMIT, settings)
         write.stop_heartbeat()
@@ -126,8 +126,8 @@ def test_a_write_that_only_began_and_dies_while_it_goes_is_rolled_back_by_the_ne
         assert world.table.validate().ok
 
 
-def test_a_write_that_only_began_and_that_others_roll_back_is_left_to_them() -> None:
-    world = grown("cow")
+def test_write_rolled_back_by_others_is_not_rolled_back_again() -> None:
+    world = world_with_commits("cow")
     context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
     write = Transaction.begin(context, Action.COMMIT, settings)
     write.stop_heartbeat()
@@ -142,18 +142,18 @@ def test_a_write_that_only_began_and_that_others_roll_back_is_left_to_them() -> 
 
 
 def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     reads: list[tuple[str, bool]] = []
     others = iter([{"k1": 100}, {"k1": 101}])
 
-    def meanwhile(number: int, call: StorageCall) -> None:
+    def act_concurrently(number: int, call: StorageCall) -> None:
         if call.path.endswith(".inflight"):
             for other in others:
                 world.upsert(other)
         if call.operation == "read" and call.path.endswith(".commit"):
             reads.append((call.path, lock.owner is not None))
 
-    table, lock = counted(world, meanwhile)
+    table, lock = counted(world, act_concurrently)
     scanned = table.scan(filter="id = 'k0'").to_arrow()
     reads.clear()
     table.upsert(scanned)
@@ -163,8 +163,8 @@ def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:
     assert world.table.validate().ok
 
 
-def test_nobody_queues_to_take_back_what_is_over_meanwhile() -> None:
-    world = grown("cow")
+def test_finished_write_is_not_rolled_back_after_waiting() -> None:
+    world = world_with_commits("cow")
     context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
     other = Transaction.begin(context, Action.COMMIT, settings)
     other.start()
@@ -182,11 +182,11 @@ def test_nobody_queues_to_take_back_what_is_over_meanwhile() -> None:
     table, lock = counted(world, ends)
     table.upsert(world.table.scan().to_arrow())
     assert gone
-    assert lock.turns == 2
+    assert lock.acquisitions == 2
 
 
-def test_a_writer_that_lives_takes_its_own_write_back() -> None:
-    world = grown("cow")
+def test_active_writer_rolls_back_its_own_write() -> None:
+    world = world_with_commits("cow")
     context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
     write = Transaction.begin(context, Action.COMMIT, settings)
     write.start()
@@ -200,7 +200,7 @@ def test_a_writer_that_lives_takes_its_own_write_back() -> None:
     context.storage.put(heartbeat_path(write.instant_time), b"")
     table, lock = counted(world)
     assert finish_pending_rollbacks(table.context, settings, table.timeline()) == ()
-    assert lock.turns == 0
+    assert lock.acquisitions == 0
     world.environment.advance_ms(settings.heartbeats.expiry_ms + 1)
     assert [done.rolled_back for done in finish_pending_rollbacks(table.context, settings, table.timeline())] == [
         write.instant_time

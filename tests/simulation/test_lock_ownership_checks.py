@@ -69,7 +69,7 @@ class Witness(StorageLock):
             self.proven = False
 
 
-def grown(kind: str) -> World:
+def world_with_commits(kind: str) -> World:
     world = World(kind, OPTIONS)
     for number in range(4):
         world.upsert({f"k{key}": number * 100 + key for key in range(number, number + 4)})
@@ -122,16 +122,16 @@ def of_timeline(calls: list[StorageCall]) -> list[StorageCall]:
         (clustering, "cow"),
     ],
 )
-def test_each_step_on_the_timeline_proves_the_lease(act: Act, kind: str) -> None:
-    witness = Witness(grown(kind))
+def test_each_timeline_change_verifies_the_lease(act: Act, kind: str) -> None:
+    witness = Witness(world_with_commits(kind))
     act(witness.context, parse_options(OPTIONS))
     assert witness.changes >= 2 and of_timeline(witness.unproven) == []
 
 
 @pytest.mark.parametrize("act", [clean, rollback, restore])
-def test_what_died_is_finished_with_a_proven_lease(act: Act) -> None:
+def test_failed_actions_are_finished_with_a_verified_lease(act: Act) -> None:
     """Killed after each of its calls in turn; the next one that looks begins, finishes or drops what is left."""
-    world, number = grown("cow"), 0
+    world, number = world_with_commits("cow"), 0
     while True:
         number += 1
         run = killed(world, lambda run, context: act(context, parse_options(run.options)), Fault(number, FaultPoint.AFTER))
@@ -155,8 +155,8 @@ def test_what_died_is_finished_with_a_proven_lease(act: Act) -> None:
 
 
 @pytest.mark.parametrize("action", [Action.ROLLBACK, Action.CLEAN, Action.RESTORE])
-def test_an_unreadable_plan_is_dropped_with_a_proven_lease(action: Action) -> None:
-    world = grown("cow")
+def test_unreadable_plan_is_dropped_with_a_verified_lease(action: Action) -> None:
+    world = world_with_commits("cow")
     context = world.table.context
     time = f"{int(world.table.timeline().latest_time()) + 1}"
     context.storage.put(context.timeline.path(Instant(time, action, State.REQUESTED)), b"half a pl")
@@ -175,7 +175,7 @@ def test_an_unreadable_plan_is_dropped_with_a_proven_lease(action: Action) -> No
 
 def test_a_plan_that_is_being_stored_is_not_taken_for_an_unreadable_one() -> None:
     """The process that stores it holds the lock; a store may show a part of it before."""
-    world = grown("cow")
+    world = world_with_commits("cow")
     context = world.table.context
     time = f"{int(world.table.timeline().latest_time()) + 1}"
     requested = context.timeline.path(Instant(time, Action.ROLLBACK, State.REQUESTED))
@@ -189,8 +189,8 @@ def test_a_plan_that_is_being_stored_is_not_taken_for_an_unreadable_one() -> Non
         assert context.storage.read(requested) == b"half a pl"
 
 
-def test_orphans_are_deleted_with_a_proven_lease() -> None:
-    world = grown("cow")
+def test_orphans_are_deleted_with_a_verified_lease() -> None:
+    world = world_with_commits("cow")
     storage = world.table.context.storage
     base = next(info for info in storage.walk("a") if info.name.endswith(".parquet"))
     later = int(world.table.timeline().latest_time()) + 1
@@ -204,9 +204,9 @@ def test_orphans_are_deleted_with_a_proven_lease() -> None:
     assert world.scanned() == world.rows
 
 
-def test_a_clean_that_was_planned_long_ago_and_has_just_begun_lives() -> None:
+def test_old_clean_plan_that_just_started_is_running() -> None:
     """Apache Hudi's services may plan one and carry it out much later, without a sign of life."""
-    world = grown("cow")
+    world = world_with_commits("cow")
     run = killed(
         world,
         lambda run, context: clean(context, parse_options(run.options)),

@@ -145,7 +145,7 @@ def everywhere(world: World, act: Act, every: int) -> int:
     return len(whole.steps)
 
 
-def grown(kind: str, options: dict[str, object]) -> World:
+def world_with_commits(kind: str, options: dict[str, object]) -> World:
     world = World(kind, options)
     for number in range(4):
         world.states["before last"] = dict(world.rows)
@@ -208,7 +208,7 @@ def metadata_table(context: TableContext, options: Options) -> object:
     return ensure_metadata_table(context, ENGINE, settings, 1000, schema.arrow, schema.arrow)
 
 
-def update_in_its_turn(context: TableContext, options: Options) -> object:
+def update_exclusively(context: TableContext, options: Options) -> object:
     """Reads a row and writes it as it was, all under the lock."""
     in_turn = options.merged({"pyhudi.write.exclusive.after.conflicts": "0"}, {})
     return run_update(context, ENGINE, {"value": 306}, "value = 306", WriteSettings.of(in_turn, WriteOperation.UPSERT))
@@ -233,8 +233,8 @@ SOME = 1 if WIDE else 3
         (restore, "cow", PLAIN, 1),
         (savepoint, "cow", PLAIN, 1),
         (metadata_table, "cow", PLAIN, 1),
-        (update_in_its_turn, "cow", PLAIN, SOME),
-        (update_in_its_turn, "mor", PLAIN, 3 * SOME),
+        (update_exclusively, "cow", PLAIN, SOME),
+        (update_exclusively, "mor", PLAIN, 3 * SOME),
         pytest.param(indexing, "cow", INDEXED, 3 * SOME),
         pytest.param(index_rebuilding, "cow", INDEXED, 7 * SOME),
         pytest.param(index_dropping, "cow", INDEXED, 3 * SOME),
@@ -243,13 +243,13 @@ SOME = 1 if WIDE else 3
     ],
 )
 def test_suspended_past_the_lease(act: Act, kind: str, options: dict[str, object], every: int) -> None:
-    assert everywhere(grown(kind, options), act, every) >= 3
+    assert everywhere(world_with_commits(kind, options), act, every) >= 3
 
 
 @pytest.mark.parametrize("kind", ["compaction", "clustering"])
-def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(kind: str) -> None:
+def test_resumed_rollback_does_not_remove_a_repeated_action(kind: str) -> None:
     """It was to roll back a dead attempt; concurrently another process did so and executed the plan, under the same instant."""
-    world = grown("mor", PLAIN)
+    world = world_with_commits("mor", PLAIN)
     if kind == "compaction":
         planned = world.table.schedule_compaction().planned
         action = Action.COMPACTION
@@ -265,7 +265,7 @@ def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(ki
     Markers(storage, planned).create(left, MarkerType.CREATE)
     storage.put(left, b"half a file")
 
-    def carry_out(run: World) -> None:
+    def run_plan(run: World) -> None:
         run.table.compact(planned) if kind == "compaction" else run.table.cluster(planned)
 
     call = 0
@@ -282,14 +282,14 @@ def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(ki
             if number >= at and lock.owner is None and not done:
                 done.append(number)
                 with suppress(TableState):
-                    carry_out(run)
+                    run_plan(run)
 
         context = replace(context, storage=FaultyStorage(context.storage, listener=watch), lock=lock)
         rollback_failed_attempt(context, planned, action, CommitSettings.of(parse_options(run.options)))
         if not done:
             break
         with suppress(TableState):
-            carry_out(run)
+            run_plan(run)
         assert planned in {i.request_time for i in run.table.timeline().completed_writes()}
         assert run.scanned() == run.rows
     assert call > 3

@@ -23,9 +23,9 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     assert one.gave_up == 0
 
 
-def turns_of(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+def lock_holds(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
     """From when to when the lock was held, each time, in order."""
-    turns: list[tuple[float, float]] = []
+    holds: list[tuple[float, float]] = []
     take, give_back = StorageLock.acquire, StorageLock.release
     begun: dict[int, float] = {}
 
@@ -35,26 +35,26 @@ def turns_of(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fl
 
     def release(lock: StorageLock) -> None:
         if id(lock) in begun:
-            turns.append((begun.pop(id(lock)), lock._env.now_ms()))
+            holds.append((begun.pop(id(lock)), lock._env.now_ms()))
         give_back(lock)
 
     monkeypatch.setattr(StorageLock, "acquire", acquire)
     monkeypatch.setattr(StorageLock, "release", release)
     simulate(setting)
-    return sorted(turns)
+    return sorted(holds)
 
 
-def test_turns_at_the_lock_do_not_overlap_and_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = turns_of(SMALL, monkeypatch)
-    assert all(before[1] <= after[0] for before, after in pairwise(turns))
+def test_lock_holds_do_not_overlap_and_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    holds = lock_holds(SMALL, monkeypatch)
+    assert all(before[1] <= after[0] for before, after in pairwise(holds))
     # 200 ms represent the other work; the rest is a dozen requests of 30 ms, regardless of concurrent commits.
-    assert max(end - start for start, end in turns) < 900
+    assert max(end - start for start, end in holds) < 900
 
 
-def test_a_turn_is_no_longer_where_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_hold_is_no_longer_with_many_waiters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits while a dozen others commit, and reads what they did while it waits."""
-    turns = turns_of(Setting(24, seconds=35, work_ms=1000), monkeypatch)
-    assert max(end - start for start, end in turns) < 650
+    holds = lock_holds(Setting(24, seconds=35, work_ms=1000), monkeypatch)
+    assert max(end - start for start, end in holds) < 650
 
 
 def test_one_object_is_written_as_often_as_its_store_allows() -> None:
@@ -63,20 +63,20 @@ def test_one_object_is_written_as_often_as_its_store_allows() -> None:
 
 
 @pytest.mark.parametrize("setting", [Setting(1, seconds=120), Setting(16, seconds=40, work_ms=1000, latency_ms=15)])
-def test_what_is_reckoned_is_what_is_simulated(setting: Setting) -> None:
+def test_estimate_equals_the_simulation(setting: Setting) -> None:
     found, reckoned = simulate(setting), estimate(setting)
     # Until all wait, the first commits are quicker or not there yet.
     assert found.per_second == pytest.approx(reckoned.per_second, rel=0.2)
 
 
-def test_beyond_what_a_store_answers_its_requests_take_longer() -> None:
+def test_requests_above_the_storage_limit_take_longer() -> None:
     few, many = estimate(Setting(500)), estimate(Setting(5_000))
     assert few.request_ms == Setting(1).latency_ms
     assert many.request_ms > 10 * few.request_ms
     assert many.per_second < few.per_second / 10
 
 
-def test_threads_run_in_the_order_of_their_moments() -> None:
+def test_threads_run_in_the_order_of_their_virtual_times() -> None:
     time, said = VirtualTime(0, 1000), list[tuple[float, str]]()
 
     def walker(name: str, pause_ms: int) -> None:

@@ -122,7 +122,7 @@ def restore(world: World, context: TableContext) -> Rows:
     return world.states[target]
 
 
-def grown(kind: str, writes: int = 3) -> World:
+def world_with_commits(kind: str, writes: int = 3) -> World:
     world = World(kind, OPTIONS)
     for number in range(writes):
         world.upsert({f"k{key}": number * 100 + key for key in range(number, 6)})
@@ -190,7 +190,7 @@ def _check_after_crash(run: World, before: Rows, after: Rows, act: Act) -> None:
     ],
 )
 def test_writes(kind: str, act: Act) -> None:
-    assert killed_everywhere(grown(kind), act) > 20
+    assert killed_everywhere(world_with_commits(kind), act) > 20
 
 
 @pytest.mark.crash_points
@@ -234,7 +234,7 @@ def _create(world: World, context: TableContext, request: IndexRequest) -> Rows:
 
 
 def indexed(kind: str) -> World:
-    world = grown(kind)
+    world = world_with_commits(kind)
     create_secondary(world, world.table.context)
     create_expression(world, world.table.context)
     return world
@@ -253,7 +253,7 @@ def test_indexing(act: Act) -> None:
         act(world, context)
         return act(world, world.table.context)
 
-    assert killed_everywhere(grown("cow"), create_again) > 10
+    assert killed_everywhere(world_with_commits("cow"), create_again) > 10
 
 
 @pytest.mark.crash_points
@@ -261,19 +261,19 @@ def test_indexing(act: Act) -> None:
     "act", [drop_partition, clean, compact_metadata, restore, pytest.param(roll_back, marks=pytest.mark.wide)]
 )
 def test_services_of_copy_on_write_tables(act: Act) -> None:
-    assert killed_everywhere(grown("cow"), act) > 5
+    assert killed_everywhere(world_with_commits("cow"), act) > 5
 
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("act", [compact, roll_back])
 def test_services_of_merge_on_read_tables(act: Act) -> None:
-    assert killed_everywhere(grown("mor"), act) > 5
+    assert killed_everywhere(world_with_commits("mor"), act) > 5
 
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("act", [clean, roll_back])
-def test_what_a_dead_process_leaves_to_the_next_one_is_no_damage(act: Act) -> None:
-    world = grown("cow")
+def test_leftovers_of_a_crashed_process_are_not_damage(act: Act) -> None:
+    world = world_with_commits("cow")
     whole = world.copy()
     context, storage = whole.context()
     act(whole, context)
@@ -287,9 +287,9 @@ def test_what_a_dead_process_leaves_to_the_next_one_is_no_damage(act: Act) -> No
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_a_rollback_after_a_compaction_of_the_metadata_table_that_died(kind: str) -> None:
+def test_rollback_after_a_failed_metadata_table_compaction(kind: str) -> None:
     """What the compaction was about to read goes with the write."""
-    world = grown(kind)
+    world = world_with_commits(kind)
     whole = world.copy()
     context, storage = whole.context()
     compact_metadata(whole, context)

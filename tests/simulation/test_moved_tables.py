@@ -39,11 +39,11 @@ def compact(run: World, context: TableContext) -> object:
     return schedule_compaction(context, CompactSettings.of(parse_options(run.options)))
 
 
-def take_back(run: World, context: TableContext) -> object:
+def roll_back_failed(run: World, context: TableContext) -> object:
     return rollback_failed_writes(context, CommitSettings.of(parse_options(run.options)))
 
 
-def goes_on_elsewhere(run: World) -> None:
+def check_moved_copy(run: World) -> None:
     there = open_storage(run.uri)
     before = {info.path: info.size_bytes for info in there.walk("")}
     copy = run.copy()
@@ -66,13 +66,14 @@ def goes_on_elsewhere(run: World) -> None:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize(
-    ("act", "kind"), [(clean, "cow"), (clean, "mor"), (cluster, "cow"), (cluster, "mor"), (compact, "mor"), (take_back, "mor")]
+    ("act", "kind"),
+    [(clean, "cow"), (clean, "mor"), (cluster, "cow"), (cluster, "mor"), (compact, "mor"), (roll_back_failed, "mor")],
 )
-def test_a_table_that_was_moved_goes_on(act: Act, kind: str) -> None:
+def test_moved_table_is_read_and_written(act: Act, kind: str) -> None:
     world = World(kind, OPTIONS)
     for number in range(3):
         world.upsert({f"k{key}": number * 100 + key for key in range(number, number + 4)})
-    if act is take_back:
+    if act is roll_back_failed:
         # Its completed file goes, as before the last step of a commit; data files and no heartbeat are there.
         last = world.table.timeline().completed_writes()[-1]
         before_last = world.states[sorted(world.states)[-2]]
@@ -84,4 +85,4 @@ def test_a_table_that_was_moved_goes_on(act: Act, kind: str) -> None:
             storage.put(marker, b"")
         storage.delete([world.table.context.timeline.path(last)])
         world.rows = dict(before_last)
-    assert killed_everywhere(world, act, goes_on_elsewhere) >= 1
+    assert killed_everywhere(world, act, check_moved_copy) >= 1

@@ -52,7 +52,7 @@ class SharedClock(Clock):
         self._environment.advance_ms(value - self._environment.now_ms())
 
 
-class Meeting:
+class RandomStreams:
     """One run: a function of its seed."""
 
     def __init__(self, seed: int) -> None:
@@ -89,7 +89,7 @@ class Meeting:
         every_file_counts(self.world)
         assert self.world.table.validate().ok
 
-    def look(self) -> None:
+    def check_read(self) -> None:
         """A read at this time finds what has completed."""
         timeline = self.world.table.timeline()
         landed = [batch for time, batch in self.batch_of.items() if timeline.is_completed(time)]
@@ -107,7 +107,7 @@ class Meeting:
         if actor.name in self.batches:
             self.batch_of |= dict.fromkeys(actor.requested, self.batches[actor.name][actor.operation - 1])
         if self.rng.random() < 0.02:
-            self.look()
+            self.check_read()
         return self.rng.choice(list(self.stage.actors)) if self.rng.random() < self.rate else None
 
     def _open(self, actor: Actor) -> ActorTable:
@@ -122,22 +122,22 @@ class Meeting:
             assert done.instant is not None and done.conflict_retries == 0
 
     def _serve(self, actor: Actor) -> None:
-        for verb in self.services:
+        for method in self.services:
             table = self._open(actor)
             try:
-                table.clean(dry_run=False) if verb == "clean" else getattr(table, verb)()
+                table.clean(dry_run=False) if method == "clean" else getattr(table, method)()
             except WriteConflict:
                 # A log compaction backs off for newer actions.
-                assert verb == "log_compact"
+                assert method == "log_compact"
 
 
 @EACH_SHARE
-def test_streams_that_meet_end_as_one(share: Share) -> None:
+def test_concurrent_streams_give_one_result(share: Share) -> None:
     first = 5 * TIMES
     with quickly():
         for seed in range(first) if share is Share.SMOKE else range(first, 24 * TIMES):
             try:
-                Meeting(seed).run()
+                RandomStreams(seed).run()
             except BaseException as error:
                 error.add_note(f"seed {seed}")
                 raise
@@ -147,7 +147,7 @@ DYING: Batch = [("k0", 50), ("k1", 5), ("k2", 50)]
 OTHERS: list[Batch] = [[("k0", 10), ("k1", 10), ("k3", 10)], [("k1", 20), ("k2", 20)]]
 
 
-def write_beside_others(run: World, context: TableContext) -> object:
+def write_among_others(run: World, context: TableContext) -> object:
     """The dying writer; during its write another one writes, and a compaction is planned and executed."""
 
     def others() -> None:
@@ -162,7 +162,7 @@ def write_beside_others(run: World, context: TableContext) -> object:
     return run_write(replace(context, storage=storage), LocalEngine(1), rows(DYING), settings)
 
 
-def check_the_others(run: World) -> None:
+def check_other_writers(run: World) -> None:
     done = len(run.table.timeline().completed_writes())
     run.environment.advance_ms(3_600_000)
     wrote = [OTHERS[0], OTHERS[1]] if done > 1 else []
@@ -182,8 +182,8 @@ def check_the_others(run: World) -> None:
 
 
 @pytest.mark.crash_points
-def test_a_writer_that_dies_at_any_call_leaves_the_others_whole() -> None:
+def test_writer_that_crashes_at_any_call_keeps_the_others_complete() -> None:
     world = World("mor", OPTIONS)
     world.table.upsert(rows(FIRST))
     world.environment.advance_ms(1000)
-    assert killed_everywhere(world, write_beside_others, check_the_others) > 8
+    assert killed_everywhere(world, write_among_others, check_other_writers) > 8

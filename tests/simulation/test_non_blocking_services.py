@@ -53,7 +53,7 @@ class _Gate:
         return done
 
 
-class _SecondTurn(LockProvider):
+class SecondWriter(LockProvider):
     """A lock that stops before it is taken for the second time, which is when a write publishes."""
 
     def __init__(self, inner: LockProvider, stop: Callable[[], None]) -> None:
@@ -89,7 +89,7 @@ class OpenWrite:
         if point == "begun":
             context = replace(context, storage=_Gate(context.storage, self._stop))
         else:
-            context = replace(context, lock=_SecondTurn(context.lock, self._stop))
+            context = replace(context, lock=SecondWriter(context.lock, self._stop))
         self._thread = threading.Thread(target=self._run, args=(world, context, batch), daemon=True)
         self._thread.start()
         self._stands.acquire()
@@ -129,7 +129,7 @@ class Play:
         self.landed: list[Batch] = []
         self.is_open = False
         self._numbers = count(1)
-        for batch in (FIRST, self._beside()):
+        for batch in (FIRST, self._next_rows()):
             self.write(batch)
 
     def run(self, steps: str) -> WriteResult:
@@ -145,12 +145,12 @@ class Play:
                 self.plan()
             else:
                 getattr(self.world.table, self.service)()
-            self.look()
-            self.write(self._beside())
+            self.check_rows()
+            self.write(self._next_rows())
             if self.cleans:
                 self.world.table.clean(dry_run=False)
                 self.world.table.archive()
-            self.look()
+            self.check_rows()
         assert done is not None
         return done
 
@@ -177,7 +177,7 @@ class Play:
             times = {name.split("_")[1].split(".")[0] for each in operations for name in each.delta_file_paths or ()}
             assert times and all(timeline.is_completed(time) for time in times)
 
-    def look(self) -> None:
+    def check_rows(self) -> None:
         assert self.world.scanned() == merged(self.landed)
 
     def end(self) -> None:
@@ -190,13 +190,13 @@ class Play:
                     held[row["id"]] = max(held.get(row["id"], 0), row["value"])
             assert held == merged(self.landed)
         self.world.table.compact()
-        self.look()
+        self.check_rows()
         self.world.table.clean(dry_run=False)
-        self.look()
+        self.check_rows()
         every_file_counts(self.world)
         assert self.world.table.validate().ok
 
-    def _beside(self) -> Batch:
+    def _next_rows(self) -> Batch:
         number = next(self._numbers)
         return [("k0", 10 * number), ("k1", 9 - number), ("k2", 50 if number == 2 else number)]
 
@@ -229,7 +229,7 @@ USUAL = {
         for order in ORDERS
     ],
 )
-def test_a_service_beside_an_open_write(service: str, point: str, order: str) -> None:
+def test_service_during_an_open_write(service: str, point: str, order: str) -> None:
     play = Play(service, point, ALLOW if service == "cluster" else {})
     done = play.run(ORDERS[order])
     assert done.conflict_retries == (RETRIES.get(order, 0) if service == "cluster" else 0)
@@ -245,7 +245,7 @@ def test_a_service_beside_an_open_write(service: str, point: str, order: str) ->
         for order in ORDERS
     ],
 )
-def test_cleans_and_archivals_at_every_moment_leave_the_logs_of_an_open_write(point: str, order: str, metadata: bool) -> None:
+def test_cleans_and_archivals_at_every_step_keep_the_logs_of_an_open_write(point: str, order: str, metadata: bool) -> None:
     """The log of the open write belongs to the slice of a compaction whose base file may not be there yet."""
     play = Play("compact", point, {"hoodie.metadata.enable": metadata}, cleans=True)
     assert play.run(ORDERS[order]).conflict_retries == 0
@@ -261,11 +261,11 @@ def test_a_clustering_that_is_planned_while_a_write_is_open_refuses_it_and_loses
     for write in (opened.finish, lambda: play.world.table.upsert(rows(LATE))):
         with pytest.raises(TableState, match=f"pending clustering {planned} is about to replace"):
             write()
-    play.look()
+    play.check_rows()
     every_file_counts(play.world)
     play.world.table.cluster(instant=planned)
     play.write(LATE)
-    play.look()
+    play.check_rows()
     play.end()
 
 
@@ -296,7 +296,7 @@ def clean(run: World, context: TableContext) -> None:
 @pytest.mark.parametrize("metadata", [False, pytest.param(True, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("point", [pytest.param("begun", marks=pytest.mark.wide), "written"])
 @pytest.mark.parametrize("act", [upsert, compact, pytest.param(clean, marks=pytest.mark.wide)])
-def test_whoever_dies_beside_an_open_write_leaves_it_whole(act: Act, point: str, metadata: bool) -> None:
+def test_crash_during_an_open_write_keeps_it_complete(act: Act, point: str, metadata: bool) -> None:
     play = Play("compact", point, {"hoodie.metadata.enable": metadata})
     if act is clean:
         play.world.table.compact()
@@ -304,7 +304,7 @@ def test_whoever_dies_beside_an_open_write_leaves_it_whole(act: Act, point: str,
         play.world.table.compact()
     opened: dict[int, OpenWrite] = {}
 
-    def beside(run: World, context: TableContext) -> None:
+    def write_concurrently(run: World, context: TableContext) -> None:
         opened[id(run)] = OpenWrite(run, LATE, point)
         act(run, context)
 
@@ -327,4 +327,4 @@ def test_whoever_dies_beside_an_open_write_leaves_it_whole(act: Act, point: str,
         assert not run.table.timeline().pending()
         every_file_counts(run)
 
-    assert killed_everywhere(play.world, beside, check) > 3
+    assert killed_everywhere(play.world, write_concurrently, check) > 3

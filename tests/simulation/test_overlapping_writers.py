@@ -53,7 +53,7 @@ def write(world: World, operation: WriteOperation, data: pa.Table) -> Callable[[
 
 
 @cache
-def _grown(kind: str, options: tuple[tuple[str, object], ...]) -> World:
+def _world_with_commits(kind: str, options: tuple[tuple[str, object], ...]) -> World:
     world = World(kind, {**OPTIONS, **dict(options)})
     for part, groups in GROUPS.items():
         for value, keys in enumerate(groups):
@@ -61,9 +61,9 @@ def _grown(kind: str, options: tuple[tuple[str, object], ...]) -> World:
     return world
 
 
-def grown(kind: str, **options: object) -> World:
+def world_with_commits(kind: str, **options: object) -> World:
     """A table of two partitions with the file groups of GROUPS."""
-    return _grown(kind, tuple(sorted(options.items()))).copy()
+    return _world_with_commits(kind, tuple(sorted(options.items()))).copy()
 
 
 def check(world: World) -> None:
@@ -77,8 +77,8 @@ def check(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_write_that_begins_first_and_ends_last_is_found(kind: str) -> None:
-    world = grown(kind)
+def test_write_that_begins_first_and_ends_last_is_read(kind: str) -> None:
+    world = world_with_commits(kind)
     first = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][0], "a", 1_000_000)))
     second = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][1], "a", 5)))
     second.finish()
@@ -88,7 +88,7 @@ def test_the_write_that_begins_first_and_ends_last_is_found(kind: str) -> None:
     assert set(world.scanned()) == {"k1", "k3", "k4", "k5", "k6", "k8"}
 
 
-def say_tight(world: World, partition: str, column: str, found: ColumnRange) -> None:
+def write_tight_ranges(world: World, partition: str, column: str, found: ColumnRange) -> None:
     """Add to the last delta commit of the metadata table the records that another writer of Hudi would have added."""
     table = world.table
     store = MetadataStore.open(table.context.reloaded())
@@ -100,39 +100,39 @@ def say_tight(world: World, partition: str, column: str, found: ColumnRange) -> 
     run_metadata_log(LogTask(MetadataFile(store.storage.spec(), PARTITION_STATS, file_id, last.request_time, "9-9-9"), records))
 
 
-def said_of(world: World, column: str) -> dict[str, ColumnRange]:
+def stored_ranges(world: World, column: str) -> dict[str, ColumnRange]:
     table = world.table
     metadata = MetadataTable(table.context.reloaded(), table.timeline())
     return find_partition_ranges(metadata, column, table.schema().field(column).type)
 
 
-def test_what_another_writer_calls_tight_is_said_again() -> None:
-    world = grown("cow")
+def test_tight_bounds_of_another_writer_are_rewritten() -> None:
+    world = world_with_commits("cow")
     first = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][0], "a", 1_000_000)))
     begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][1], "a", 5))).finish()
-    say_tight(world, "a", "value", ColumnRange(5, 20, 0, 6))
-    assert said_of(world, "value")["a"].max == 20
+    write_tight_ranges(world, "a", "value", ColumnRange(5, 20, 0, 6))
+    assert stored_ranges(world, "value")["a"].max == 20
     first.finish()
     assert world.table.scan(["id"], "value >= 1000000").count() == 2
     check(world)
     # The next write has the last word again.
     world.table.upsert(rows(world, GROUPS["a"][0], "a", 6))
-    assert said_of(world, "value")["a"].max == 20
+    assert stored_ranges(world, "value")["a"].max == 20
     check(world)
 
 
-def test_a_partition_that_was_emptied_meanwhile() -> None:
-    world = grown("cow")
+def test_partition_emptied_concurrently() -> None:
+    world = world_with_commits("cow")
     first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new"], "a", 1_000_000)))
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE_PARTITION)
     begin(world, lambda context: run_delete_partitions(context, ["a"], settings)).finish()
     first.finish()
-    assert said_of(world, "value")["a"].max == 1_000_000
+    assert stored_ranges(world, "value")["a"].max == 1_000_000
     check(world)
 
 
-def test_a_column_that_changes_its_type_meanwhile_has_one_type_in_its_statistics() -> None:
-    world = grown("cow")
+def test_statistics_have_one_type_after_a_concurrent_type_change() -> None:
+    world = world_with_commits("cow")
     narrow = pa.table({"id": ["n"], "part": ["a"], "ts": [1], "value": pa.array([1]), "small": pa.array([3], pa.int32())})
     world.table.bulk_insert(narrow)
     data = rows(world, GROUPS["a"][0], "a", 1_000_000).append_column("small", pa.array([4, 4], pa.int32()))
@@ -146,13 +146,13 @@ def test_a_column_that_changes_its_type_meanwhile_has_one_type_in_its_statistics
         pass
     check(world)
     world.table.upsert(wide)
-    assert said_of(world, "small")["a"].max == 2**40
+    assert stored_ranges(world, "small")["a"].max == 2**40
     check(world)
 
 
-def test_an_insert_whose_keys_others_brought_and_removed_meanwhile() -> None:
+def test_insert_of_keys_inserted_and_deleted_concurrently() -> None:
     """Plain inserts look no keys up and conflict with no writer."""
-    world = grown("cow", **{"hoodie.metadata.record.index.enable": True})
+    world = world_with_commits("cow", **{"hoodie.metadata.record.index.enable": True})
     first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new", "other"], "a", 7)))
     world.table.upsert(rows(world, ["new"], "a", 5))
     world.table.delete(rows(world, ["new"], "a", 5))
@@ -161,8 +161,8 @@ def test_an_insert_whose_keys_others_brought_and_removed_meanwhile() -> None:
     check(world)
 
 
-def test_inserts_of_different_keys_do_not_meet() -> None:
-    world = grown("cow", **{"hoodie.metadata.record.index.enable": True})
+def test_inserts_of_different_keys_do_not_conflict() -> None:
+    world = world_with_commits("cow", **{"hoodie.metadata.record.index.enable": True})
     first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new"], "a", 7)))
     world.table.bulk_insert(rows(world, ["other"], "a", 5))
     world.table.delete(rows(world, ["k1"], "b", 5))
@@ -181,7 +181,7 @@ def test_inserts_of_different_keys_do_not_meet() -> None:
     ],
 )
 def test_writers_that_choose_other_columns_for_statistics(chosen: tuple[str, ...]) -> None:
-    world = grown("cow")
+    world = world_with_commits("cow")
     for number, names in enumerate(chosen):
         more = {"hoodie.metadata.index.column.stats.column.list": names} if names else {}
         key, part = (GROUPS["b"][0][0], "b") if number == len(chosen) - 1 else (GROUPS["a"][0][0], "a")
@@ -206,28 +206,28 @@ def some_write(world: World, chance: random.Random, name: str) -> tuple[str, Cal
     value = chance.choice([-5, 5, 7, 100, 1_000_000, 3_000_000, None])
     keys = chance.choice(GROUPS[part])
     new = [f"{name}{number}" for number in range(2)]
-    verb = chance.choice(["upsert", "upsert", "upsert", "insert", "delete", "delete where", "overwrite", "delete partition"])
-    said = f"{verb} {part} {keys} {value}"
-    if verb == "upsert":
+    method = chance.choice(["upsert", "upsert", "upsert", "insert", "delete", "delete where", "overwrite", "delete partition"])
+    said = f"{method} {part} {keys} {value}"
+    if method == "upsert":
         return said, write(world, WriteOperation.UPSERT, rows(world, keys, part, value))
-    if verb == "insert":
+    if method == "insert":
         return said, write(world, WriteOperation.BULK_INSERT, rows(world, new, part, value))
-    if verb == "delete":
+    if method == "delete":
         return said, write(world, WriteOperation.DELETE, rows(world, keys, part, value))
-    if verb == "overwrite":
+    if method == "overwrite":
         return said, write(world, WriteOperation.INSERT_OVERWRITE, rows(world, new, part, value))
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE)
-    if verb == "delete where":
+    if method == "delete where":
         text = chance.choice(list(FILTERS))
-        return f"{verb} {text}", lambda context: run_delete_where(context, ENGINE, text, settings)
+        return f"{method} {text}", lambda context: run_delete_where(context, ENGINE, text, settings)
     settings = replace(settings, operation=WriteOperation.DELETE_PARTITION)
     return said, lambda context: run_delete_partitions(context, [part], settings)
 
 
-def meet(kind: str, seed: int, **options: object) -> list[str]:
+def run_random_order(kind: str, seed: int, **options: object) -> list[str]:
     """Writers and services in an order drawn by chance; what was done."""
     chance = random.Random(seed)
-    world = grown(kind, **options)
+    world = world_with_commits(kind, **options)
     services = [name for name in SERVICES if kind == "mor" or "compact" not in name]
     steps: list[str] = []
     running: list[tuple[str, PausedWrite]] = []
@@ -270,4 +270,4 @@ def meet(kind: str, seed: int, **options: object) -> list[str]:
     [(1, "cow"), (0, "mor"), *(pytest.param(*other, marks=pytest.mark.wide) for other in ((0, "cow"), (1, "mor")))],
 )
 def test_any_order_of_begins_and_ends(kind: str, seed: int) -> None:
-    meet(kind, seed, **{"hoodie.metadata.record.index.enable": seed % 2 == 1})
+    run_random_order(kind, seed, **{"hoodie.metadata.record.index.enable": seed % 2 == 1})

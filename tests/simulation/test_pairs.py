@@ -44,7 +44,7 @@ UPSERT = BY_NAME["upsert"]
 
 @pytest.mark.sample(40)
 @pytest.mark.parametrize(("first", "second"), shown(product(ACTIONS, ACTIONS), 4))
-def test_on_the_same_file_groups(first: Action, second: Action) -> None:
+def test_pair_on_the_same_file_groups(first: Action, second: Action) -> None:
     verdict, wrong = verdict_of("mor", first, second, same=True)
     assert not wrong
     assert verdict == expected(first, second, same=True)
@@ -52,7 +52,7 @@ def test_on_the_same_file_groups(first: Action, second: Action) -> None:
 
 @pytest.mark.sample(25)
 @pytest.mark.parametrize(("first", "second"), shown((pair for pair in product(ACTIONS, ACTIONS) if can_differ(*pair)), 4))
-def test_on_different_file_groups(first: Action, second: Action) -> None:
+def test_pair_on_different_file_groups(first: Action, second: Action) -> None:
     verdict, wrong = verdict_of("mor", first, second, same=False)
     assert not wrong
     assert verdict == expected(first, second, same=False)
@@ -77,7 +77,7 @@ WRITES = [BY_NAME[name] for name in ("upsert", "delete", "insert_overwrite", "de
 
 
 @pytest.mark.parametrize(("first", "second"), shown(product(WRITES, WRITES), 3))
-def test_copy_on_write_ends_alike(first: Action, second: Action) -> None:
+def test_copy_on_write_pairs_have_equal_results(first: Action, second: Action) -> None:
     met = meet("cow", first, second, Point.WRITTEN, same=True)
     assert met is not None
     assert not problems_of(met)
@@ -87,7 +87,7 @@ def test_copy_on_write_ends_alike(first: Action, second: Action) -> None:
 @pytest.mark.sample(15)
 @pytest.mark.parametrize("change", ["downgrade to 6", "upgrade to 9", "downgrade to 8"])
 @pytest.mark.parametrize("first", ACTIONS, ids=NAMES)
-def test_what_has_looked_at_a_table_before_it_changes_its_version(first: Action, change: str) -> None:
+def test_operation_planned_before_a_version_change(first: Action, change: str) -> None:
     """A plan for a version is not executed on another version.
 
     Between 6 and 8 the timeline moves: nothing is acknowledged that readers do not see.
@@ -102,7 +102,7 @@ def test_what_has_looked_at_a_table_before_it_changes_its_version(first: Action,
     assert met.first in (Ending.STATE, Ending.REFUSED, Ending.NOTHING), met
 
 
-def test_the_page_says_the_same() -> None:
+def test_documented_pair_results_equal_the_simulation() -> None:
     page = PAGE.read_text().splitlines()
     for verdicts in (SAME, DIFFERENT):
         lines = table_of(verdicts)
@@ -110,7 +110,7 @@ def test_the_page_says_the_same() -> None:
         assert page[start : start + len(lines)] == lines, "put in:\n" + "\n".join(lines)
 
 
-def test_every_action_has_a_verdict_with_every_other() -> None:
+def test_every_pair_of_actions_has_a_documented_result() -> None:
     assert list(SAME) == NAMES
     for verdicts in (SAME, DIFFERENT):
         assert all(len(row.split()) == len(NAMES) for row in verdicts.values())

@@ -177,22 +177,22 @@ def delete_partition(world: World, context: TableContext) -> object:
 
 
 @dataclass(frozen=True)
-class Verb:
+class Write:
     """act: the write.  effect: what it does to the rows of a table."""
 
     act: Act
     effect: Callable[[Rows], Rows]
 
 
-VERBS = {
-    "upsert": Verb(upsert, lambda held: {**held, "k0": 100, "k4": 104}),
-    "insert": Verb(insert_new, lambda held: {"k0": 100, "k4": 104, **held}),
-    "delete": Verb(delete, lambda held: {key: value for key, value in held.items() if key != "k0"}),
-    "delete by filter": Verb(delete_where, lambda held: {key: value for key, value in held.items() if key != "k0"}),
-    "insert_overwrite": Verb(
+OPERATIONS = {
+    "upsert": Write(upsert, lambda held: {**held, "k0": 100, "k4": 104}),
+    "insert": Write(insert_new, lambda held: {"k0": 100, "k4": 104, **held}),
+    "delete": Write(delete, lambda held: {key: value for key, value in held.items() if key != "k0"}),
+    "delete by filter": Write(delete_where, lambda held: {key: value for key, value in held.items() if key != "k0"}),
+    "insert_overwrite": Write(
         overwrite, lambda held: {**{k: v for k, v in held.items() if partition_of(k) != "a"}, "k0": 100, "k4": 104}
     ),
-    "delete_partitions": Verb(delete_partition, lambda held: {k: v for k, v in held.items() if partition_of(k) != "a"}),
+    "delete_partitions": Write(delete_partition, lambda held: {k: v for k, v in held.items() if partition_of(k) != "a"}),
 }
 
 
@@ -210,7 +210,7 @@ def busy(world: World) -> list[Rows]:
     return [dict(world.rows)]
 
 
-def run_paused(world: World, verb: Verb, number: int, others: Callable[[World], list[Rows]]) -> str | None:
+def run_paused(world: World, method: Write, number: int, others: Callable[[World], list[Rows]]) -> str | None:
     """One run with the pause at a step; what that step was, None when the write has committed before it."""
     run = world.copy()
     before = dict(run.rows)
@@ -218,46 +218,46 @@ def run_paused(world: World, verb: Verb, number: int, others: Callable[[World], 
     lock = WatchedLock(context.lock)
     after: list[Rows] = []
 
-    def meanwhile() -> None:
+    def act_concurrently() -> None:
         if len(run.table.timeline().completed_writes()) == len(run.states):
             after.extend(others(run))
 
-    storage = Paused(context.storage, lock, number, meanwhile)
+    storage = Paused(context.storage, lock, number, act_concurrently)
     try:
-        verb.act(run, replace(context, storage=storage, lock=lock))
+        method.act(run, replace(context, storage=storage, lock=lock))
     except WriteConflict:
         # It reports that, and has done nothing.
         assert run.scanned() == after[0]
         return storage.paused_at
     found = run.scanned()
     if not after:
-        assert found == verb.effect(before)
+        assert found == method.effect(before)
         return None
-    first, last = before_the_others(verb, before, after[0]), verb.effect(after[0])
+    first, last = rows_if_first(method, before, after[0]), method.effect(after[0])
     assert found in (first, last), f"paused at step {number}, {storage.paused_at}"
     assert not run.table.timeline().pending_writes()
     return storage.paused_at
 
 
-def before_the_others(verb: Verb, before: Rows, after: Rows) -> Rows:
+def rows_if_first(method: Write, before: Rows, after: Rows) -> Rows:
     """The rows if the write came first: the others wrote k0, k2 and k4 of partition a afterwards."""
-    held = verb.effect(before)
+    held = method.effect(before)
     return {**held, **{key: value for key, value in after.items() if held.get(key, 0) < 100}}
 
 
-# Each verb on a table of one type, and each type by every other verb.
+# Each operation on a table of one type, and each type by every other operation.
 TURNS = [
-    pytest.param(verb, kind, marks=() if (number + place) % 2 == 0 else pytest.mark.wide)
-    for number, verb in enumerate(VERBS)
+    pytest.param(method, kind, marks=() if (number + place) % 2 == 0 else pytest.mark.wide)
+    for number, method in enumerate(OPERATIONS)
     for place, kind in enumerate(("cow", "mor"))
 ]
 
 
-@pytest.mark.parametrize(("verb", "kind"), TURNS)
-def test_at_every_step(kind: str, verb: str) -> None:
+@pytest.mark.parametrize(("method", "kind"), TURNS)
+def test_writer_paused_at_every_step(kind: str, method: str) -> None:
     world = made(kind)
     number = 1
-    while run_paused(world, VERBS[verb], number, busy) is not None:
+    while run_paused(world, OPERATIONS[method], number, busy) is not None:
         number += 1
     assert number > 5
 
@@ -304,8 +304,8 @@ def test_files_are_cleaned_while_rows_are_fetched(kind: str, index: str) -> None
     assert result.conflict_retries == 0
 
 
-@pytest.mark.parametrize("verb", ["upsert", "delete", "insert_overwrite"])
-def test_commits_are_archived_while_rows_are_fetched(verb: str) -> None:
+@pytest.mark.parametrize("method", ["upsert", "delete", "insert_overwrite"])
+def test_commits_are_archived_while_rows_are_fetched(method: str) -> None:
     """The files of the loaded state are all there; what was committed since has left the timeline."""
     world = made("cow", **ARCHIVED)
     seen = world.table.context
@@ -313,20 +313,20 @@ def test_commits_are_archived_while_rows_are_fetched(verb: str) -> None:
         "upsert": WriteOperation.UPSERT,
         "delete": WriteOperation.DELETE,
         "insert_overwrite": WriteOperation.INSERT_OVERWRITE,
-    }[verb]
+    }[method]
     data = rows(world, LATE, k0=100, k4=104)
 
     def others() -> None:
         for turn in range(14):
             world.upsert({"k0": turn, "k2": turn, "k4": turn})
 
-    run_write(seen, Fetching(others), data if verb != "delete" else data.drop_columns(["value"]), settings(world, operation))
+    run_write(seen, Fetching(others), data if method != "delete" else data.drop_columns(["value"]), settings(world, operation))
     expected = {
         "upsert": {"k0": 100, "k1": 1, "k2": 13, "k4": 104},
         "delete": {"k1": 1, "k2": 13},
         "insert_overwrite": {"k0": 100, "k1": 1, "k4": 104},
     }
-    assert world.scanned() == expected[verb]
+    assert world.scanned() == expected[method]
 
 
 def test_eleven_commits_with_nothing_but_defaults() -> None:
@@ -367,14 +367,14 @@ def test_a_reader_at_every_step(kind: str, has_metadata_table: bool) -> None:
     assert complete > 2
 
 
-def test_what_a_writer_has_to_meet_is_not_archived_before_it_does() -> None:
+def test_commits_a_pending_writer_must_check_are_not_archived() -> None:
     """Theirs begins before ours and completes after it has begun; by request time it is older than what ours builds on."""
     world = made("cow")
-    began, goes_on = threading.Event(), threading.Event()
+    began, may_continue = threading.Event(), threading.Event()
 
     def wait() -> None:
         began.set()
-        assert goes_on.wait(600)
+        assert may_continue.wait(600)
 
     def theirs() -> None:
         data = rows(world, 1, k4=50)
@@ -385,38 +385,38 @@ def test_what_a_writer_has_to_meet_is_not_archived_before_it_does() -> None:
     assert began.wait(600)
     world.upsert({"k1": 2})
 
-    def meanwhile() -> None:
-        goes_on.set()
+    def act_concurrently() -> None:
+        may_continue.set()
         other.join()
         for turn in range(5):
             world.upsert({"k1": turn})
 
-    context = meeting(world, meanwhile)
+    context = meeting(world, act_concurrently)
     ours = settings(world, WriteOperation.UPSERT, **{"hoodie.parquet.small.file.limit": 0})
     assert run_write(context, LocalEngine(1), rows(world, LATE, k4=104), ours).conflict_retries == 1
     assert world.scanned() == {"k0": 0, "k1": 4, "k2": 2, "k4": 104}
 
 
 @pytest.mark.parametrize("first", ["the append", "the insert"])
-def test_a_deleted_key_comes_back_once_beside_a_compaction(first: str) -> None:
+def test_deleted_key_reinserted_during_a_compaction_is_stored_once(first: str) -> None:
     """One writer found the key in the base file and appends to its log; the compaction leaves the deleted key out, so another
     writer finds it nowhere and inserts it.
     """
     world = made("mor", **CLEANED)
     world.table.delete(rows(world, LATE, k0=0).select(["id", "part", "ts"]))
     assert world.table.schedule_compaction().planned is not None
-    began, goes_on = threading.Event(), threading.Event()
+    began, may_continue = threading.Event(), threading.Event()
 
     def wait() -> None:
         began.set()
-        assert goes_on.wait(600)
+        assert may_continue.wait(600)
 
     def append() -> None:
         data = rows(world, LATE + 1, k0=50)
         run_write(meeting(world, wait), LocalEngine(1), data, settings(world, WriteOperation.UPSERT))
 
     def finish() -> None:
-        goes_on.set()
+        may_continue.set()
         other.join()
 
     other = threading.Thread(target=append)
@@ -432,7 +432,7 @@ def test_a_deleted_key_comes_back_once_beside_a_compaction(first: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_who_was_rolled_back_while_standing_still_meets_a_conflict(kind: str) -> None:
+def test_paused_writer_that_was_rolled_back_raises_a_conflict(kind: str) -> None:
     """Nothing protects the files that it reads any more, so it fails on a missing file first."""
     world = made(kind)
 

@@ -18,7 +18,7 @@ from tests.simulation.tables import World, killed_everywhere
 @pytest.mark.crash_points
 @pytest.mark.parametrize("writes_on", [False, True])
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), pytest.param("mor", True, marks=pytest.mark.wide)])
-def test_a_repair_that_dies_is_gone_on_with(kind: str, metadata: bool, writes_on: bool) -> None:
+def test_failed_repair_is_continued(kind: str, metadata: bool, writes_on: bool) -> None:
     """Also where a writer that knows nothing of it comes before the next repair."""
     quiet = {"hoodie.clean.automatic": False, "hoodie.compact.inline": False, "hoodie.metadata.enable": metadata}
     world = World(kind, {**quiet, "hoodie.metadata.index.column.stats.enable": False})
@@ -54,7 +54,7 @@ def test_a_repair_that_dies_is_gone_on_with(kind: str, metadata: bool, writes_on
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_a_restore_that_died_is_carried_out(kind: str) -> None:
+def test_failed_restore_is_finished(kind: str) -> None:
     """Twenty minutes after its last sign; before that it may live, and is named."""
     world = World(kind, {"hoodie.clean.automatic": False, "hoodie.compact.inline": False})
     target = world.upsert({"k0": 0, "k1": 1})
@@ -82,7 +82,7 @@ def test_a_restore_that_died_is_carried_out(kind: str) -> None:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_a_clean_that_died_is_carried_out(kind: str) -> None:
+def test_failed_clean_is_finished(kind: str) -> None:
     world = World(kind, {"hoodie.clean.automatic": False, "hoodie.clean.commits.retained": 1, "hoodie.compact.inline": False})
     for value in range(4):
         world.upsert({"k0": value, "k1": value})

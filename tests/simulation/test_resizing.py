@@ -52,7 +52,7 @@ def settings(world: World) -> ClusterSettings:
     return ClusterSettings.of(parse_options(world.options))
 
 
-def grown() -> World:
+def world_with_commits() -> World:
     world = World("mor", OPTIONS)
     world.upsert({f"k{key}": key for key in range(0, 8, 2)})
     return world
@@ -60,7 +60,7 @@ def grown() -> World:
 
 def pending() -> tuple[World, str]:
     """A resize that waits, and a concurrent write."""
-    world = grown()
+    world = world_with_commits()
     planned = schedule_clustering(world.table.context, ENGINE, settings(world)).instant
     assert planned is not None
     world.upsert({"k2": 102, "k10": 110})
@@ -79,7 +79,7 @@ def write(run: World, context: TableContext, rows: Rows = WRITTEN) -> None:
     run_write(context, ENGINE, table, WriteSettings.of(parse_options(run.options), WriteOperation.UPSERT))
 
 
-def goes_on(run: World) -> None:
+def check_next_writers(run: World) -> None:
     """The rows are there; a writer, a resize and another writer are not blocked, and leave no unreferenced file."""
     assert run.scanned() == run.rows
     run.upsert({"k4": 1004, "k30": 30})
@@ -95,28 +95,28 @@ def goes_on(run: World) -> None:
 
 @pytest.mark.crash_points
 def test_a_resize() -> None:
-    assert killed_everywhere(grown(), resize, goes_on) >= 8
+    assert killed_everywhere(world_with_commits(), resize, check_next_writers) >= 8
 
 
 @pytest.mark.crash_points
-def test_a_resize_that_a_write_went_on_beside() -> None:
+def test_crash_of_a_resize_during_writes() -> None:
     world, planned = pending()
 
     def execute(run: World, context: TableContext) -> object:
         return execute_clustering(context, ENGINE, planned, settings(run))
 
-    assert killed_everywhere(world, execute, goes_on) >= 7
+    assert killed_everywhere(world, execute, check_next_writers) >= 7
 
 
 @pytest.mark.crash_points
-def test_a_write_beside_a_resize() -> None:
+def test_crash_of_a_write_during_a_resize() -> None:
     world, _ = pending()
     before, after = dict(world.rows), {**world.rows, **WRITTEN}
 
     def check(run: World) -> None:
         run.rows = run.scanned()
         assert run.rows in (before, after)
-        goes_on(run)
+        check_next_writers(run)
 
     assert killed_everywhere(world, write, check) >= 6
 
@@ -128,11 +128,11 @@ def test_a_resize_that_is_dropped() -> None:
     def drop(run: World, context: TableContext) -> object:
         return drop_clustering(context, settings(run).commit, planned)
 
-    assert killed_everywhere(world, drop, goes_on) >= 5
+    assert killed_everywhere(world, drop, check_next_writers) >= 5
 
 
 @pytest.mark.crash_points
-def test_the_rollback_of_a_write_beside_a_resize() -> None:
+def test_crash_of_the_rollback_of_a_write_during_a_resize() -> None:
     world, _ = pending()
     before = dict(world.rows)
     world.upsert(WRITTEN)
@@ -151,21 +151,21 @@ def test_the_rollback_of_a_write_beside_a_resize() -> None:
             # The next writer ends it before anything else.
             run.rows = dict(before)
             run.upsert({"k4": 4})
-        goes_on(run)
+        check_next_writers(run)
 
     assert killed_everywhere(world, roll_back, check) >= 5
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("beside", [True, False], ids=["to a write beside the resize", "to before the resize"])
-def test_a_restore_of_writes_beside_a_resize(beside: bool) -> None:
+@pytest.mark.parametrize("keeps_copies", [True, False], ids=["to a write beside the resize", "to before the resize"])
+def test_crash_of_a_restore_of_writes_during_a_resize(keeps_copies: bool) -> None:
     """Readers see no state without the copies of a write that is still there, and no copy outlives the restore."""
-    world = grown()
+    world = world_with_commits()
     before = max(world.states)
     planned = schedule_clustering(world.table.context, ENGINE, settings(world)).instant
     assert planned is not None
     world.upsert({"k2": 102})
-    target = max(world.states) if beside else before
+    target = max(world.states) if keeps_copies else before
     world.upsert({"k2": 202, "k10": 110, "k1": 101})
     execute_clustering(world.table.context, ENGINE, planned, settings(world))
     timeline = world.table.timeline()
@@ -192,21 +192,21 @@ def test_a_restore_of_writes_beside_a_resize(beside: bool) -> None:
     assert killed_everywhere(world, restore, check) >= 7
 
 
-class TakenForDead(LocalEngine):
+class SuspendedEngine(LocalEngine):
     """Suspends after writing its files, until other processes have considered it dead and completed its work."""
 
-    def __init__(self, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, act_concurrently: Callable[[], object]) -> None:
         super().__init__(1)
-        self._meanwhile = [meanwhile]
+        self._act_concurrently = [act_concurrently]
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
         done = super().map(function, tasks)
-        while self._meanwhile:
-            self._meanwhile.pop()()
+        while self._act_concurrently:
+            self._act_concurrently.pop()()
         return done
 
 
-def test_an_attempt_that_wakes_up_late_leaves_what_writes_copied() -> None:
+def test_resumed_resize_attempt_keeps_double_written_logs() -> None:
     """Copies have the time of the resize, and are of writes: those remain, and the resize that others completed shows them."""
     world, planned = pending()
 
@@ -215,5 +215,5 @@ def test_an_attempt_that_wakes_up_late_leaves_what_writes_copied() -> None:
         assert execute_clustering(world.context()[0], ENGINE, planned, settings(world)).completion_time
 
     with pytest.raises(WriteConflict, match="had no heartbeat"):
-        execute_clustering(world.context()[0], TakenForDead(take_over), planned, settings(world))
-    goes_on(world)
+        execute_clustering(world.context()[0], SuspendedEngine(take_over), planned, settings(world))
+    check_next_writers(world)

@@ -49,7 +49,7 @@ AWAY_MS = 3_600_000
 STRIDE = int(os.environ.get("PYHUDI_STRIDE", "5"))
 
 
-class Sleeper:
+class SuspendedProcess:
     """A process with a clock of its own, which sleeps at its step number `at`.  at: 0 for never.
 
     A step is a call of the storage or a proof that the lock is held.  What changes the table under the lock is none: between a
@@ -57,8 +57,8 @@ class Sleeper:
     beats: after it wakes, its heartbeat goes on before anything else does.
     """
 
-    def __init__(self, world: World, at: int, beats: bool, meanwhile: Callable[[], object]) -> None:
-        self._world, self._at, self._beats, self._meanwhile = world, at, beats, meanwhile
+    def __init__(self, world: World, at: int, renews_heartbeats: bool, act_concurrently: Callable[[], object]) -> None:
+        self._world, self._at, self._renews_heartbeats, self._act_concurrently = world, at, renews_heartbeats, act_concurrently
         self.clock = ReplayEnvironment(9, world.environment.now_ms())
         self.steps: list[str] = []
         context = world.table.context
@@ -76,9 +76,9 @@ class Sleeper:
         if len(self.steps) != self._at:
             return
         self._world.environment.advance_ms(AWAY_MS)
-        self._meanwhile()
+        self._act_concurrently()
         self.clock.stall_ms(self._world.environment.now_ms() - self.clock.now_ms())
-        if self._beats:
+        if self._renews_heartbeats:
             self.clock.advance_ms(60_001)
 
 
@@ -101,7 +101,7 @@ class Attack:
     def plan(self, world: World) -> str:
         return ""
 
-    def act(self, sleeper: Sleeper, world: World, plan: str) -> object:
+    def act(self, suspended: SuspendedProcess, world: World, plan: str) -> object:
         raise NotImplementedError
 
     def take_over(self, world: World, plan: str) -> object:
@@ -112,9 +112,9 @@ class Upsert(Attack):
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
-    def act(self, sleeper: Sleeper, world: World, plan: str) -> object:
+    def act(self, suspended: SuspendedProcess, world: World, plan: str) -> object:
         settings = WriteSettings.of(parse_options(world.options), WriteOperation.UPSERT)
-        return run_write(sleeper.context, LocalEngine(1), rows(world, k0=700, k8=708), settings)
+        return run_write(suspended.context, LocalEngine(1), rows(world, k0=700, k8=708), settings)
 
     def take_over(self, world: World, plan: str) -> object:
         # Under optimistic control it is the clean that rolls back what died.
@@ -125,8 +125,8 @@ class Compaction(Attack):
     def plan(self, world: World) -> str:
         return str(world.table.schedule_compaction().planned)
 
-    def act(self, sleeper: Sleeper, world: World, plan: str) -> object:
-        return run_compaction(sleeper.context, LocalEngine(1), CompactSettings.of(parse_options(world.options)), plan)
+    def act(self, suspended: SuspendedProcess, world: World, plan: str) -> object:
+        return run_compaction(suspended.context, LocalEngine(1), CompactSettings.of(parse_options(world.options)), plan)
 
     def take_over(self, world: World, plan: str) -> object:
         return world.table.compact(plan)
@@ -136,8 +136,8 @@ class LogCompaction(Attack):
     def plan(self, world: World) -> str:
         return str(world.table.schedule_log_compaction().planned)
 
-    def act(self, sleeper: Sleeper, world: World, plan: str) -> object:
-        return run_log_compaction(sleeper.context, LocalEngine(1), CompactSettings.of(parse_options(world.options)), plan)
+    def act(self, suspended: SuspendedProcess, world: World, plan: str) -> object:
+        return run_log_compaction(suspended.context, LocalEngine(1), CompactSettings.of(parse_options(world.options)), plan)
 
     def take_over(self, world: World, plan: str) -> object:
         return world.table.log_compact()
@@ -149,8 +149,10 @@ class Clustering(Attack):
     def plan(self, world: World) -> str:
         return str(world.table.schedule_clustering().instant)
 
-    def act(self, sleeper: Sleeper, world: World, plan: str) -> object:
-        return run_clusterings(sleeper.context, LocalEngine(1), ClusterSettings.of(parse_options(world.options)), schedule=False)
+    def act(self, suspended: SuspendedProcess, world: World, plan: str) -> object:
+        return run_clusterings(
+            suspended.context, LocalEngine(1), ClusterSettings.of(parse_options(world.options)), schedule=False
+        )
 
     def take_over(self, world: World, plan: str) -> object:
         return world.table.cluster(plan)
@@ -168,19 +170,19 @@ def check(run: World) -> None:
     assert validated.ok, str(validated)
 
 
-def awaken(made: World, attack: Attack, at: int, beats: bool) -> int:
+def run_suspended(made: World, attack: Attack, at: int, renews_heartbeats: bool) -> int:
     """One run; how many calls the sleeper made until it slept, or in all."""
     world = made.copy()
     plan = attack.plan(world)
 
-    def meanwhile() -> None:
+    def act_concurrently() -> None:
         with suppress(TableState):
             attack.take_over(world, plan)
         world.upsert({"k0": 5000, "k7": 5007})
 
-    sleeper, failure = Sleeper(world, at, beats, meanwhile), None
+    suspended, failure = SuspendedProcess(world, at, renews_heartbeats, act_concurrently), None
     try:
-        attack.act(sleeper, world, plan)
+        attack.act(suspended, world, plan)
     except HudiError as error:
         failure = error
     if isinstance(attack, Upsert) and failure is None:
@@ -189,9 +191,9 @@ def awaken(made: World, attack: Attack, at: int, beats: bool) -> int:
     try:
         check(world)
     except BaseException as error:
-        error.add_note(f"slept at step {at}, {sleeper.steps[at - 1]}; beats {beats}; it ended with {failure!r}")
+        error.add_note(f"slept at step {at}, {suspended.steps[at - 1]}; beats {renews_heartbeats}; it ended with {failure!r}")
         raise
-    return len(sleeper.steps)
+    return len(suspended.steps)
 
 
 ATTACKS = {
@@ -208,12 +210,12 @@ RUNS = [(name, mode) for name in ATTACKS for mode in MODES if mode != "non-block
 
 
 @pytest.mark.parametrize(("name", "mode"), RUNS)
-def test_who_wakes_up_publishes_nothing(name: str, mode: str) -> None:
+def test_resumed_process_publishes_nothing(name: str, mode: str) -> None:
     attack = ATTACKS[name]
     made = World(attack.kind, {**OPTIONS, **MODES[mode]})
     for number in range(3):
         made.upsert({f"k{key}": number * 100 + key for key in range(number, number + 4)})
-    steps = awaken(made, attack, 0, False)
+    steps = run_suspended(made, attack, 0, False)
     assert steps > 20
     for turn, at in enumerate(range(1 + list(MODES).index(mode), steps + 1, STRIDE)):
-        awaken(made, attack, at, beats=turn % 2 == 0)
+        run_suspended(made, attack, at, renews_heartbeats=turn % 2 == 0)

@@ -40,7 +40,7 @@ def with_rows(kind: str, **options: object) -> World:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("has_history", [False, True])
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), pytest.param("mor", True, marks=pytest.mark.wide)])
-def test_a_change_that_dies_is_there_or_not(kind: str, metadata: bool, has_history: bool) -> None:
+def test_crash_during_a_schema_change_leaves_old_or_new_schema(kind: str, metadata: bool, has_history: bool) -> None:
     """At every call; the next change and the next write continue, and the ids of the dead change are harmless."""
     world = with_rows(kind, **{"hoodie.metadata.enable": metadata})
     if has_history:

@@ -41,7 +41,7 @@ def commit_settings(world: World) -> CommitSettings:
     return CommitSettings.of(parse_options(world.options))
 
 
-def grown(kind: str, writes: int = 8, delete: bool = True) -> World:
+def world_with_commits(kind: str, writes: int = 8, delete: bool = True) -> World:
     world = World(kind, OPTIONS)
     for number in range(writes):
         if delete and number == 3:
@@ -60,7 +60,7 @@ def known_instants(world: World) -> set[tuple[str, str]]:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", KINDS)
 def test_clean(kind: str) -> None:
-    world = grown(kind)
+    world = world_with_commits(kind)
     before = world.files()
     finished = world.copy()
     clean(finished, finished.context()[0])
@@ -82,7 +82,7 @@ def test_clean(kind: str) -> None:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_archive(kind: str) -> None:
-    world = grown(kind, 14, delete=False)
+    world = world_with_commits(kind, 14, delete=False)
     for _ in range(2):
         clean(world, world.context()[0])
         archive(world, world.context()[0])
@@ -114,7 +114,7 @@ def test_archive(kind: str) -> None:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_savepoint_and_its_deletion(kind: str) -> None:
-    world = grown(kind, 5, delete=False)
+    world = world_with_commits(kind, 5, delete=False)
     instant = max(world.states)
 
     def save(run: World, context: TableContext) -> object:
@@ -157,7 +157,7 @@ def test_savepoint_and_its_deletion(kind: str) -> None:
     ],
 )
 def test_restore(kind: str, saved: bool) -> None:
-    world = grown(kind, 4, delete=False)
+    world = world_with_commits(kind, 4, delete=False)
     target = max(world.states)
     files = world.files()
     if saved:

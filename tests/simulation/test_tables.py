@@ -15,7 +15,7 @@ def compact(world: World, context: TableContext) -> None:
     run_compaction(context, LocalEngine(1), CompactSettings.of(parse_options(world.options)))
 
 
-def left_by(world: World, fault: Fault) -> dict[str, bytes]:
+def files_left_by(world: World, fault: Fault) -> dict[str, bytes]:
     """Every file that a compaction which died at the fault leaves, without the location that it names."""
     run = killed(world, compact, fault)
     storage = open_storage(run.uri)
@@ -23,7 +23,7 @@ def left_by(world: World, fault: Fault) -> dict[str, bytes]:
     return {path: content.replace(run.uri.encode(), b"memory://") for path, content in contents.items()}
 
 
-def test_crash_points_leave_all_that_a_death_before_within_or_after_any_call_leaves() -> None:
+def test_crash_points_cover_crashes_before_during_and_after_every_call() -> None:
     world = World("mor", {"hoodie.compact.inline": False, "hoodie.table.services.enabled": False})
     world.upsert({f"k{number}": number for number in range(4)})
     world.upsert({"k1": 11, "k2": 12})
@@ -33,8 +33,8 @@ def test_crash_points_leave_all_that_a_death_before_within_or_after_any_call_lea
     every = [Fault(call, moment) for call in range(1, storage.write_count + 1) for moment in FaultPoint]
     points = crash_points(storage.calls)
     assert len(points) < len(every) / 2
-    left = [left_by(world, fault) for fault in points]
+    left = [files_left_by(world, fault) for fault in points]
     for fault in every:
-        assert left_by(world, fault) in left, fault
+        assert files_left_by(world, fault) in left, fault
     # And hardly any of them leaves what another leaves.
     assert sum(left.count(one) == 1 for one in left) >= storage.write_count

@@ -44,7 +44,7 @@ def up(world: World, context: TableContext) -> None:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("direction", ["down", "up"])
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_killed_everywhere(kind: str, direction: str) -> None:
+def test_upgrade_killed_at_every_call(kind: str, direction: str) -> None:
     world = World(kind, OPTIONS)
     for number in range(3):
         world.upsert({f"k{key}": number * 100 + key for key in range(number % 2, 6)})
@@ -53,7 +53,7 @@ def test_killed_everywhere(kind: str, direction: str) -> None:
         down(world, world.context()[0])
         act = up
 
-    def goes_on(run: World) -> None:
+    def check_next_writers(run: World) -> None:
         assert run.scanned() == run.rows
         act(run, run.context()[0])
         assert run.scanned() == run.rows
@@ -62,7 +62,7 @@ def test_killed_everywhere(kind: str, direction: str) -> None:
         run.upsert({"k1": -1})
         assert run.scanned() == run.rows
 
-    assert killed_everywhere(world, act, goes_on) > 10
+    assert killed_everywhere(world, act, check_next_writers) > 10
 
 
 INDEXED = {**OPTIONS, "hoodie.metadata.enable": True, "hoodie.metadata.index.partition.stats.enable": False}
@@ -82,7 +82,7 @@ def to_nine(world: World, context: TableContext) -> None:
         pytest.param("cow", down, marks=pytest.mark.wide),
     ],
 )
-def test_versions_8_and_9_killed_everywhere(kind: str, act: Act) -> None:
+def test_upgrade_8_to_9_and_downgrade_killed_at_every_call(kind: str, act: Act) -> None:
     """With indexes, of which the way down drops those of a later layout, and the way up keeps all."""
     world = World(kind, INDEXED)
     for number in range(2):
@@ -94,7 +94,7 @@ def test_versions_8_and_9_killed_everywhere(kind: str, act: Act) -> None:
         storage.put(INDEX_DEFINITIONS_FILE, definitions)
     version = TableVersion.EIGHT if act is down else TableVersion.NINE
 
-    def goes_on(run: World) -> None:
+    def check_next_writers(run: World) -> None:
         assert run.scanned() == run.rows
         if run.table.config.version is not version:
             act(run, run.context()[0])
@@ -111,7 +111,7 @@ def test_versions_8_and_9_killed_everywhere(kind: str, act: Act) -> None:
         assert run.scanned() == run.rows
         assert run.table.validate().ok, str(run.table.validate())
 
-    assert killed_everywhere(world, act, goes_on) >= 6
+    assert killed_everywhere(world, act, check_next_writers) >= 6
 
 
 def test_leftovers_of_a_downgrade_are_not_the_timeline_of_an_upgrade() -> None:
@@ -163,7 +163,7 @@ def of_version(kind: str, options: Mapping[str, object], version: TableVersion) 
     return world
 
 
-def half_done(kind: str, what: str, version: TableVersion) -> World:
+def interrupted_table(kind: str, what: str, version: TableVersion) -> World:
     """A table of a version in the middle of something: planned, or died half way."""
     world = of_version(kind, SERVED, version)
     for number in range(3):
@@ -212,7 +212,7 @@ def test_versions_change_in_the_middle_of_services(kind: str, what: str, version
     """Either the table is refused, and is what it was, or it has the other version, and nothing is left half done."""
     if kind == "cow" and "compaction" in what:
         pytest.skip("there is none in a table without logs")
-    world = half_done(kind, what, version)
+    world = interrupted_table(kind, what, version)
     other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT
     change = world.table.upgrade if other > version else world.table.downgrade
     try:
@@ -250,7 +250,7 @@ def last_write(table: Table) -> str:
 
 
 KEPT_SHORT = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
-VERBS: dict[str, Callable[[Table], object]] = {
+OPERATIONS: dict[str, Callable[[Table], object]] = {
     "rollback": lambda table: table.rollback(last_write(table)),
     "restore": lambda table: table.restore(first_write(table)),
     "savepoint": lambda table: table.savepoint(last_write(table)),
@@ -265,20 +265,20 @@ VERBS: dict[str, Callable[[Table], object]] = {
 
 
 @pytest.mark.parametrize("version", [TableVersion.EIGHT, pytest.param(TableVersion.NINE, marks=pytest.mark.wide)])
-@pytest.mark.parametrize("verb", VERBS)
-def test_no_verb_begins_on_a_table_of_another_version(verb: str, version: TableVersion) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_operation_starts_on_a_table_of_another_version(operation: str, version: TableVersion) -> None:
     """Every action that waits for the lock finds the version that it was planned for, or leaves the table unchanged."""
-    world = of_version("cow" if verb in ("archive", "clean", "dropped plan") else "mor", SERVED, version)
+    world = of_version("cow" if operation in ("archive", "clean", "dropped plan") else "mor", SERVED, version)
     for number in range(4):
         world.upsert({"k0": number, "k1": number})
-    if verb in ("restore", "delete savepoint"):
+    if operation in ("restore", "delete savepoint"):
         world.table.savepoint(first_write(world.table))
-    if verb == "dropped plan":
+    if operation == "dropped plan":
         assert world.table.schedule_clustering().instant
     other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT
     probe, first = Stop(), world.copy().table
     first._open.context = probe.context(first.context)
-    VERBS[verb](first)
+    OPERATIONS[operation](first)
     at = next(number for number, step in enumerate(probe.steps, 1) if step == "lock")
     run = world.copy()
     changed: list[dict[str, bytes | None]] = []
@@ -290,7 +290,7 @@ def test_no_verb_begins_on_a_table_of_another_version(verb: str, version: TableV
     late = run.table
     late._open.context = Stop(at, change).context(late.context)
     with pytest.raises(TableState, match=f"to version {int(other)} by another process"):
-        VERBS[verb](late)
+        OPERATIONS[operation](late)
     assert contents(run) == changed[0]
     assert run.scanned() == run.rows
 
@@ -303,7 +303,7 @@ def contents(world: World) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("version", [TableVersion.EIGHT, TableVersion.NINE])
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_a_writer_of_the_old_version_lands_before_the_change_or_not_at_all(kind: str, version: TableVersion) -> None:
+def test_writer_of_the_old_version_commits_before_the_upgrade_or_not_at_all(kind: str, version: TableVersion) -> None:
     world = of_version(kind, INDEXED, version)
     world.upsert({"k0": 0, "k1": 1})
     other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT

@@ -28,7 +28,7 @@ from tests.simulation.tables import World
 
 
 @pytest.fixture(scope="module")
-def grown() -> World:
+def world_with_commits() -> World:
     world = World("cow", OPTIONS)
     world.upsert({f"k{number}": number for number in range(6)})
     world.upsert({f"k{number}": 10 + number for number in range(0, 6, 2)})
@@ -38,16 +38,16 @@ def grown() -> World:
 @pytest.mark.crash_points
 @pytest.mark.parametrize("outcome", FaultOutcome)
 @pytest.mark.parametrize("name", ACTS)
-def test_write(grown: World, name: str, outcome: FaultOutcome) -> None:
+def test_write(world_with_commits: World, name: str, outcome: FaultOutcome) -> None:
     act, change = ACTS[name]
-    whole = grown.copy()
+    whole = world_with_commits.copy()
     storage = faulty(whole)
     act(whole, through(whole, storage))
-    assert whole.scanned() == change(grown.rows)
+    assert whole.scanned() == change(world_with_commits.rows)
     faults = faults_of(storage, outcome)
     assert storage.write_count >= 10
     for fault in faults:
-        run = grown.copy()
+        run = world_with_commits.copy()
         known = len(run.table.timeline().completed_writes())
         storage = faulty(run, fault)
         error: BaseException | None = None
@@ -72,10 +72,10 @@ def test_write(grown: World, name: str, outcome: FaultOutcome) -> None:
 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("outcome", FaultOutcome)
-def test_rollback(grown: World, outcome: FaultOutcome) -> None:
-    world = grown.copy()
+def test_rollback(world_with_commits: World, outcome: FaultOutcome) -> None:
+    world = world_with_commits.copy()
     instant = world.upsert(UPSERTED)
-    before = dict(grown.rows)
+    before = dict(world_with_commits.rows)
     whole = world.copy()
     storage = faulty(whole)
     through(whole, storage).rollback(instant)
@@ -105,7 +105,7 @@ def test_rollback(grown: World, outcome: FaultOutcome) -> None:
 
 
 @pytest.mark.crash_points
-def test_a_table_is_created_whole_or_not_at_all() -> None:
+def test_crash_during_create_leaves_a_complete_table_or_none() -> None:
     def create(world: World, storage_options: dict[str, str]) -> Table:
         return Table.create(
             world.uri,
@@ -155,8 +155,8 @@ class SilentStorage:
 
 
 @pytest.mark.parametrize("landing", [True, False])
-def test_the_answer_to_the_commit_is_lost_for_good(grown: World, landing: bool) -> None:
-    world = grown.copy()
+def test_commit_whose_response_is_lost_permanently(world_with_commits: World, landing: bool) -> None:
+    world = world_with_commits.copy()
     context = replace(world.table.context, storage=SilentStorage(MemoryStorage(world.uri), landing))
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.UPSERT)
     files = world.files()

@@ -49,7 +49,7 @@ def end_executor_once(flag: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Deadly:
+class KillingTask:
     """A function whose first call that has come to its end is the end of its executor."""
 
     def __init__(self, function: Callable[..., Any], flag: str) -> None:
@@ -63,7 +63,7 @@ class Deadly:
         return result
 
 
-class DeadlyBatches(Deadly):
+class KillingBatchTask(KillingTask):
     """The same of a function of batches."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,7 +90,7 @@ def main(folder: Path, table_type: str, stages: list[str]) -> None:
     expected = dict.fromkeys(range(COUNT), 0)
     for turn, stage in enumerate(stages, 1):
         flag = str(folder / f"ended-{turn}")
-        with_deaths(spark, path, options, stage, flag, turn, expected)
+        run_with_kills(spark, path, options, stage, flag, turn, expected)
         print(json.dumps({"stage": stage, "ended": os.path.exists(flag), **found(spark, path, expected)}), flush=True)
     spark.stop()
 
@@ -100,7 +100,7 @@ def batch(numbers: range, ts: int) -> pa.Table:
     return pa.table({"id": [f"k{n}" for n in numbers], "part": [f"p{n % 3}" for n in numbers], "ts": [ts for _ in numbers]})
 
 
-def with_deaths(
+def run_with_kills(
     spark: SparkSession, path: str, options: dict[str, str], stage: str, flag: str, turn: int, expected: dict[int, int]
 ) -> None:
     """One write or service, in which an executor ends."""
@@ -108,20 +108,20 @@ def with_deaths(
     patch = pytest.MonkeyPatch()
     run = jobs.run_tasks
 
-    def deadly(session: SparkSession, function: Any, tasks: Any) -> Any:
+    def killing(session: SparkSession, function: Any, tasks: Any) -> Any:
         inner = function
         if isinstance(function, partial):
             inner = function.args[0] if function.func is driver_batch._each else function.func
         name = getattr(inner, "__name__", type(inner).__name__)
         chosen = {"look up": "look", "write": "WriteGroup", "compact": "compact", "cluster": ""}[part]
-        return run(session, Deadly(function, flag) if chosen in name else function, tasks)
+        return run(session, KillingTask(function, flag) if chosen in name else function, tasks)
 
     if part != "prepare":
         for module in (engine, distributed_lookup, driver_batch):
-            patch.setattr(module, "run_tasks", deadly)
+            patch.setattr(module, "run_tasks", killing)
     go(patch, "tasks" if way == "driver" else "few keys")
     if (way, part) == ("cluster", "write"):
-        patch.setattr(routing, "WriteGroups", lambda *given: DeadlyBatches(WriteGroups(*given), flag))
+        patch.setattr(routing, "WriteGroups", lambda *given: KillingBatchTask(WriteGroups(*given), flag))
     try:
         table = hp.Table(path)
         if part == "compact":
@@ -132,7 +132,7 @@ def with_deaths(
             numbers = range(turn, COUNT + turn, 2)
             frame = spark.createDataFrame(batch(numbers, turn)).repartition(2)
             if part == "prepare":
-                frame = frame.mapInArrow(DeadlyBatches(iter, flag), frame.schema)
+                frame = frame.mapInArrow(KillingBatchTask(iter, flag), frame.schema)
             hs.write(frame, path, options=options)
             expected.update(dict.fromkeys(numbers, turn))
     finally:

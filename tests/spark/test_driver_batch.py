@@ -58,9 +58,7 @@ def test_rows_are_computed_once(spark: SparkSession, tmp_path: Path, monkeypatch
     assert sum(map(int, Path(computed).read_text().split())) == 40
 
 
-def test_a_batch_beyond_the_budget_stays_where_it_is(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_over_the_budget_is_not_collected(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     take = FrameIncoming.collect
 
@@ -80,7 +78,7 @@ def test_a_batch_beyond_the_budget_stays_where_it_is(
     assert hs.read(spark, str(tmp_path / "t")).selectExpr("count(*) c", "sum(n) s").collect() == [(3000, 2999 * 1500)]
 
 
-def test_bytes_are_told_before_they_are_taken(spark: SparkSession) -> None:
+def test_estimated_bytes_match_collected_bytes(spark: SparkSession) -> None:
     """As many as Arrow then has, within a factor: of text, nested values, nulls, and columns of fixed width."""
     values = {
         "id": [f"key-{n}" * (n % 9 + 1) for n in range(900)],
@@ -130,7 +128,7 @@ def test_a_small_upsert_is_one_query(spark: SparkSession, tmp_path: Path) -> Non
         (20_000_000, 4200, 5, True),
     ],
 )
-def test_rows_that_are_very_few_are_taken_without_being_measured(
+def test_very_few_rows_are_collected_without_estimate(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: int, rows: int, width: int, *, measures: bool
 ) -> None:
     """For every source they are the same, in their order: of several partitions, of which some are empty."""

@@ -30,7 +30,7 @@ def rows(v: int, *ids: str) -> pa.Table:
         ),
     ],
 )
-def test_an_upsert_changes_the_living_row_alone(
+def test_upsert_changes_only_the_live_row(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, index: str
 ) -> None:
     """Key k was deleted in one place and exists in another, l is deleted in two places, m has two copies, n exists in one."""

@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_the_filter_of_a_read_asks_the_indexes(spark: SparkSession, folder: Path) -> None:
+def test_filter_option_uses_the_indexes(spark: SparkSession, folder: Path) -> None:
     for part in "acd":
         for file in (folder / part).glob("*.parquet"):
             file.unlink()

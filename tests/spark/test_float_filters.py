@@ -40,7 +40,7 @@ def ids(frames: list[DataFrame]) -> list[list[str]]:
     return [sorted(each) for each in found]
 
 
-def test_the_cases_say_what_spark_says(spark: SparkSession) -> None:
+def test_expected_cases_equal_spark(spark: SparkSession) -> None:
     from pyspark.sql import functions as F
 
     frame = spark.createDataFrame([(place, value) for place, value in enumerate(VALUES)], "place int, x double")

@@ -21,7 +21,7 @@ def test_the_first_write_of_a_job(tmp_path: Path, master: str) -> None:
 
 
 @pytest.mark.wide
-def test_workers_that_cannot_run_pyhudi_are_told(tmp_path: Path) -> None:
+def test_workers_without_pyhudi_raise_a_clear_error(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     by_tasks = "pyhudi.spark.driver.batch.bytes=0"
     done = started(tmp_path, "local[2]", by_tasks, PYSPARK_PYTHON="/nowhere/python3")

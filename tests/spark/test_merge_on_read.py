@@ -20,7 +20,7 @@ from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.log_scan import read_headers
 from tests.support.log_file_cases import created as log_files_table
 from tests.support.log_file_cases import run_log_files
-from tests.support.non_blocking import Meeting
+from tests.support.non_blocking import ActingStorage
 from tests.support.payload_cases import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
 from tests.support.rows import assert_same_rows
 from tests.support.small_inserts import created, run_small_inserts
@@ -269,7 +269,7 @@ def test_both_engines_append_to_the_buckets_of_new_partitions_at_once(spark: Spa
     table = hp.Table.create(
         path, name="t", record_key="id", partition_by="part", ordering="ts", table_type="mor", options=options
     )
-    storage = Meeting(table.context.storage, lambda: hp.Table(path, options=options).upsert(rows(range(0, 40, 3), 6)))
+    storage = ActingStorage(table.context.storage, lambda: hp.Table(path, options=options).upsert(rows(range(0, 40, 3), 6)))
     settings = WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
     context = replace(table.context, storage=storage)
     done = run_write(context, SparkEngine(spark), spark.createDataFrame(rows(KEYS, 5).to_pandas()), settings)
@@ -283,7 +283,7 @@ def test_both_engines_append_to_the_buckets_of_new_partitions_at_once(spark: Spa
     assert dict(zip(*(on_spark(spark, table).column(name).to_pylist() for name in ("id", "ts")), strict=True)) == expected
 
 
-def test_inserts_that_are_few_beside_a_file_do_not_rewrite_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_few_inserts_do_not_rewrite_a_large_file(spark: SparkSession, tmp_path: Path) -> None:
     run_small_inserts(created(tmp_path / "t"), spark.createDataFrame)
 
 

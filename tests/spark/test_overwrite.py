@@ -72,7 +72,7 @@ def test_columns_are_those_of_the_new_rows(spark: SparkSession, path: str) -> No
 
 
 @pytest.mark.parametrize("operation", ["insert_overwrite", "insert_overwrite_table", "overwrite", "delete_partition"])
-def test_a_planned_compaction_is_carried_out_afterwards(spark: SparkSession, tmp_path: Path, operation: str) -> None:
+def test_planned_compaction_runs_after_an_overwrite(spark: SparkSession, tmp_path: Path, operation: str) -> None:
     path = str(tmp_path / "t")
     quiet = {"hoodie.compact.inline": "false", "hoodie.parquet.small.file.limit": "0"}
     options = {**OPTIONS, **quiet, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}

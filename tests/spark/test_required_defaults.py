@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyhudi import spark as hs
-from tests.support.old_columns import EXPECTED, grown
+from tests.support.old_columns import EXPECTED, table_with_commits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_reads_and_writes(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     path = str(tmp_path / "t")
-    grown(path, kind)
+    table_with_commits(path, kind)
 
     def rows(chosen: str | None = None) -> list[tuple[object, ...]]:
         return sorted(tuple(row) for row in hs.read(spark, path, filter=chosen).select("id", "a", "d", "s").collect())

@@ -11,14 +11,14 @@ import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.engines.spark.engine import SparkEngine
 from tests.support.rows import assert_same_rows
-from tests.support.spark_services import grown, rows
+from tests.support.spark_services import rows, table_with_commits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def test_a_pass_of_services(spark: SparkSession, tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", "mor")
+    table = table_with_commits(tmp_path / "t", "mor")
     before = table.scan(["id", "ts"]).to_arrow()
     planned = table.schedule_clustering(order_by="x").instant
     outcomes = table.run_services(["compact", "cluster"], spark=spark, options={"hoodie.clustering.async.max.commits": "9"})
@@ -28,7 +28,7 @@ def test_a_pass_of_services(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_row_groups_are_copied_on_the_cluster(spark: SparkSession, tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", "cow")
+    table = table_with_commits(tmp_path / "t", "cow")
     before = table.scan(["*"]).to_arrow()
     result = table.cluster(spark=spark, options={"pyhudi.clustering.copy": "always"})
     assert result.file_groups_copied == result.file_groups_written > 0
@@ -37,7 +37,7 @@ def test_row_groups_are_copied_on_the_cluster(spark: SparkSession, tmp_path: Pat
 
 
 def test_indexes_are_built_on_the_cluster(spark: SparkSession, tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", "mor")
+    table = table_with_commits(tmp_path / "t", "mor")
     table.compact()
     table.index.create("record_index", spark=spark)
     table.index.run(table.index.schedule("secondary_index", "part", spark=spark), spark=spark)
@@ -53,7 +53,7 @@ def test_what_is_less_work_than_a_job_runs_in_the_driver(
 ) -> None:
     """Files that a write cleans, and file groups of the metadata table that it merges."""
     if as_jobs:
-        monkeypatch.setattr("pyhudi.engines.spark.engine._WORK_LESS_THAN_A_JOB", -1)
+        monkeypatch.setattr("pyhudi.engines.spark.engine._DRIVER_WORK_BYTES", -1)
     ran: list[str] = []
     whole = SparkEngine.map
 
@@ -63,7 +63,7 @@ def test_what_is_less_work_than_a_job_runs_in_the_driver(
 
     monkeypatch.setattr(SparkEngine, "map", noted)
     options = {"hoodie.cleaner.commits.retained": "1", "hoodie.metadata.compact.max.delta.commits": "2"}
-    table = grown(tmp_path / "t", "cow")
+    table = table_with_commits(tmp_path / "t", "cow")
     files = table.inspect.files(on_storage=True).num_rows
     for batch in range(3, 6):
         hs.write(spark.createDataFrame(rows(batch)), str(tmp_path / "t"), options=options)

@@ -34,14 +34,14 @@ def test_times_are_utc(spark: SparkSession) -> None:
     assert spark.sql("SELECT cast(timestamp '1970-01-01 00:00:01' AS long) AS seconds").collect()[0]["seconds"] == 1
 
 
-def test_a_worker_that_dies_is_told_as_such(spark: SparkSession) -> None:
+def test_crashed_worker_is_reported(spark: SparkSession) -> None:
     with pytest.raises(EngineFailed, match="Python worker exited unexpectedly") as caught:
         run_tasks(spark, os._exit, [7])
     assert "\tat " not in str(caught.value)
     assert run_tasks(spark, abs, [-7]) == [7]
 
 
-def test_a_write_whose_worker_dies_leaves_the_table_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_write_whose_worker_crashes_leaves_the_table_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     def dies(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         os._exit(7)

@@ -126,17 +126,17 @@ def files(path: Path) -> list[Path]:
 def test_tasks_write_the_files_of_a_bulk_insert(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """As `hs.write` of the same rows, with as many files; what fails leaves nothing, and others go on."""
     more = {OPERATION: "bulk_insert", "hoodie.datasource.write.table.type": kind, "hoodie.metadata.record.index.enable": "true"}
-    path, beside = tmp_path / "t", tmp_path / "beside"
+    path, reference = tmp_path / "t", tmp_path / "beside"
     for low, high in ((0, 6), (6, 10)):
         save(trips(spark, low, high, low), path, **more)
-        hs.write(trips(spark, low, high, low), str(beside), options={**OPTIONS, **more})
-    for ours in (path, beside):
+        hs.write(trips(spark, low, high, low), str(reference), options={**OPTIONS, **more})
+    for ours in (path, reference):
         # Two tasks, each with rows of two partitions, twice.
         assert len(files(ours)) == 8 and Table(ours).validate().ok
     columns = ["id", "city", "ts", "at", "tags", "deep", "_hoodie_record_key", "_hoodie_partition_path"]
-    found, wanted = (sorted(map(str, hs.read(spark, str(one), columns).collect())) for one in (path, beside))
+    found, wanted = (sorted(map(str, hs.read(spark, str(one), columns).collect())) for one in (path, reference))
     assert found == wanted and len(found) == 10
-    instants = [[(i.action, i.state) for i in Table(one).timeline().instants] for one in (path, beside)]
+    instants = [[(i.action, i.state) for i in Table(one).timeline().instants] for one in (path, reference)]
     assert instants[0] == instants[1]
 
     fails = trips(spark, 10, 20, 9).selectExpr("*").withColumn("id", F.expr("if(id = '19', raise_error('a bad row'), id)"))
@@ -217,7 +217,7 @@ def test_a_stream_to_a_name(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.wide
-def test_names_that_are_no_tables_of_ours(spark: SparkSession, tmp_path: Path) -> None:
+def test_names_of_other_tables_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     Table.create(path, record_key="id").upsert({"id": ["a"]})
     try:
@@ -240,7 +240,7 @@ def test_names_that_are_no_tables_of_ours(spark: SparkSession, tmp_path: Path) -
     assert Table(path).scan().count() == 1
 
 
-def test_ddl_that_spark_executes_itself_names_hs_sql(spark: SparkSession, tmp_path: Path) -> None:
+def test_unsupported_ddl_error_names_spark_sql_function(spark: SparkSession, tmp_path: Path) -> None:
     hs.enable(spark)
     path = tmp_path / "known"
     Table.create(path, record_key="id", schema=pa.schema([("id", pa.int64())])).upsert({"id": [1]})

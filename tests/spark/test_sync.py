@@ -45,7 +45,7 @@ def test_a_write_and_a_stream_register_the_table(spark: SparkSession, aws_endpoi
 
 
 @pytest.mark.wide
-def test_a_metastore_of_hive_is_told_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_hive_metastore_is_updated_through_spark(spark: SparkSession, tmp_path: Path) -> None:
     """The same as Glue, in the mode that is Hudi's default; by `df.write.format` too, whose commit is made in another process."""
     pytest.importorskip("thriftpy2")
     (tmp_path / "metastore").mkdir()

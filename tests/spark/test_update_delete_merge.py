@@ -23,13 +23,13 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.records.filters.filter_parser import parse_filter
-from tests.conformance.changes_suite import OPTIONS, SOURCE, Asked, ChangesSuite, PlainChangesSuite, held, new_table, rows
+from tests.conformance.changes_suite import OPTIONS, SOURCE, ChangesSuite, PlainChangesSuite, QueryForm, held, new_table, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class OnSpark(Asked):
+class OnSpark(QueryForm):
     @pytest.fixture(autouse=True)
     def around(self, spark: SparkSession, tmp_path: Path) -> None:
         self.spark, self.folder, self.made = spark, tmp_path, 0
@@ -199,7 +199,7 @@ def test_inserts_of_a_merge_by_other_columns(spark: SparkSession, table: Table) 
         ("at < TIMESTAMP '2024-01-01 00:00:00'", None),
     ],
 )
-def test_files_are_left_out_where_words_mean_the_same_to_spark(text: str, known: str | None) -> None:
+def test_files_are_pruned_only_by_expressions_equal_in_spark(text: str, known: str | None) -> None:
     columns = pa.schema([*SOURCE.schema, pa.field("at", pa.timestamp("us", "UTC"))])
     found = files_condition(text, "r", columns)
     assert found == (None if known is None else parse_filter(known))
@@ -242,7 +242,7 @@ def test_files_beyond_the_source_are_not_read(spark: SparkSession, tmp_path: Pat
     assert held(table, "fare") == {"k1": 2.0, "k2": 3.0, "k3": 2.0}
 
 
-def test_what_another_writer_changes_meanwhile_is_met(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_changes_are_conflicts(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**OPTIONS, "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
     options["hoodie.write.lock.provider"] = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
     others = [lambda: table.upsert(rows(("a", "x", 2, 50.0)), options=options)]
@@ -259,7 +259,7 @@ def test_what_another_writer_changes_meanwhile_is_met(spark: SparkSession, table
     assert held(table, "fare") == {"a": 51.0, "b": 2.0, "c": None}
 
 
-def test_what_the_caller_keeps_stays_kept(spark: SparkSession, table: Table) -> None:
+def test_cached_frames_of_the_caller_stay_cached(spark: SparkSession, table: Table) -> None:
     source = spark.createDataFrame(SOURCE).persist()
     try:
         merged(spark, table, source, "id").when_matched_update_all().execute()

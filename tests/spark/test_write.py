@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_commits_tell_event_times(spark: SparkSession, tmp_path: Path) -> None:
+def test_commits_record_event_times(spark: SparkSession, tmp_path: Path) -> None:
     rows = [("a", "sf", 1_700_000_009, 1.0), ("b", "sf", 1_700_000_001, 1.0)]
     told = {"hoodie.payload.event.time.field": "ts"}
     written(spark, tmp_path, rows, "bulk_insert", **told)
@@ -154,7 +154,7 @@ def test_soft_deletes(spark: SparkSession, tmp_path: Path, lookups: str) -> None
     }
 
 
-def test_insert_keeps_duplicates_unless_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_insert_keeps_duplicates_by_default(spark: SparkSession, tmp_path: Path) -> None:
     stored(tmp_path / "t", FIRST[:4], "insert")
     written(spark, tmp_path / "t", FIRST[:4], "insert")
     assert len(rows_of(spark, tmp_path / "t")) == 8
@@ -245,7 +245,7 @@ def test_global_index_moves_records(spark: SparkSession, tmp_path: Path, lookups
     assert rows_of(spark, tmp_path / "t") == sorted(expected.values())
 
 
-def test_no_column_of_a_users_is_taken_for_one_of_our_own(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+def test_user_columns_are_not_confused_with_internal_columns(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
     names = ["delete", "file", "FILES", "group", "order", "home", "path", "stored_key"]
     schema = SCHEMA + "".join(f", _pyhudi_{name} boolean" for name in names)
     own = (True,) * len(names)
@@ -524,7 +524,7 @@ def test_incoming_meta_columns_are_dropped(spark: SparkSession, tmp_path: Path) 
     assert rows_of(spark, tmp_path / "b") == sorted(FIRST[:10])
 
 
-def test_a_key_table_knows_of_duplicates() -> None:
+def test_key_table_detects_duplicates() -> None:
     table = distributed_lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), 3)
     assert table.has_duplicates
     assert table.keys_are_unique
@@ -634,7 +634,9 @@ def test_others_commit_clean_and_archive_while_rows_are_fetched(
     assert rows_of(spark, tmp_path / "t") == expected
 
 
-def test_a_job_that_keeps_losing_takes_its_turn(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeatedly_conflicting_job_retries_exclusively(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored(tmp_path / "t", [("old", "sf", 1, 1.0)])
     tag = spark_engine.SparkIncoming.tag
     landed: list[bool] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.spark_key_lookup import go
-from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
+from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_during_compactions, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
         pytest.param("global simple", "cow", "tasks", marks=pytest.mark.wide),
     ],
 )
-def test_script(
+def test_operations_on_spark_keep_index_and_rows_consistent(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, way: str
 ) -> None:
     go(monkeypatch, way)
     run_script(Checked.create(tmp_path / "t", table_type, (INDEXES | FILE_INDEXES)[name], spark.createDataFrame))
 
 
-def test_script_of_rings(spark: SparkSession, tmp_path: Path) -> None:
+def test_operations_on_spark_with_consistent_hashing_keep_index_and_rows_consistent(spark: SparkSession, tmp_path: Path) -> None:
     run_script(Checked.create(tmp_path / "t", "mor", RINGS, spark.createDataFrame))
 
 
-def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Path) -> None:
+def test_buckets_are_resized_during_writes(spark: SparkSession, tmp_path: Path) -> None:
     options = {
         "hoodie.clustering.updates.strategy": "SparkConsistentBucketDuplicateUpdateStrategy",
         "hoodie.bucket.index.max.num.buckets": 8,
@@ -66,7 +66,7 @@ def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Pat
         ("in memory", "cow", "few keys"),
     ],
 )
-def test_some_writes(
+def test_random_writes_keep_index_and_rows_consistent(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, way: str
 ) -> None:
     go(monkeypatch, way)
@@ -94,4 +94,4 @@ def test_keys_that_only_a_log_has_after_a_compaction(
 ) -> None:
     go(monkeypatch, way)
     options = {"hoodie.compact.inline": False}
-    run_beside_compactions(Checked.create(tmp_path / "t", "mor", FILE_INDEXES[name], spark.createDataFrame, **options))
+    run_during_compactions(Checked.create(tmp_path / "t", "mor", FILE_INDEXES[name], spark.createDataFrame, **options))

@@ -75,7 +75,7 @@ def test_a_driver_that_is_killed_between_commit_and_checkpoint(spark: SparkSessi
     assert ids_of(path) == list(range(20))
 
 
-def test_compactions_and_clusterings_run_beside(spark: SparkSession, tmp_path: Path) -> None:
+def test_compactions_and_clusterings_run_during_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     folder, path = tmp_path / "in", tmp_path / "t"
     options = {
         **OPTIONS,

@@ -29,7 +29,7 @@ OPTIONS: dict[str, object] = {
 }
 
 
-class Meeting:
+class ActingStorage:
     """A storage that calls `then` once, when the writer's instant is inflight and it has written nothing."""
 
     def __init__(self, inner: Storage, then: Callable[[], object]) -> None:
@@ -60,8 +60,8 @@ def rows(stamp: int, deleted: bool = False, /, **values: int) -> pa.Table:
     )
 
 
-def beside(world: World, data: pa.Table, then: Callable[[], object], **options: object) -> WriteResult:
+def write_during(world: World, data: pa.Table, then: Callable[[], object], **options: object) -> WriteResult:
     """Write while something else happens in between."""
     context = world.table.context
     settings = WriteSettings.of(parse_options({**world.options, **options}), WriteOperation.UPSERT)
-    return run_write(replace(context, storage=Meeting(context.storage, then)), LocalEngine(1), data, settings)
+    return run_write(replace(context, storage=ActingStorage(context.storage, then)), LocalEngine(1), data, settings)

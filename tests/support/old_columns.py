@@ -16,7 +16,7 @@ OLD = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()),
 NEW = OLD.append(pa.field("d", pa.int32())).append(pa.field("s", pa.string()))
 
 
-def grown(uri: Any, kind: str, **options: object) -> Table:
+def table_with_commits(uri: Any, kind: str, **options: object) -> Table:
     """Rows without the columns `d` (default 7) and `s` (default "none"), one of `x` with d 8 and s "given"; merge on read: a row
     of `y` in a log without them, too.
     """

@@ -27,7 +27,7 @@ def rows(batch: int, count: int = 30) -> pa.Table:
     )
 
 
-def grown(path: Path, table_type: str) -> hp.Table:
+def table_with_commits(path: Path, table_type: str) -> hp.Table:
     table = hp.Table.create(path, record_key="id", partition_by="part", ordering="ts", table_type=table_type, options=OPTIONS)
     for batch in range(3):
         table.upsert(rows(batch))

@@ -233,7 +233,7 @@ def run_script(checked: Checked) -> None:
     checked.validate()
 
 
-def run_beside_compactions(checked: Checked) -> None:
+def run_during_compactions(checked: Checked) -> None:
     """Keys that were deleted come back between the plan of a compaction and its end; merge on read, an index that reads files.
 
     Their records are in logs alone then, outside the key range of the base file, and every later write finds them.

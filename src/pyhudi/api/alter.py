@@ -14,8 +14,8 @@ from pyhudi.operations.admin.constraints import run_add_constraint, run_drop_con
 from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.options.scope import VERBS
-from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype
+from pyhudi.options.scope import TABLE_OPERATIONS
+from pyhudi.records.schema_on_read.column_changes import Add, AllowNulls, ColumnChange, Comment, Drop, Move, Rename, Retype
 
 
 @checked_class
@@ -41,6 +41,7 @@ class Alter(ForeignNames):
         type: pa.DataType | str,
         *,
         after: str | None = None,
+        first: bool = False,
         comment: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
@@ -51,13 +52,14 @@ class Alter(ForeignNames):
             type: Type of its values, of Arrow or by its name in Spark SQL ("bigint", "array<string>"). The column is always
                 nullable.
             after: Sibling column that precedes it; None for the last position.
+            first: Place it first in its struct.
             comment: Comment of the column.
             options: `hoodie.*` options of this call.
 
         Returns:
             The commit that changed the schema.
         """
-        return self._change("add", Add(column, _arrow_type(type), comment, after), options)
+        return self._change("add", Add(column, _arrow_type(type), comment, after, first), options)
 
     def drop(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
         """Drop a column and all nested columns. A column added later under the same name is a new one, null in existing rows.
@@ -85,7 +87,7 @@ class Alter(ForeignNames):
         return self._change("rename", Rename(column, name), options)
 
     def retype(self, column: str, type: pa.DataType | str, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Change the primitive type of a column.
+        """Change the primitive type of a column, or of the entries of a list or map (`tags.element`, `prices.value`).
 
         Allowed: integers and floating point to wider numbers, decimals and strings; decimals and dates to strings;
         strings to dates, decimals and bytes; bytes to strings. Values are cast on read; a value that the new type
@@ -127,6 +129,18 @@ class Alter(ForeignNames):
         """
         return self._change("comment", Comment(column, text), options)
 
+    def allow_nulls(self, column: str, *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Make a column nullable that may not be null.
+
+        Args:
+            column: Path of the column.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The commit that changed the schema.
+        """
+        return self._change("allow_nulls", AllowNulls(column), options)
+
     def add_constraint(self, name: str, condition: str, *, options: Mapping[str, object] | None = None) -> None:
         """Add a CHECK constraint, which every row has to satisfy when PyHudi writes it, on both engines.
 
@@ -145,7 +159,7 @@ class Alter(ForeignNames):
         Example:
             >>> table.alter.add_constraint("positive", "fare > 0")
         """
-        parsed = self._open.parse(VERBS["alter.add_constraint"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["alter.add_constraint"], options)
         run_add_constraint(self._open.load_context(parsed), CommitSettings.of(parsed), name, condition)
 
     def drop_constraint(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
@@ -155,7 +169,7 @@ class Alter(ForeignNames):
             name: Name of the constraint.
             options: `hoodie.*` options of this call.
         """
-        parsed = self._open.parse(VERBS["alter.drop_constraint"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["alter.drop_constraint"], options)
         run_drop_constraint(self._open.load_context(parsed), CommitSettings.of(parsed), name)
 
     def constraints(self) -> dict[str, str]:
@@ -163,7 +177,7 @@ class Alter(ForeignNames):
         return dict(table_constraints(self._open.context.reloaded().config))
 
     def _change(self, method: str, change: ColumnChange, options: Mapping[str, object] | None) -> WriteResult:
-        parsed = self._open.parse(VERBS[f"alter.{method}"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS[f"alter.{method}"], options)
         return run_alter(self._open.load_context(parsed), change, AlterSettings.of(parsed))
 
 

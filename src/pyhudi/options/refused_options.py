@@ -43,6 +43,8 @@ MERGER_LISTS = Refusal(
 )
 """Lists of merger classes, which are accepted where each class is registered."""
 
+_OLD_INSERT_MODE = "it is deprecated: set hoodie.spark.sql.insert.into.operation in SQL, else hoodie.datasource.write.operation"
+
 REFUSALS = (
     MERGER_LISTS,
     Refusal("a write does not change the table version; call `Table.upgrade`", ("false",), ("hoodie.write.auto.upgrade",)),
@@ -303,8 +305,8 @@ REFUSALS = (
         ("insert",),
         (write_options.INSERT_OPERATION,),
     ),
-    Refusal("set hoodie.datasource.write.operation", ("false",), ("hoodie.sql.bulk.insert.enable",)),
-    Refusal("set hoodie.datasource.write.operation", ("upsert",), ("hoodie.sql.insert.mode",)),
+    Refusal(_OLD_INSERT_MODE, ("false",), ("hoodie.sql.bulk.insert.enable",)),
+    Refusal(_OLD_INSERT_MODE, ("upsert",), ("hoodie.sql.insert.mode",)),
     Refusal("the timestamp of a replicated table is not registered", ("",), ("hoodie.meta_sync.global.replicate.timestamp",)),
     Refusal("all folders with files are partitions", ("",), ("hoodie.metadata.dir.filter.regex",)),
     Refusal("only the default is supported", ("1000",), ("hoodie.metadata.max.deltacommits.when_pending",)),

@@ -18,7 +18,7 @@ from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.filters.range_pruning import prune_values
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
-from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, parse_partition_path, partition_value
+from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, is_exact, parse_partition_path, partition_value
 from pyhudi.table.file_slices import FileSlice
 
 _MOST_SEPARATORS = 6
@@ -79,13 +79,10 @@ def partition_values_from_path(
     none if the path does not fit the partition fields. path_columns: as in `prune_partitions`.
     """
     try:
-        texts = parse_partition_path(keys, path)
-        usable = {*path_valued_columns(keys), *path_columns}
-        values = {
-            name: partition_value(text, schema.field(name).type)
-            for name, text in zip(partition_columns(keys), texts, strict=True)
-            if name in usable and schema.get_field_index(name) >= 0
-        }
+        texts = dict(zip(partition_columns(keys), parse_partition_path(keys, path), strict=True))
+        types = {name: schema.field(name).type for name in texts if schema.get_field_index(name) >= 0}
+        exact = {name for name in path_valued_columns(keys) if name in types and is_exact(texts[name], types[name])}
+        values = {name: partition_value(texts[name], type_) for name, type_ in types.items() if name in {*exact, *path_columns}}
         return {name: _values_of(name, value, path, keys) for name, value in values.items()}
     except (InvalidRequest, TableState, CorruptData):
         return {}

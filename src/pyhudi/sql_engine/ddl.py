@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from pyhudi.operations.admin.alter_properties import NAME_PROPERTY
 from pyhudi.operations.admin.open_table import existing_table_error
 from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.options.scope import VERBS, check_call_options
+from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.sql_engine import index_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
@@ -106,7 +107,7 @@ def check_options(statement: S.Statement, options: Mapping[str, object] | None) 
     """
     if not options:
         return
-    check_call_options(VERBS["pyhudi.spark.sql"], parse_options(merged_options({}, options)))
+    check_call_options(TABLE_OPERATIONS["pyhudi.spark.sql"], parse_options(merged_options({}, options)))
     if not (isinstance(statement, _CHANGES) or (isinstance(statement, S.CreateTable) and statement.query is not None)):
         raise InvalidRequest(
             f"options= apply to writes ({', '.join(options)}), and the statement is not a write; CREATE TABLE has TBLPROPERTIES"
@@ -237,7 +238,11 @@ def _show_tables(session: StatementSession, statement: S.ShowTables) -> pa.Table
     """Names of the current database, or of another one."""
     named = ("",) if statement.database is None else (*statement.database.split("."), "")
     *parts, _ = session.qualified(S.TableName(named)).parts
-    return pa.table({"tableName": pa.array(session.names(".".join(parts) or None), pa.string())})
+    names = session.names(".".join(parts) or None)
+    if statement.pattern is not None:
+        pattern = re.escape(statement.pattern).replace(r"\*", ".*").replace(r"\|", "|")
+        names = [name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
+    return pa.table({"tableName": pa.array(names, pa.string())})
 
 
 def _show_create(session: StatementSession, statement: S.ShowCreateTable) -> pa.Table:

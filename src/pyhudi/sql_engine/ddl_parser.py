@@ -223,15 +223,14 @@ def _alteration(cursor: TokenCursor, table: TableName) -> Statement | None:
     if cursor.accept_keywords("DROP", "COLUMNS") or cursor.accept_keywords("DROP", "COLUMN"):
         if cursor.at_keywords("IF", "EXISTS"):
             raise Unsupported("ALTER TABLE ... DROP COLUMN IF EXISTS")
-        columns = cursor.names("a column") if cursor.at_keywords("(") else (".".join(cursor.dotted("a column")),)
-        return DropColumns(table, columns)
+        return DropColumns(table, cursor.names("a column") if cursor.at_keywords("(") else cursor.name_list("a column"))
     if cursor.accept_keywords("RENAME", "COLUMN"):
         column = ".".join(cursor.dotted("a column"))
         cursor.expect("TO")
         return RenameColumn(table, column, cursor.name("the new name"))
     if cursor.accept_keywords("RENAME", "TO"):
         return RenameTable(table, cursor.table())
-    if cursor.accept_keywords("SET", "TBLPROPERTIES"):
+    if cursor.accept_keywords("SET", "TBLPROPERTIES") or cursor.accept_keywords("SET", "SERDEPROPERTIES"):
         return SetProperties(table, tuple(_properties(cursor).items()))
     if cursor.accept_keywords("UNSET", "TBLPROPERTIES"):
         if_exists = cursor.accept_keywords("IF", "EXISTS")
@@ -253,8 +252,10 @@ def _altered_column(cursor: TokenCursor, table: TableName) -> Statement:
         return AlterDefault(table, column, cursor.default_text())
     elif cursor.accept_keywords("DROP", "DEFAULT"):
         return AlterDefault(table, column, None)
-    elif cursor.at_keywords("SET") or cursor.at_keywords("DROP"):
-        raise Unsupported(f"{describe_position(cursor.statement, at)}: ALTER COLUMN ... SET or DROP NOT NULL")
+    elif cursor.accept_keywords("DROP", "NOT", "NULL"):
+        return AlterColumn(table, column, allows_nulls=True)
+    elif cursor.at_keywords("SET"):
+        raise Unsupported(f"{describe_position(cursor.statement, at)}: ALTER COLUMN ... SET NOT NULL")
     elif not (cursor.at_keywords("COMMENT") or cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER")):
         # Hive syntax: CHANGE COLUMN old new type.
         named = cursor.name("TYPE, COMMENT, FIRST or AFTER")

@@ -33,7 +33,7 @@ from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.options.read_options import BLOB_ROOTS
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import SCHEMA_MODE
 from pyhudi.records.filters.binding import bind
@@ -211,10 +211,10 @@ def _prepared(
     query = expand_views(query, session.view, expression=expression)
     names: dict[int, str] = {}
 
-    def stand_in(reference: S.Reference) -> str:
+    def placeholder(reference: S.Reference) -> str:
         return names.setdefault(reference.start, database.new_name())
 
-    tree = read_spark(splice_query(query, stand_in), expression=expression)
+    tree = read_spark(splice_query(query, placeholder), expression=expression)
     add_column_functions(tree, database, parse_options(session.options).text(BLOB_ROOTS), session.storage_options)
     for reference in query.references:
         name = names[reference.start]
@@ -264,17 +264,15 @@ def _rows_of(
     registered = session.lookup(reference.name)
     if isinstance(registered, (str, Table)):
         table = session.table(reference.name)
+        if reference.as_of is not None:
+            return _narrowed(database, tree, table.scan(["*"], as_of=reference.as_of), predicate), None
         schema = table.schema(meta_columns=True)
         database.known_columns.update(schema.names)
-        columns = _needed(tree, schema.names)
-        if reference.as_of is None:
-            return table.scan(columns, filter=predicate(schema)), None
-        return table_statements.requested_rows(table, columns, reference.as_of, predicate), None
+        return table.scan(_needed(tree, schema.names), filter=predicate(schema)), None
     if reference.as_of is not None:
         raise InvalidRequest(f"{reference.name} AS OF a time: the name is registered as rows in memory, which have no history")
     if isinstance(registered, Scan):
-        database.known_columns.update(registered.schema.names)
-        return _pushed_down(registered, _needed(tree, registered.schema.names), predicate), _condition(registered)
+        return _narrowed(database, tree, registered, predicate), _condition(registered)
     return arrow_reader(registered).read_all()
 
 
@@ -282,8 +280,10 @@ def _condition(scan: Scan) -> Expr | None:
     return scan.query.spec.condition if isinstance(scan.query, SnapshotQuery) else None
 
 
-def _pushed_down(scan: Scan, columns: list[str], build_predicate: Callable[[pa.Schema], Expr | None]) -> Scan:
+def _narrowed(database: Database, tree: exp.Expr, scan: Scan, build_predicate: Callable[[pa.Schema], Expr | None]) -> Scan:
     """The part of a scan that a query reads. A limit of the scan applies before the query's predicate."""
+    database.known_columns.update(scan.schema.names)
+    columns = _needed(tree, scan.schema.names)
     predicate = build_predicate(scan.schema) if scan.limit is None else None
     bound = None if predicate is None else bind(predicate, scan.schema)
     return Scan(scan.query.narrowed(None if columns == ["*"] else columns, bound), limit=scan.limit)
@@ -405,17 +405,17 @@ def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str
 
 def _update(session: EmbeddedStatementSession, statement: S.Update) -> WriteResult:
     table = session.opened(statement.table)
-    return update_rows(table, table.parse(VERBS["update"], None), statement.change, partial(_prepared, session))
+    return update_rows(table, table.parse(TABLE_OPERATIONS["update"], None), statement.change, partial(_prepared, session))
 
 
 def _delete(session: EmbeddedStatementSession, statement: S.Delete) -> WriteResult:
     table = session.opened(statement.table)
-    return delete_rows(table, table.parse(VERBS["delete"], None), statement.change, partial(_prepared, session))
+    return delete_rows(table, table.parse(TABLE_OPERATIONS["delete"], None), statement.change, partial(_prepared, session))
 
 
 def _merge(session: EmbeddedStatementSession, statement: S.MergeInto) -> WriteResult:
     table = session.opened(statement.table)
-    return merge_rows(table, table.parse(VERBS["merge"], None), statement.change, partial(_prepared, session))
+    return merge_rows(table, table.parse(TABLE_OPERATIONS["merge"], None), statement.change, partial(_prepared, session))
 
 
 def _explain(session: EmbeddedStatementSession, statement: S.Explain) -> pa.Table:

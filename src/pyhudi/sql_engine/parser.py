@@ -71,7 +71,7 @@ def parse(statement: str) -> Statement:
     read = _STATEMENTS.get(word.keyword)
     if read is not None:
         return read(cursor)
-    if word.keyword in _NOT_CARRIED_OUT:
+    if word.keyword in _UNSUPPORTED_STATEMENTS:
         raise Unsupported(f"the statement {word.keyword}")
     cursor.fail(f"a statement ({', '.join(_STATEMENTS)})")
 
@@ -340,8 +340,10 @@ def _show(cursor: TokenCursor) -> Statement:
     if cursor.accept_keywords("TABLES"):
         named = cursor.accept_keywords("IN") or cursor.accept_keywords("FROM")
         database = ".".join(cursor.dotted("the name of a database")) if named else None
+        is_like = cursor.accept_keywords("LIKE")
+        pattern = cursor.text("a pattern in quotes") if is_like or cursor.at_string() else None
         cursor.end()
-        return ShowTables(database)
+        return ShowTables(database, pattern)
     if cursor.accept_keywords("DATABASES") or cursor.accept_keywords("SCHEMAS") or cursor.accept_keywords("NAMESPACES"):
         catalog = cursor.name("the name of a catalog") if cursor.accept_keywords("IN") or cursor.accept_keywords("FROM") else None
         cursor.end()
@@ -472,7 +474,7 @@ _STATEMENTS: Mapping[str, Callable[[TokenCursor], Statement]] = {
 }
 
 # fmt: off
-_NOT_CARRIED_OUT = frozenset({
+_UNSUPPORTED_STATEMENTS = frozenset({
     "ADD", "ANALYZE", "BEGIN", "CACHE", "CLEAR", "DECLARE", "EXECUTE", "EXPORT",
     "GRANT", "IMPORT", "LIST", "LOAD", "LOCK", "MSCK", "OPTIMIZE", "REFRESH", "REPAIR", "REPLACE",
     "REVOKE", "TABLE", "UNCACHE", "UNLOCK", "VACUUM",

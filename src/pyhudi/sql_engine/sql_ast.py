@@ -243,13 +243,14 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class AlterColumn:
-    """ALTER TABLE ... ALTER COLUMN: type, comment and position (as in `ColumnDefinition`)."""
+    """ALTER TABLE ... ALTER COLUMN: type, comment, position (as in `ColumnDefinition`), DROP NOT NULL."""
 
     table: TableName
     column: str
     type: pa.DataType | None = None
     comment: str | None = None
     position: tuple[str | None, ...] = ()
+    allows_nulls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,9 +324,10 @@ class ShowPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ShowTables:
-    """SHOW TABLES. database: None for the current one."""
+    """SHOW TABLES. database: None for the current one; pattern: of the names, `*` for any text, `|` between alternatives."""
 
     database: str | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import features
-from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS
@@ -41,7 +40,6 @@ from pyhudi.options.table_options import (
 )
 from pyhudi.options.write_options import STATIC_PARTITIONS
 from pyhudi.records.assignments import parse_assignments
-from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.sql_quoting import quote_text
@@ -353,10 +351,10 @@ def without_meta(names: Iterable[str]) -> list[str]:
 
 
 def alter(table: Table, statement: Alteration) -> None:
-    """Change columns; each change is one commit. Raises Unsupported for position FIRST, before any change."""
+    """Change columns; each change is one commit. Raises Unsupported for the first position of the table, before any change."""
     placed = statement.columns if isinstance(statement, AddColumns) else [statement] if isinstance(statement, AlterColumn) else []
-    if any(one.position == (None,) for one in placed):
-        raise Unsupported("a column at position FIRST, which Hudi rejects too; use AFTER")
+    if any(one.position == (None,) and "." not in _path_of(one) for one in placed):
+        raise Unsupported("a column at position FIRST of the table, which Hudi rejects too; use AFTER")
     if isinstance(statement, AddColumns):
         for column in statement.columns:
             _add(table, column)
@@ -367,6 +365,8 @@ def alter(table: Table, statement: Alteration) -> None:
         table.alter.rename(_spelled(table, statement.column), statement.to)
     else:
         name = _spelled(table, statement.column)
+        if statement.allows_nulls and ("." in name or not table.schema().field(name).nullable):
+            table.alter.allow_nulls(name)
         if statement.type is not None and not (statement.comment is not None and _type_of(table, name) == statement.type):
             table.alter.retype(name, statement.type)
         if statement.comment is not None:
@@ -400,7 +400,11 @@ def _add(table: Table, column: ColumnDefinition) -> None:
     if column.hudi_type is not None:
         raise Unsupported(f"ALTER TABLE ... ADD COLUMN {column.name} {column.hudi_type}: write rows that have the column")
     after = _sibling(table, column.position[0]) if column.position else None
-    table.alter.add(column.name, column.type, after=after, comment=column.comment)
+    table.alter.add(column.name, column.type, after=after, first=column.position == (None,), comment=column.comment)
+
+
+def _path_of(placed: ColumnDefinition | AlterColumn) -> str:
+    return placed.column if isinstance(placed, AlterColumn) else placed.name
 
 
 def _sibling(table: Table, name: str | None) -> str | None:
@@ -448,15 +452,6 @@ def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> l
     return [one for one in every if one.startswith(f"{path}/")]
 
 
-def requested_rows(
-    table: Table, columns: Sequence[str], as_of: str | None, build_predicate: Callable[[pa.Schema], Expr | None]
-) -> Scan:
-    """Scan of the rows that a query reads. build_predicate: predicate of the query, given the table schema."""
-    if as_of is None:
-        return table.scan(columns, filter=build_predicate(table.schema(meta_columns=True)))
-    return table.scan(columns, filter=build_predicate(table.scan(["*"], as_of=as_of).schema), as_of=as_of)
-
-
 def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:
     """Value of a partition column, in its type. Raises InvalidRequest if the type cannot hold it."""
     try:
@@ -475,10 +470,10 @@ def empty_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> Wri
 
 
 def list_partitions(table: Table, statement: ShowPartitions) -> pa.Table:
-    """Paths of the partitions. Raises InvalidRequest for a table that is not partitioned."""
-    if not table.config.keys.partition_fields:
-        raise InvalidRequest(f"SHOW PARTITIONS {statement.table}: the table at {table.uri} is not partitioned")
-    return pa.table({"partition": pa.array(resolve_partitions(table, statement.partition), pa.string())})
+    """Paths of the partitions; none of a table that is not partitioned."""
+    is_partitioned = table.config.keys.partition_fields or statement.partition
+    paths = resolve_partitions(table, statement.partition) if is_partitioned else []
+    return pa.table({"partition": pa.array(paths, pa.string())})
 
 
 # ---------------------------------------------------------------------------------------------------------------------

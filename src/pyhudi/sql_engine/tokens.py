@@ -133,10 +133,15 @@ class TokenCursor:
     def names(self, description: str) -> tuple[str, ...]:
         """Consume comma-separated names in parentheses."""
         self.expect("(")
+        names = self.name_list(description)
+        self.expect(")")
+        return names
+
+    def name_list(self, description: str) -> tuple[str, ...]:
+        """Consume comma-separated names."""
         names = [".".join(self.dotted(description))]
         while self.accept_keywords(","):
             names.append(".".join(self.dotted(description)))
-        self.expect(")")
         return tuple(names)
 
     def text(self, description: str) -> str:

@@ -45,12 +45,12 @@ def of_table(table: Table, options: dict[str, object] | None = None) -> list[str
     return [f"{one.check}: {one.finding}" for one in found if one.check in ("settings", "services", "state")]
 
 
-def test_a_table_in_order(tmp_path: Path) -> None:
+def test_healthy_table_has_no_findings(tmp_path: Path) -> None:
     assert of_table(make(tmp_path / "t")) == []
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (
             {"hoodie.keep.min.commits": "5", "hoodie.keep.max.commits": "8"},
@@ -69,9 +69,9 @@ def test_a_table_in_order(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_settings_that_fight(tmp_path: Path, options: dict[str, object], says: str) -> None:
+def test_conflicting_options_are_reported(tmp_path: Path, options: dict[str, object], message: str) -> None:
     found = of_table(make(tmp_path / "t"), options)
-    assert any(says in one for one in found), found
+    assert any(message in one for one in found), found
 
 
 def test_services_that_are_overdue(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_services_that_are_overdue(tmp_path: Path) -> None:
     assert any("a clean is due" in one for one in found) and any("an archival is due" in one for one in found), found
 
 
-def test_a_plan_that_nobody_runs(tmp_path: Path) -> None:
+def test_pending_plan_without_an_executor_is_reported(tmp_path: Path) -> None:
     env = ReplayEnvironment(1, 1_700_000_000_000)
     table = Table.create(
         str(tmp_path / "t"), record_key="id", partition_by="part", ordering="ts", table_type="mor", options=QUIET, environment=env
@@ -119,7 +119,7 @@ def test_an_index_that_is_being_built(tmp_path: Path) -> None:
     assert of_table(table) == ["settings: the build of index bloom_filters did not finish: the index is not used"]
 
 
-def test_what_died(tmp_path: Path) -> None:
+def test_failed_writes_are_reported(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     store = table.context.timeline
     store.start(store.request("20991231000000000", Action.COMMIT))

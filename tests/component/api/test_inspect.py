@@ -22,7 +22,7 @@ def golden(tmp_path: Path) -> Table:
     return Table(open_golden("mor_record_index", tmp_path).path)
 
 
-def test_every_answer_has_its_schema(golden: Table, tmp_path: Path) -> None:
+def test_every_inspect_result_has_its_documented_schema(golden: Table, tmp_path: Path) -> None:
     empty = Table.create(tmp_path / "empty", name="t", record_key="id")
     for table in (golden, empty, Table(open_golden("cow_types", tmp_path).path)):
         look = table.inspect
@@ -106,7 +106,7 @@ def test_markers_and_locks(tmp_path: Path) -> None:
     assert table.inspect.locks().to_pylist()[0]["is_held"] is False
 
 
-def test_commits_say_what_changed_and_services_change_no_row(tmp_path: Path) -> None:
+def test_commits_count_changed_rows_and_services_count_none(tmp_path: Path) -> None:
     options = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
     table = Table.create(tmp_path / "t", record_key="id", partition_by="city", ordering="ts", table_type="mor", options=options)
     table.upsert(pa.table({"id": ["a", "b", "c"], "city": ["sf", "ny", "sf"], "ts": [1, 1, 1]}), options=options)
@@ -126,7 +126,7 @@ def test_commits_say_what_changed_and_services_change_no_row(tmp_path: Path) -> 
     assert table.inspect.commits(2).to_pylist() == rows[-2:][::-1]
 
 
-def test_files_of_no_commit_are_on_storage_alone(tmp_path: Path) -> None:
+def test_uncommitted_files_are_listed_from_storage_only(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", name="t", record_key="id")
     table.upsert(pa.table({"id": ["a"]}))
     base = table.inspect.files()["path"][0].as_py()
@@ -139,7 +139,7 @@ def test_files_of_no_commit_are_on_storage_alone(tmp_path: Path) -> None:
     assert sums == [[1], [2]]
 
 
-def test_very_many_files_are_told_without_listing_a_folder(tmp_path: Path) -> None:
+def test_many_files_are_listed_from_the_metadata_table_only(tmp_path: Path) -> None:
     """The table is metadata alone: there is no folder of a partition that could be listed."""
     build(tmp_path / "t", 20, 100)
     look = Table(tmp_path / "t").inspect

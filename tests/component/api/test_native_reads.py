@@ -39,7 +39,7 @@ from pyhudi.sql_engine import duckdb_engine
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks import read_slice
 from tests.support.golden_tables import golden_cases, open_golden
-from tests.support.old_columns import grown
+from tests.support.old_columns import table_with_commits
 from tests.support.rows import assert_same_rows
 from tests.support.shares import EACH_SHARE, Share
 
@@ -156,7 +156,7 @@ def path_columns(folder: Path) -> Table:
 
 
 def defaults(folder: Path) -> Table:
-    return grown(folder / "t", "cow")
+    return table_with_commits(folder / "t", "cow")
 
 
 def without_meta(folder: Path) -> Table:
@@ -245,12 +245,12 @@ def watched(*, native: bool) -> Iterator[Divisions]:
         yield divisions
 
 
-def assert_same_answer(ask: Callable[[], Any]) -> Divisions:
+def assert_same_answer(run_query: Callable[[], Any]) -> Divisions:
     """Query natively and through PyHudi's reader: equal columns, types and rows, or equal errors."""
     with watched(native=False):
-        expected = _answer(ask)
+        expected = _answer(run_query)
     with watched(native=True) as divisions:
-        found = _answer(ask)
+        found = _answer(run_query)
     if isinstance(expected, HudiError):
         assert type(found) is type(expected) and str(found) == str(expected)
         return divisions
@@ -259,9 +259,9 @@ def assert_same_answer(ask: Callable[[], Any]) -> Divisions:
     return divisions
 
 
-def _answer(ask: Callable[[], Any]) -> Any:
+def _answer(run_query: Callable[[], Any]) -> Any:
     try:
-        answer = ask()
+        answer = run_query()
     except HudiError as error:
         return error
     return answer.to_arrow() if isinstance(answer, pl.DataFrame) else answer
@@ -319,7 +319,7 @@ def conditions(table: Table, share: Share) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def small_scans_take_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_scans_use_polars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polars_scan, "_SMALL_BYTES", 0)
 
 

@@ -96,7 +96,7 @@ def test_overwrite_with_a_predicate(uri: str, table_type: str) -> None:
     assert ids(uri) == [0, 12]
 
 
-def test_overwrite_with_an_undecided_predicate(uri: str) -> None:
+def test_overwrite_where_partition_values_do_not_decide_is_refused(uri: str) -> None:
     table = hp.Table.create(
         uri,
         record_key="id",
@@ -135,7 +135,7 @@ def test_a_table_as_of_a_time_is_read_only(uri: str) -> None:
         past.scan(as_of="2020-01-01")
 
 
-def test_foreign_names_are_answered_with_ours(uri: str) -> None:
+def test_argument_names_of_other_libraries_suggest_the_pyhudi_name(uri: str) -> None:
     table = hp.Table.create(uri, record_key="id")
     table.insert(rows(1))
     for owner, name, hint in (

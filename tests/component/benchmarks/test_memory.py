@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not PROC.joinpath("self/statm").exists(), reason
 
 
 class Program:
-    """A separate process, whose memory no other code allocates or frees; it stops at each `say` until it reads `go_on`."""
+    """A separate process, whose memory no other code allocates or frees; it stops at each `say` until it reads a line."""
 
     def __init__(self, source: str) -> None:
         say = "import sys\ndef say(word):\n    print(word, flush=True)\n    sys.stdin.readline()\n"
@@ -25,12 +25,12 @@ class Program:
     def __exit__(self, *_: object) -> None:
         self.process.communicate("\n" * 9)
 
-    def says(self, word: str) -> bool:
+    def expect(self, word: str) -> bool:
         """Waits for its next word."""
         assert self.process.stdout is not None
         return self.process.stdout.readline() == f"{word}\n"
 
-    def go_on(self) -> None:
+    def continue_(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -39,11 +39,11 @@ class Program:
 def test_memory_of_a_child_counts() -> None:
     child = "x = bytearray(80 << 20); print('held', flush=True); input()"
     with Program(f"import subprocess\nsay('alone')\nsubprocess.run([sys.executable, '-c', {child!r}])") as program:
-        assert program.says("alone")
+        assert program.expect("alone")
         with Watch(program.process.pid) as alone:
             pass
-        program.go_on()
-        assert program.says("held")
+        program.continue_()
+        assert program.expect("held")
         with Watch(program.process.pid) as held:
             pass
     assert held.usage.peak_rss_bytes >= held.usage.start_rss_bytes > alone.usage.start_rss_bytes + (80 << 20)
@@ -53,10 +53,10 @@ def test_a_short_peak_does_not_escape() -> None:
     # Pages of its own: an allocator may hand out what the process holds already.
     peak = "with mmap.mmap(-1, 120 << 20) as block:\n    block.write(bytes(120 << 20))\n"
     with Program(f"import mmap\nsay('ready')\n{peak}say('over')") as program:
-        assert program.says("ready")
+        assert program.expect("ready")
         with Watch(program.process.pid) as watch:
-            program.go_on()
-            assert program.says("over")
+            program.continue_()
+            assert program.expect("over")
     assert watch.usage.peak_rss_bytes >= watch.usage.start_rss_bytes + (100 << 20)
 
 
@@ -66,7 +66,7 @@ def test_cpu_time_of_children_that_ended_counts() -> None:
     assert tree_cpu_seconds(os.getpid()) > before
 
 
-def test_a_process_that_is_gone_is_no_error() -> None:
+def test_watching_an_ended_process_is_no_error() -> None:
     with Watch(2**22 + 1) as watch:
         pass
     assert watch.usage.peak_rss_bytes == 0
@@ -80,7 +80,7 @@ def test_a_fork_that_has_not_become_a_program_does_not_count_twice() -> None:
         "print('forked', flush=True)\nos.waitpid(child, 0)\n"
     )
     with Program(source) as program:
-        assert program.says("forked")
+        assert program.expect("forked")
         with Watch(program.process.pid) as watch:
             pass
     assert 200 << 20 < watch.usage.peak_rss_bytes < 300 << 20

@@ -55,7 +55,7 @@ class ScriptedWorker(Worker):
             (path / "old").unlink()
         return reply, Usage(1, 2, 3.0) if reply["status"] == "ok" else None
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def send(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"status": "ok", "answer": self.replies.get(request["command"], STATE)}
 
 
@@ -79,7 +79,7 @@ def run(folder: Path, *workers: ScriptedWorker, **more: Any) -> dict[tuple[str, 
     return {(one.system, one.step, one.round): one for one in made.results.measurements.values()}
 
 
-def test_a_whole_chain_is_measured(tmp_path: Path) -> None:
+def test_every_step_of_a_chain_is_measured(tmp_path: Path) -> None:
     found = run(tmp_path, ScriptedWorker("hudi"), ScriptedWorker("pyhudi"))
     assert {one.status for one in found.values()} == {"ok"}
     assert found["hudi", "aggregate", 0].cpu_seconds == 3.0, "of the process tree"
@@ -88,7 +88,7 @@ def test_a_whole_chain_is_measured(tmp_path: Path) -> None:
     assert not (tmp_path / "tables").exists()
 
 
-def test_a_reader_reads_the_first_whole_table_of_its_list(tmp_path: Path) -> None:
+def test_reader_uses_the_first_complete_table_of_its_list(tmp_path: Path) -> None:
     broken, whole, reader = (
         ScriptedWorker("pyhudi", {"upsert": {"status": "-"}}),
         ScriptedWorker("hudi"),
@@ -107,7 +107,7 @@ def test_a_wrong_table_ends_its_chain(tmp_path: Path) -> None:
     assert found["hudi", "upsert-1", 0].status == "skipped"
 
 
-def test_a_wrong_answer_affects_its_read_only(tmp_path: Path) -> None:
+def test_wrong_result_marks_only_its_read(tmp_path: Path) -> None:
     found = run(tmp_path, ScriptedWorker("hudi", {"answer": {"rows": 2}}))
     assert found["hudi", "full-read", 0].status == "wrong" and found["hudi", "clustering", 0].status == "ok"
 
@@ -159,7 +159,7 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     assert third.seen == []
 
 
-def test_everybody_is_first_once() -> None:
+def test_each_system_runs_first_once() -> None:
     assert [rotated(["a", "b", "c"], number) for number in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
     assert rotated([], 1) == []
 
@@ -221,8 +221,8 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
         assert reply["status"] == "ok" and reply["seconds"] > 0
         assert usage is not None and usage.peak_rss_bytes > 0
         answer = queries.aggregate_answer(queries.to_rows(queries.aggregate(rows)))
-        assert worker.ask({"command": "answer"})["answer"] == answer
-        state = worker.ask({"command": "state", "table": request["table"]})["answer"]
+        assert worker.send({"command": "answer"})["answer"] == answer
+        state = worker.send({"command": "state", "table": request["table"]})["answer"]
         assert state == fingerprint.of_batches(rows.to_batches())
         assert worker.measure({**request, "step": "compact"})[0]["status"] == "-"
         assert worker.measure({**request, "step": "no_such"})[0]["status"] == "failed"
@@ -230,11 +230,11 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
     finally:
         worker.stop()
     with pytest.raises(WorkerLost):
-        worker.ask({"command": "settle"})
+        worker.send({"command": "settle"})
 
 
 @pytest.mark.full
-def test_a_worker_that_does_not_answer_is_ended(tmp_path: Path) -> None:
+def test_unresponsive_worker_is_ended(tmp_path: Path) -> None:
     worker = Worker(SYSTEMS["polars"], 1, "1g", tmp_path / "work", 600.0)
     worker.start()
     assert worker._process is not None
@@ -242,6 +242,6 @@ def test_a_worker_that_does_not_answer_is_ended(tmp_path: Path) -> None:
     worker._process.send_signal(signal.SIGSTOP)
     worker.timeout_s = 0.0
     with pytest.raises(WorkerLost, match="no answer"):
-        worker.ask({"command": "settle"})
+        worker.send({"command": "settle"})
     with pytest.raises(WorkerLost, match="not started"):
-        worker.ask({"command": "settle"})
+        worker.send({"command": "settle"})

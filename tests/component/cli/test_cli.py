@@ -62,7 +62,7 @@ def test_csv_has_a_header_and_a_line_for_each_row(table: hp.Table) -> None:
 
 
 @pytest.mark.parametrize("command", ["schema", "files", "slices", "partitions", "stats", "markers", "explain"])
-def test_looking_changes_nothing(table: hp.Table, command: str) -> None:
+def test_inspection_commands_change_nothing(table: hp.Table, command: str) -> None:
     before = table.timeline().instants
     assert call(command, table.uri)
     assert table.timeline().instants == before
@@ -80,7 +80,7 @@ def test_diff_shows_the_records_that_changed(table: hp.Table) -> None:
     assert [row["id"] for row in rows] == ["a"]
 
 
-def test_what_removes_something_only_says_so_at_first(table: hp.Table) -> None:
+def test_destructive_commands_preview_by_default(table: hp.Table) -> None:
     last = table.timeline().completed_writes()[-1].request_time
     assert "would roll back" in call("rollback", table.uri, last)
     assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [2]
@@ -103,7 +103,7 @@ def test_services_run_and_print_their_results(table: hp.Table) -> None:
     assert "nothing" in call("archive", table.uri) or call("archive", table.uri)
 
 
-def test_validate_tells_by_its_exit_code(table: hp.Table) -> None:
+def test_validate_reports_errors_by_exit_code(table: hp.Table) -> None:
     whole = json.loads(call("validate", table.uri, "--output", "json"))
     assert (whole["ok"], whole["errors"], whole["warnings"], whole["unchecked"], whole["findings"]) == (True, 0, 0, 0, [])
     victim = table.scan().explain().slices[0].base
@@ -145,7 +145,7 @@ def test_an_option_without_effect_on_the_command(table: hp.Table, command: tuple
     assert {info.path for info in table.context.storage.walk("")} == before
 
 
-def test_repair_says_what_it_would_do_and_then_does_it(table: hp.Table) -> None:
+def test_repair_previews_and_then_executes(table: hp.Table) -> None:
     assert "nothing to repair" in call("repair", table.uri)
     table.drop_metadata_table()
     table.context.storage.delete(["sf/.hoodie_partition_metadata"])
@@ -158,7 +158,7 @@ def test_repair_says_what_it_would_do_and_then_does_it(table: hp.Table) -> None:
     assert call("repair", table.uri)
 
 
-def test_repair_restores_properties_from_what_files_and_the_caller_say(table: hp.Table) -> None:
+def test_repair_restores_properties_from_files_and_arguments(table: hp.Table) -> None:
     table.context.storage.delete([".hoodie/hoodie.properties"])
     told = ["--property", "hoodie.record.merge.mode=EVENT_TIME_ORDERING", "--property", "hoodie.table.precombine.field=ts"]
     with pytest.raises(InvalidRequest, match="urlencode"):
@@ -188,7 +188,7 @@ def test_the_version_needs_no_command() -> None:
     assert call("--version").strip() == hp.__version__
 
 
-def test_help_tells_the_exit_codes_and_shells_are_completed() -> None:
+def test_help_lists_exit_codes_and_shell_completion_is_offered() -> None:
     assert "Exit codes" in call("--help")
     assert "--install-completion" in call("--help")
 
@@ -199,7 +199,7 @@ def test_tables_in_memory_and_object_stores_are_named_by_uri() -> None:
     assert json.loads(call("show", "memory://cli/t", "-o", "json"))["record key"] == ["id"]
 
 
-def test_rows_too_wide_for_the_terminal_stand_upright(
+def test_rows_wider_than_the_terminal_are_printed_vertically(
     table: hp.Table, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slices = table.inspect.file_slices()
@@ -272,7 +272,7 @@ def test_errors_do_not_steer_the_terminal(steering: hp.Table, capsys: pytest.Cap
         assert is_harmless(capsys.readouterr().out)
 
 
-def test_a_report_stays_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_is_written_to_the_requested_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = tmp_path / "a" / "b"
     inside.mkdir(parents=True)
     monkeypatch.chdir(inside)

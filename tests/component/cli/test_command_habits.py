@@ -67,7 +67,7 @@ def test_logs_of_clients_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert logging.getLogger("kazoo").handlers
 
 
-def test_in_python_verbs_act(table: hp.Table) -> None:
+def test_python_methods_act_without_confirmation(table: hp.Table) -> None:
     table.upsert({"id": [1], "v": ["z"]})
     cleaned = table.clean(options={"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1})
     assert not cleaned.dry_run

@@ -54,7 +54,7 @@ def test_from_files_and_to_files(uri: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == ["out.arrow", "out.csv", "out.parquet"]
 
 
-def test_loading_says_what_may_change(uri: str, tmp_path: Path) -> None:
+def test_load_error_names_the_schema_mode(uri: str, tmp_path: Path) -> None:
     file = tmp_path / "more.csv"
     pa.csv.write_csv(pa.table({"id": ["d"], "city": ["sf"], "n": [4], "extra": ["x"]}), file)
     with pytest.raises(InvalidRequest, match="schema mode strict"):
@@ -68,7 +68,7 @@ def test_loading_says_what_may_change(uri: str, tmp_path: Path) -> None:
         call("export", uri, tmp_path / "out.xlsx")
 
 
-def test_a_deletion_says_first_what_it_would_do(uri: str) -> None:
+def test_delete_previews_the_number_of_rows(uri: str) -> None:
     assert "would delete 2 rows" in call("delete", uri, "--where", "city = 'sf'")
     assert call("count", uri) == "3\n"
     before = hp.Table(uri).timeline().last_completed_write()

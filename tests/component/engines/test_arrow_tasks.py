@@ -27,7 +27,7 @@ def slice_of_a_table(tmp_path_factory: pytest.TempPathFactory) -> FileSlice:
     return found
 
 
-def test_a_task_carries_its_own_rows_alone(slice_of_a_table: FileSlice) -> None:
+def test_pickled_task_contains_only_its_own_rows(slice_of_a_table: FileSlice) -> None:
     rows = pa.table({"id": [f"k{n:08d}" for n in range(100_000)], "v": pa.array(range(100_000))})
     target = GroupTarget("", slice_of_a_table.file_id, slice_of_a_table)
     task = GroupRows(3, target, (Selection(rows, np.arange(50_000, 50_010)),))

@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_limits_stand_for_one_of_sparks(path: Path) -> None:
+def test_admission_limits_map_to_spark_read_limits(path: Path) -> None:
     assert isinstance(reader(path).getDefaultReadLimit(), ReadAllAvailable)
     assert reader(path, pyhudi_stream_max_bytes="7").getDefaultReadLimit() == ReadMaxBytes(7)
     assert reader(path, pyhudi_stream_max_files="3").getDefaultReadLimit() == ReadMaxFiles(3)

@@ -21,7 +21,7 @@ def run(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_tasks_need_neither_pandas_nor_the_front_of_the_package() -> None:
+def test_tasks_import_neither_pandas_nor_the_public_api() -> None:
     found = run(
         "import sys\n"
         "from pyspark import TaskContext\n"
@@ -34,7 +34,7 @@ def test_tasks_need_neither_pandas_nor_the_front_of_the_package() -> None:
 
 
 @pytest.mark.full
-def test_what_plans_the_reads_of_a_source_needs_no_pandas_either() -> None:
+def test_planning_a_source_read_imports_no_pandas() -> None:
     found = run(
         "import sys\n"
         "from importlib.machinery import ModuleSpec\n"
@@ -71,7 +71,7 @@ def test_pandas_that_is_imported_later_is_known_to_arrow() -> None:
     assert found == "False 1 [1, 2] True"
 
 
-def test_names_of_the_package_come_when_they_are_asked_for() -> None:
+def test_public_names_are_imported_on_first_use() -> None:
     found = run(
         "import sys, pyhudi\n"
         "api = 'pyhudi.api.table'\n"

@@ -15,7 +15,7 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.memory import forget_memory
 from pyhudi.tasks.engine_protocol import PrepareRequest
-from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
+from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_during_compactions, run_script
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ ALREADY = {("record index", "cow"), ("bloom", "cow"), ("global bloom", "mor"), (
         for table_type in ("cow", "mor")
     ],
 )
-def test_script(uri: str, name: str, table_type: str) -> None:
+def test_operations_keep_index_and_rows_consistent(uri: str, name: str, table_type: str) -> None:
     run_script(Checked.create(uri, table_type, INDEXES[name], lambda rows: rows))
 
 
-def test_script_of_rings(uri: str) -> None:
+def test_operations_with_consistent_hashing_keep_index_and_rows_consistent(uri: str) -> None:
     run_script(Checked.create(uri, "mor", RINGS, lambda rows: rows))
 
 
@@ -56,7 +56,7 @@ def test_rows_beyond_the_memory_budget(uri: str, name: str) -> None:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.wide if name == "bloom" else ()) for name in FILE_INDEXES])
 def test_keys_that_only_a_log_has_after_a_compaction(uri: str, name: str) -> None:
     options = {"hoodie.compact.inline": False}
-    run_beside_compactions(Checked.create(uri, "mor", FILE_INDEXES[name], lambda rows: rows, **options))
+    run_during_compactions(Checked.create(uri, "mor", FILE_INDEXES[name], lambda rows: rows, **options))
 
 
 @pytest.mark.parametrize("name", ["simple", "global simple"])
@@ -82,7 +82,7 @@ def test_a_compaction_that_ends_while_rows_come_in(uri: str, name: str) -> None:
     checked.validate()
 
 
-def test_rows_chosen_before_a_commit_beside_a_compaction_are_not_written(uri: str) -> None:
+def test_delete_by_filter_concurrent_with_compaction_reads_changed_rows_again(uri: str) -> None:
     """A delete by filter selected its rows in its snapshot: it reads again what another writer changed since."""
     checked = Checked.create(uri, "mor", FILE_INDEXES["simple"], lambda rows: rows, **{"hoodie.compact.inline": False})
     checked.upsert(*(row(key, "p0", 1) for key in range(4)))

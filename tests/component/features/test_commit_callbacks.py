@@ -323,7 +323,7 @@ def test_kafka_gets_the_message_by_table_name(monkeypatch: pytest.MonkeyPatch) -
     assert json.loads(message["value"])["commitTime"] == result.instant
 
 
-def test_a_kafka_that_does_not_answer_is_reported() -> None:
+def test_unreachable_kafka_broker_is_reported() -> None:
     pytest.importorskip("confluent_kafka")
     prefix = "hoodie.write.commit.callback"
     options = {**ON, f"{prefix}.class": KAFKA_CALLBACK, f"{prefix}.kafka.bootstrap.servers": "127.0.0.1:1"}

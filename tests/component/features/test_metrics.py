@@ -353,6 +353,9 @@ def test_the_dashboard_shows_metrics_that_exist(tmp_path: Path) -> None:
     hp.register_validator(hp.Validator("none", lambda before, after: False))
     with pytest.raises(hp.ValidationFailed):
         table.upsert(rows(3), options={**options, "hoodie.precommit.validators": "none"})
+    write_lines(tmp_path / "in/1.json", [{"id": 1}, {"id": None}], NOW_MS)
+    source = {"kind": "files", "path": str(tmp_path / "in")}
+    ingested(f"{table.uri}-ingested", source, options, error_table=str(tmp_path / "errors"))
     names = [re.sub("[^a-zA-Z0-9_:]", "_", name) for name in reported(options)]
     dashboard = json.loads((Path(__file__).parents[3] / "docs" / "grafana-dashboard.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]

@@ -32,7 +32,7 @@ def test_a_call(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("name", "arguments", "message"),
     [
         ("show_comits", {}, "did you mean show_commits"),
         ("show_commits", {"limt": 1}, "did you mean limit"),
@@ -46,8 +46,8 @@ def test_a_call(path: str) -> None:
         ("repair_overwrite_hoodie_props", {"new_props_file_path": "/none/such"}, "does not exist"),
     ],
 )
-def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidRequest, match=says):
+def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
         procedures.call(name, path=path, **arguments)
 
 
@@ -62,7 +62,7 @@ def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], says: str)
         ("show_logfile_records", {"log_file_path_pattern": "*", "merge": True}),
     ],
 )
-def test_what_is_not_carried_out_is_refused(path: str, name: str, arguments: dict[str, Any]) -> None:
+def test_unsupported_procedures_are_refused(path: str, name: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(Unsupported):
         procedures.call(name, path=path, **arguments)
 

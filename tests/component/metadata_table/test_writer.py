@@ -67,7 +67,7 @@ def true(table: Table) -> MetadataTable:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_every_operation_is_mirrored(tmp_path: Path, kind: str) -> None:
+def test_every_operation_updates_the_metadata_table(tmp_path: Path, kind: str) -> None:
     table = create(tmp_path, kind)
     table.bulk_insert(rows(range(20)))
     assert set(true(table).partitions) == DEFAULTS | {"record_index", "bloom_filters"}
@@ -175,7 +175,7 @@ def test_dropping(tmp_path: Path) -> None:
     assert table.scan().count() == 5
 
 
-def test_an_index_that_is_not_kept_forbids_writing_until_it_is_dropped(tmp_path: Path) -> None:
+def test_unsupported_index_forbids_writes_until_it_is_dropped(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.upsert(rows(range(5)))
     context = table.context.reloaded()
@@ -189,7 +189,7 @@ def test_an_index_that_is_not_kept_forbids_writing_until_it_is_dropped(tmp_path:
     true(table)
 
 
-def test_a_metadata_table_that_is_gone_is_said_so(tmp_path: Path) -> None:
+def test_missing_metadata_table_is_reported(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.upsert(rows(range(5)))
     table.context.storage.delete_folder(".hoodie/metadata")
@@ -215,7 +215,7 @@ def test_columns_that_come_later(tmp_path: Path) -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_column_that_comes_back(tmp_path: Path, kind: str) -> None:
+def test_column_dropped_and_added_again_has_statistics(tmp_path: Path, kind: str) -> None:
     """A write with it was planned when the metadata table was built, and one without it landed first."""
     without = create(tmp_path, kind, hoodie__metadata__enable=False)
     without.upsert(rows(range(4)))
@@ -232,7 +232,7 @@ def test_a_column_that_comes_back(tmp_path: Path, kind: str) -> None:
     assert not table.validate().found
 
 
-def test_the_columns_that_somebody_chose_stay(tmp_path: Path) -> None:
+def test_configured_statistics_columns_are_kept(tmp_path: Path) -> None:
     chosen = {"hoodie.metadata.index.column.stats.column.list": "fare"}
     table = create(tmp_path, **chosen)
     table.upsert(rows(range(6)))
@@ -244,7 +244,7 @@ def test_the_columns_that_somebody_chose_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_bounds_that_footers_do_not_tell(tmp_path: Path, kind: str) -> None:
+def test_bounds_missing_from_footers_are_computed(tmp_path: Path, kind: str) -> None:
     long = "x" * 5000
     table = create(tmp_path, kind)
     odd = pa.table(

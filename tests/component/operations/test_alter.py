@@ -52,6 +52,8 @@ def rows(*keys: str, ts: int = 1) -> pa.Table:
             "st": pa.array([{"x": n, "y": f"y{n}"} for n in range(count)], pa.struct({"x": pa.int32(), "y": pa.string()})),
             "ar": stops,
             "mp": pa.array([[("p", {"m": n})] for n in range(count)], prices),
+            "li": pa.array([[n, None] if n else None for n in range(count)], pa.list_(pa.int32())),
+            "mi": pa.array([[("p", n)] for n in range(count)], pa.map_(pa.string(), pa.int32())),
         }
     )
 
@@ -66,7 +68,7 @@ def newest_schema(table: Table) -> dict[str, Any]:
     return found
 
 
-# What each verb does
+# What each method does
 
 
 def changed(row: dict[str, Any], **values: Any) -> dict[str, Any]:
@@ -91,6 +93,10 @@ CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], dict[str, Any]]]] = 
     "add": (lambda t: t.alter.add("tip", pa.float32(), after="fare"), lambda row: changed(row, tip=None)),
     "add a struct": (lambda t: t.alter.add("more", pa.struct({"a": pa.list_(pa.int8())})), lambda row: changed(row, more=None)),
     "add below": (lambda t: t.alter.add("st.z", pa.string()), lambda row: changed(row, st={**row["st"], "z": None})),
+    "add first in a struct": (
+        lambda t: t.alter.add("st.z", pa.string(), first=True),
+        lambda row: changed(row, st={"z": None, **row["st"]}),
+    ),
     "add below a list": (
         lambda t: t.alter.add("ar.element.m", pa.string(), after="k"),
         lambda row: changed(row, ar=[{**entry, "m": None} for entry in row["ar"]]),
@@ -114,6 +120,14 @@ CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], dict[str, Any]]]] = 
     "retype below": (
         lambda t: t.alter.retype("mp.value.m", pa.string()),
         lambda row: changed(row, mp=[(key, {"m": str(value["m"])}) for key, value in row["mp"]]),
+    ),
+    "retype the entries of a list": (
+        lambda t: t.alter.retype("li.element", pa.string()),
+        lambda row: changed(row, li=row["li"] and [str(row["li"][0]), None]),
+    ),
+    "retype the values of a map": (
+        lambda t: t.alter.retype("mi.value", pa.float64()),
+        lambda row: changed(row, mi=[(key, float(n)) for key, n in row["mi"]]),
     ),
     "reorder": (lambda t: t.alter.reorder("fare", after="id"), lambda row: row),
     "reorder below": (lambda t: t.alter.reorder("st.y", after=None), lambda row: row),
@@ -173,7 +187,17 @@ def test_files_of_before_are_rewritten_after_all_changes(kind: str, more: dict[s
     table.upsert(rows("a", "b"))
     before, then = by_id(table), table.timeline().completed_writes()[-1].request_time
     expected = before
-    names = ["drop and add again", "rename", "retype", "add below a map", "rename below", "reorder", "reorder below", "add"]
+    names = [
+        "drop and add again",
+        "rename",
+        "retype",
+        "retype the entries of a list",
+        "add below a map",
+        "rename below",
+        "reorder",
+        "reorder below",
+        "add",
+    ]
     for name in names:
         change, expect = CHANGES[name]
         change(table) if name != "add" else table.alter.add("tip", pa.float32(), comment="what is given")
@@ -196,7 +220,7 @@ def test_files_of_before_are_rewritten_after_all_changes(kind: str, more: dict[s
 def test_ids_of_the_first_change(tmp_path: Path) -> None:
     """Those that Apache Hudi gives: a record's fields first, then what is below each; meta columns come before the others."""
     table = new_table(tmp_path)
-    table.upsert(rows("a"))
+    table.upsert(rows("a").drop_columns(["li", "mi"]))
     result = table.alter.add("tip", pa.struct({"a": pa.int32(), "b": pa.list_(pa.int32())}))
     schema = newest_schema(table)
     ids = {column["name"]: column["id"] for column in schema["fields"]}
@@ -221,7 +245,7 @@ def test_ids_of_the_first_change(tmp_path: Path) -> None:
 def test_an_id_is_not_given_twice(tmp_path: Path) -> None:
     """Apache Hudi counts from the columns that are left, so what was dropped last lends its id to what is added next."""
     table = new_table(tmp_path)
-    table.upsert(rows("a"))
+    table.upsert(rows("a").drop_columns(["li", "mi"]))
     table.alter.add("last", pa.string())
     table.upsert(table.scan().to_arrow().set_column(9, "last", pa.array(["old"])))
     table.alter.drop("last")
@@ -245,7 +269,7 @@ def test_a_table_that_apache_hudi_has_altered_is_altered_further(tmp_path: Path)
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_statistics_are_not_asked_by_a_name_that_meant_another_column(kind: str, tmp_path: Path) -> None:
+def test_statistics_of_a_reused_column_name_are_not_used(kind: str, tmp_path: Path) -> None:
     table = new_table(tmp_path, kind, **STATISTICS)
     table.upsert(rows("a", "b", "c"))
     table.alter.rename("fare", "price")
@@ -314,7 +338,12 @@ REFUSED: dict[str, tuple[Change, type[Exception], str]] = {
     "drop what is not there": (lambda t: t.alter.drop("riders"), InvalidRequest, "did you mean 'rider'"),
     "drop the last field": (lambda t: t.alter.drop("mp.value.m"), InvalidRequest, "last column of its parent"),
     "change a map's keys": (lambda t: t.alter.drop("mp.key"), InvalidRequest, "keys of a map"),
-    "change entries": (lambda t: t.alter.retype("ar.element", pa.string()), Unsupported, "entries of lists"),
+    "retype entries that are structs": (lambda t: t.alter.retype("ar.element", pa.string()), InvalidRequest, "type of a struct"),
+    "rename entries": (lambda t: t.alter.rename("ar.element", "item"), Unsupported, "entries of lists"),
+    "comment entries": (lambda t: t.alter.comment("mp.value", "text"), Unsupported, "entries of lists"),
+    "add first in the table": (lambda t: t.alter.add("x", pa.int32(), first=True), Unsupported, "first position"),
+    "add first and after": (lambda t: t.alter.add("st.z", pa.int32(), first=True, after="x"), InvalidRequest, "either"),
+    "allow nulls again": (lambda t: t.alter.allow_nulls("fare"), InvalidRequest, "nothing would change"),
     "look for entries by another name": (lambda t: t.alter.drop("ar.item.k"), InvalidRequest, "named 'element'"),
     "go below a plain column": (lambda t: t.alter.drop("n.x"), InvalidRequest, "has no fields"),
     "narrow": (lambda t: t.alter.retype("fare", pa.float32()), InvalidRequest, "double cannot be changed to float"),
@@ -324,6 +353,21 @@ REFUSED: dict[str, tuple[Change, type[Exception], str]] = {
     "move to the first place": (lambda t: t.alter.reorder("fare", after=None), Unsupported, "first position"),
     "what says which rows are deletes": (lambda t: t.alter.add("_hoodie_is_deleted", pa.bool_()), Unsupported, "deletes"),
 }
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_column_may_be_null_after_the_change(kind: str, tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), pa.field("v", pa.int32(), False)])
+    options = {"hoodie.metadata.enable": "false"}
+    table = Table.create(tmp_path, record_key="id", schema=schema, table_type=kind, options=options)
+    table.upsert(pa.table({"id": ["a"], "v": pa.array([1], pa.int32())}))
+    nulls = pa.table({"id": ["a", "b"], "v": pa.array([None, 2], pa.int32())})
+    with pytest.raises(InvalidRequest, match="'v'"):
+        table.upsert(nulls)
+    table.alter.allow_nulls("v")
+    assert by_id(table) == {"a": {"id": "a", "v": 1}} and table.schema().field("v").nullable
+    table.upsert(nulls)
+    assert by_id(table) == {"a": {"id": "a", "v": None}, "b": {"id": "b", "v": 2}} and table.validate().ok
 
 
 def test_columns_change_before_the_first_commit(tmp_path: Path) -> None:
@@ -487,7 +531,7 @@ def by_names(path: Path, instant: str | None = None) -> str:
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("name", ["add", "add below", "drop", "drop below", "rename", "rename below", "retype", "reorder"])
-def test_a_write_by_names_lands_after_a_change_that_it_did_not_see(tmp_path: Path, name: str) -> None:
+def test_write_by_column_names_commits_after_a_schema_change_it_did_not_see(tmp_path: Path, name: str) -> None:
     """It was requested before.  The change gave the columns their ids by what they were called before it, as the write did."""
     table = new_table(tmp_path)
     table.upsert(rows("a", "b"))

@@ -29,7 +29,7 @@ def newest_file(path: Path) -> pq.ParquetFile:
 
 
 @pytest.mark.parametrize("block", ["avro", "parquet", "hfile"])
-def test_files_hold_them_as_the_schema_of_the_table_says(block: str, tmp_path: Path) -> None:
+def test_files_store_avro_types_as_the_table_schema_defines(block: str, tmp_path: Path) -> None:
     golden = open_golden("mor_v9_avro_types", tmp_path)
     table = Table(golden.path)
     before = table.scan().to_arrow()

@@ -45,7 +45,7 @@ def new_table(uri: str | Path, table_type: str = "mor", **options: str) -> hp.Ta
     )
 
 
-def test_a_pass_carries_out_what_is_pending_and_what_is_due() -> None:
+def test_service_run_executes_pending_and_due_services() -> None:
     table = new_table("memory://background-pass", **{"hoodie.datasource.compaction.async.enable": "true"})
     table.upsert(rows(0))
     assert table.run_services()["compact"].startswith("not due")
@@ -65,7 +65,7 @@ def test_a_pass_carries_out_what_is_pending_and_what_is_due() -> None:
         table.run_services(["vacuum"])
 
 
-def test_a_service_that_fails_leaves_the_others_their_turn() -> None:
+def test_failed_service_does_not_stop_the_others() -> None:
     table = new_table("memory://background-fails")
     for batch in range(2):
         table.upsert(rows(batch), options={"hoodie.table.services.enabled": "false"})
@@ -76,12 +76,12 @@ def test_a_service_that_fails_leaves_the_others_their_turn() -> None:
     assert outcomes["compact"].startswith("run:")
 
 
-def test_a_thread_beside_the_writer_carries_out_what_its_commits_plan() -> None:
+def test_background_thread_executes_plans_of_the_writer() -> None:
     table = new_table("memory://background-thread", **{"hoodie.clustering.plan.strategy.sort.columns": "id"})
-    with table.background_services(pause_seconds=60) as beside:
+    with table.background_services(pause_seconds=60) as background:
         results = [table.upsert(rows(batch)) for batch in range(6)]
         assert table.scan().count() == 20
-    assert beside.runs >= 2 and not beside.running
+    assert background.runs >= 2 and not background.running
     assert all(not r.services["compact"].startswith("run") for r in results)
     assert any(r.services["compact"].startswith("planned") for r in results)
     timeline = table.timeline()
@@ -95,9 +95,9 @@ def test_a_thread_beside_the_writer_carries_out_what_its_commits_plan() -> None:
 
 def test_an_error_of_the_thread_reaches_the_writer() -> None:
     table = new_table("memory://background-error")
-    beside = table.background_services(pause_seconds=60)
-    beside.stop()
-    with table.background_services(pause_seconds=60) as beside:
+    background = table.background_services(pause_seconds=60)
+    background.stop()
+    with table.background_services(pause_seconds=60) as background:
         with pytest.raises(InvalidRequest, match="already"):
             table.background_services()
         failed = threading.Event()
@@ -106,31 +106,31 @@ def test_an_error_of_the_thread_reaches_the_writer() -> None:
             failed.set()
             raise OSError("no space left")
 
-        beside.run = broken
+        background.run = broken
         table.upsert(rows(0))
         assert failed.wait(600)
-        while beside.running:
+        while background.running:
             time.sleep(0.01)
         with pytest.raises(OSError, match="no space"):
             table.upsert(rows(1))
         with pytest.raises(OSError, match="no space"):
-            beside.stop()
-        beside._error = None
+            background.stop()
+        background._error = None
     assert table.scan().count() == 20
 
 
-def test_serving_ends_when_told() -> None:
+def test_serving_ends_when_the_stop_event_is_set() -> None:
     table = new_table("memory://background-serve")
     for batch in range(2):
         table.upsert(rows(batch), options={"hoodie.table.services.enabled": "false"})
     stop = threading.Event()
     seen: list[Mapping[str, str]] = []
 
-    def told(outcomes: Mapping[str, str]) -> None:
+    def record(outcomes: Mapping[str, str]) -> None:
         seen.append(outcomes)
         stop.set()
 
-    table.serve(stop, pause_seconds=600, on_run=told)
+    table.serve(stop, pause_seconds=600, on_run=record)
     assert len(seen) == 1 and seen[0]["compact"].startswith("run:")
 
 
@@ -205,7 +205,7 @@ def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
 
 
 @pytest.mark.full
-def test_what_a_killed_process_was_at_is_taken_up_by_the_next(served: hp.Table) -> None:
+def test_plan_of_a_killed_process_is_executed_by_the_next_one(served: hp.Table) -> None:
     process = serve(served, "--once", "--no-plan", program=("-c", DIES))
     _, err = process.communicate(timeout=1200)
     assert process.returncode == -signal.SIGKILL, err

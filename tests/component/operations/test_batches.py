@@ -32,7 +32,7 @@ def bulk(table: hp.Table, number: int, *ids: str, stream: str = "s") -> str | No
     return table.write_batch(rows(*ids), WriteOperation.BULK_INSERT, StreamBatch(stream, number)).instant
 
 
-def test_a_batch_lands_once() -> None:
+def test_batch_is_committed_once() -> None:
     table = new_table("once")
     first = bulk(table, 0, "a")
     assert first is not None
@@ -63,24 +63,24 @@ def test_a_batch_whose_commit_was_archived_is_known() -> None:
     assert bulk(table, 8, "b") is not None
 
 
-def test_of_two_attempts_at_one_batch_one_lands() -> None:
+def test_one_of_two_attempts_at_a_batch_commits() -> None:
     table = new_table("race")
     settings = WriteSettings.of(parse_options(OPTIONS), WriteOperation.BULK_INSERT)
     table.bulk_insert(rows("z"))
 
-    class Meddling(LocalEngine):
+    class InterferingEngine(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
             done = super().map(function, tasks)
             bulk(table, 0, "a")
             return done
 
     with pytest.raises(AlreadyCommitted):
-        run_write(table.context, Meddling(1), rows("a"), replace(settings, once=StreamBatch("s", 0)))
+        run_write(table.context, InterferingEngine(1), rows("a"), replace(settings, once=StreamBatch("s", 0)))
     assert not table.timeline().pending()
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ["a", "z"]
 
 
-def test_a_damaged_number_is_told() -> None:
+def test_damaged_batch_number_is_reported() -> None:
     table = new_table("damaged")
     table.upsert(rows("a"), options={SINK_CHECKPOINT_KEY: "torn {"})
     with pytest.raises(CorruptData, match="number of a stream"):

@@ -22,7 +22,7 @@ from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, Boo
 from pyhudi.features.bootstrap.bootstrap_tasks import run_inspect_source, run_skeleton
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.bootstrap_index import INDEX_FILE_NAME, SourceFile
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.options.supported import SUPPORTED, parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment
@@ -165,7 +165,7 @@ def test_a_table_is_made_written_and_serviced(tmp_path: Path, kind: str, mode: s
     check()
 
 
-def test_what_is_written_has_the_form_of_hudis_own(tmp_path: Path) -> None:
+def test_bootstrap_files_have_the_layout_of_hudi(tmp_path: Path) -> None:
     table = made(tmp_path)
     folder = tmp_path / "t"
     names = sorted(path.name for path in folder.rglob("*_00000000000001.parquet"))
@@ -190,7 +190,7 @@ def test_what_is_written_has_the_form_of_hudis_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("service", ["compact", "cluster"])
-def test_a_source_file_that_changed_ends_what_would_read_it(tmp_path: Path, service: str) -> None:
+def test_changed_source_file_fails_every_reader(tmp_path: Path, service: str) -> None:
     """A read that needs its rows fails with its name, and no write lands; other reads succeed, and all do when it is restored."""
     table = made(tmp_path, "mor")
     table.upsert(upsert_of({**row(0, 2), "fare": 9.0}, {**row(1, 2), "fare": 9.0}))
@@ -228,7 +228,7 @@ class Interrupted(LocalEngine):
 
 @pytest.mark.parametrize("after", [run_inspect_source, run_skeleton])
 @pytest.mark.parametrize("what", ["another time", "another length", "gone"])
-def test_a_source_file_that_changes_meanwhile_ends_the_bootstrap(tmp_path: Path, after: Callable[..., object], what: str) -> None:
+def test_source_file_changed_during_bootstrap_fails_it(tmp_path: Path, after: Callable[..., object], what: str) -> None:
     """Between any two of its steps a reader of the table would be refused. Nothing remains of it, and the next call succeeds."""
     source = source_at(tmp_path / "source")
     file = source / "p=1" / "a.parquet"
@@ -354,7 +354,7 @@ def test_incremental_queries_and_change_data(tmp_path: Path) -> None:
     assert table.incremental(begun, begun).to_arrow().num_rows == COUNT
 
 
-def test_indexes_know_the_rows_that_lie_outside(tmp_path: Path) -> None:
+def test_indexes_contain_the_rows_of_source_files(tmp_path: Path) -> None:
     """Each kind is built from the joined rows, answers, and agrees with them."""
     table = made(tmp_path, options=INDEXES)
     table.index.create("secondary_index", "ts")
@@ -367,7 +367,7 @@ def test_indexes_know_the_rows_that_lie_outside(tmp_path: Path) -> None:
     assert table.validate(keys=True).ok
 
 
-def test_timestamps_of_96_bits_are_moments(tmp_path: Path) -> None:
+def test_int96_timestamps_are_instants(tmp_path: Path) -> None:
     """As Spark writes them by default; also those that nanoseconds do not reach."""
     moments = [datetime.datetime(1, 1, 1), datetime.datetime(2024, 5, 6, 7, 8, 9, 123456), None]
     rows = pa.table({"id": ["a", "b", "c"], "at": pa.array(moments, pa.timestamp("us"))})
@@ -490,7 +490,7 @@ def test_what_cannot_be_a_table_leaves_none(tmp_path: Path, what: str) -> None:
     assert not Table.exists(tmp_path / "t") and not list((tmp_path / "t").rglob("*.parquet"))
 
 
-def test_source_and_table_lie_apart(tmp_path: Path) -> None:
+def test_source_and_table_folders_must_not_contain_each_other(tmp_path: Path) -> None:
     source = source_at(tmp_path / "source")
     for target in (source / "t", tmp_path, source):
         with pytest.raises(InvalidRequest, match="must not contain each other"):
@@ -500,9 +500,9 @@ def test_source_and_table_lie_apart(tmp_path: Path) -> None:
 
 
 def test_options_act_or_are_refused(tmp_path: Path) -> None:
-    verb = VERBS["pyhudi.bootstrap"]
+    operation = TABLE_OPERATIONS["pyhudi.bootstrap"]
     for option in SUPPORTED.values():
-        if verb.accepts(option):
+        if operation.accepts(option):
             continue
         words = option.kind if isinstance(option.kind, tuple) else ("true",) if option.kind is bool else ("7",)
         value = next((word for word in words if word != option.default), words[0])

@@ -61,16 +61,16 @@ def values(table: hp.Table, counts: dict[str, int] = COUNTS) -> dict[tuple[str, 
     return stored
 
 
-def kept(table: hp.Table) -> list[str]:
+def stored_count_files(table: hp.Table) -> list[str]:
     return sorted(info.path.rpartition("/")[2] for info in table.context.storage.list(BUCKET_COUNTS_FOLDER).files)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_the_first_write_keeps_the_rules_and_all_others_go_by_them(uri: str, table_type: str) -> None:
+def test_first_write_stores_the_bucket_rules_and_later_writes_use_them(uri: str, table_type: str) -> None:
     table = create(uri, table_type)
     table.upsert(rows(*range(12)), options=BY_RULES)
-    assert kept(table) == ["00000000000000.hashing_config"]
+    assert stored_count_files(table) == ["00000000000000.hashing_config"]
     assert table.context.storage.read(counts_path("00000000000000")) == BucketCounts(RULES, 2).encode()
     # Neither these nor the services get the rules again.
     table.upsert(rows(*range(6, 18), ts=2))
@@ -93,7 +93,7 @@ def test_the_first_write_keeps_the_rules_and_all_others_go_by_them(uri: str, tab
     table.insert_overwrite_table(rows(*range(9), ts=7, parts=("q", "r")))
     table.upsert(rows(*range(9), ts=8, parts=("q",)))
     assert values(table) == {(part, f"k{key}"): 8 if part == "q" else 7 for part in ("q", "r") for key in range(9)}
-    assert table.validate().ok and len(kept(table)) == 1
+    assert table.validate().ok and len(stored_count_files(table)) == 1
 
 
 def test_filters_on_the_key_read_one_bucket_of_each_partition(uri: str) -> None:
@@ -110,7 +110,7 @@ def test_filters_on_the_key_read_one_bucket_of_each_partition(uri: str) -> None:
     assert "buckets" not in str(table.scan(["part"], filter="id = 'k3'", as_of=early).explain())
 
 
-def test_what_options_say_otherwise_is_refused(uri: str) -> None:
+def test_options_that_contradict_the_bucket_rules_are_refused(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(1), options=BY_RULES)
     before = table.timeline().completed_writes()
@@ -126,14 +126,14 @@ def test_what_options_say_otherwise_is_refused(uri: str) -> None:
     assert table.timeline().completed_writes() == before
 
 
-def test_a_table_whose_rules_stand_in_its_writers_options_alone_goes_on_by_those(uri: str) -> None:
+def test_table_with_bucket_rules_only_in_writer_options_is_written_by_them(uri: str) -> None:
     """So Apache Hudi 1.1 leaves it where its options named rules."""
     table = create(uri)
     table.upsert(rows(*range(9)), options=BY_RULES)
     table.context.storage.delete([counts_path("00000000000000")])
     table.upsert(rows(*range(4, 12), ts=2), options=BY_RULES)
     assert values(table) == {(part, f"k{key}"): 2 if key > 3 else 1 for part in COUNTS for key in range(12)}
-    assert kept(table) == []
+    assert stored_count_files(table) == []
     with pytest.raises(TableState, match="has no such bucket"):
         table.upsert(rows(1))
 
@@ -158,7 +158,7 @@ def test_records_in_wrong_buckets_are_noticed(uri: str) -> None:
     assert table.validate().ok
 
 
-def test_counts_of_an_instant_that_does_not_complete_do_not_count_and_go_with_it(uri: str) -> None:
+def test_bucket_counts_of_an_uncompleted_instant_are_ignored_and_rolled_back(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(9)), options=BY_RULES)
     settings = CommitSettings.of(parse_options({}))
@@ -169,20 +169,20 @@ def test_counts_of_an_instant_that_does_not_complete_do_not_count_and_go_with_it
     assert values(table) == {(part, f"k{key}"): 2 for part in COUNTS for key in range(9)}
     rescaling.stop_heartbeat()
     table.rollback(later.instant)
-    assert kept(table) == ["00000000000000.hashing_config"]
+    assert stored_count_files(table) == ["00000000000000.hashing_config"]
 
 
-def test_restoring_takes_counts_away_that_came_later(uri: str) -> None:
+def test_restore_removes_later_bucket_counts(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(1), options=BY_RULES)
     saved = table.savepoint()
     replaced = table.insert_overwrite(rows(1, parts=("p",)))
     table.context.storage.put(counts_path(str(replaced.instant)), BucketCounts("p,7", 2, str(replaced.instant)).encode())
     table.restore(saved.instant)
-    assert kept(table) == ["00000000000000.hashing_config"]
+    assert stored_count_files(table) == ["00000000000000.hashing_config"]
 
 
-def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_concurrent_with_a_bucket_count_change_is_planned_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes to a bucket of a partition whose bucket count another writer changes concurrently, so that no file group is
     common.
     """
@@ -228,7 +228,7 @@ def test_rescaling_rewrites_the_partitions_whose_count_changes(uri: str, table_t
     with pytest.raises(TableState, match="bucket"):
         rescale(uri, overwrite="^p,3", bucket_number=5)
     assert rescale(uri, overwrite="^p,3", bucket_number=2) == [("DRY_RUN_OVERWRITE", "p => 3")]
-    assert table.timeline().last_visible == before and kept(table) == []
+    assert table.timeline().last_visible == before and stored_count_files(table) == []
     rescale(uri, overwrite="^p,3", bucket_number=2, dry_run=False)
     assert values(table, {"p": 3, "q": 2, "r": 2}) == expected
     first = table.timeline().completed(Action.REPLACECOMMIT)[-1]
@@ -254,7 +254,7 @@ def test_a_rescale_is_rolled_back_with_its_counts(uri: str) -> None:
     table.upsert(rows(*range(9), parts=("p",)))
     rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False)
     rescale(uri, rollback=table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time)
-    assert kept(table) == []
+    assert stored_count_files(table) == []
     table.upsert(rows(*range(9), ts=2, parts=("p",)))
     assert set(values(table, dict.fromkeys(COUNTS, 2)).values()) == {2}
     rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False)
@@ -271,7 +271,9 @@ def test_rules_that_change_no_partition_are_stored_for_new_ones(uri: str) -> Non
 
 
 @pytest.mark.parametrize("rows_beside", [rows(40, parts=("p",)), rows(1, 2, ts=5, parts=("p",)), rows(1, parts=("pp",))])
-def test_a_rescale_beside_writes_is_planned_again(uri: str, rows_beside: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rescale_concurrent_with_writes_is_planned_again(
+    uri: str, rows_beside: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They change a file group, add one to a partition, or add a partition whose count changes."""
     table = create(uri, **OCC)
     table.upsert(rows(1, 2))
@@ -288,7 +290,7 @@ def test_a_rescale_beside_writes_is_planned_again(uri: str, rows_beside: pa.Tabl
     rescale(uri, overwrite="^p,3;q,5", bucket_number=2, dry_run=False, options=options)
     found = values(table, {**COUNTS, "pp": 3})
     assert set(zip(rows_beside["part"].to_pylist(), rows_beside["id"].to_pylist(), strict=True)) <= set(found)
-    assert len(kept(table)) == 1 and kept(table)[0][:17] != raced[0]
+    assert len(stored_count_files(table)) == 1 and stored_count_files(table)[0][:17] != raced[0]
 
 
 def test_a_writer_of_the_old_counts_conflicts_with_a_rescale(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,9 @@ from tests.support.changed_types import CHANGES, DOUBLE, INT, LONG, PLAIN, TEXT,
         for table_type in ("cow", "mor")
     ],
 )
-def test_statistics_are_of_the_columns_type_or_gone(tmp_path: Path, table_type: str, old: pa.DataType, new: pa.DataType) -> None:
+def test_statistics_have_the_current_column_type_or_are_removed(
+    tmp_path: Path, table_type: str, old: pa.DataType, new: pa.DataType
+) -> None:
     table = changed(tmp_path / "t", table_type, old, new)
     assert table.validate().ok, str(table.validate())
     _find_all(table)

@@ -28,8 +28,13 @@ QUIET = {"hoodie.clean.automatic": False, "hoodie.compact.inline": False}
 
 def rows(keys: str, ts: int, day: str = "x") -> pa.Table:
     made = [{"id": key, "ts": ts, "tags": [key, None], "inner": {"n": ts}, "day": day} for key in keys]
-    kinds = [("id", pa.string()), ("ts", pa.int32()), ("tags", pa.list_(pa.string())), ("inner", pa.struct([("n", pa.int64())]))]
-    return pa.Table.from_pylist(made, pa.schema([*kinds, ("day", pa.string())]))
+    change_types = [
+        ("id", pa.string()),
+        ("ts", pa.int32()),
+        ("tags", pa.list_(pa.string())),
+        ("inner", pa.struct([("n", pa.int64())])),
+    ]
+    return pa.Table.from_pylist(made, pa.schema([*change_types, ("day", pa.string())]))
 
 
 def make(path: Path, kind: str = "cow", mode: str = MODES[2], options: Mapping[str, object] | None = None) -> Table:
@@ -37,7 +42,7 @@ def make(path: Path, kind: str = "cow", mode: str = MODES[2], options: Mapping[s
     return Table.create(path, name="t", record_key="id", partition_by="day", ordering="ts", table_type=kind, options=given)
 
 
-def told(table: Table, start: str | None = "earliest", end: str | None = None) -> list[tuple[str, str, str]]:
+def changes_between(table: Table, start: str | None = "earliest", end: str | None = None) -> list[tuple[str, str, str]]:
     """Operation, and the numbers of the record before and after, with its key."""
     found = []
     for row in table.changes(str(start), end).to_arrow().to_pylist():
@@ -48,10 +53,10 @@ def told(table: Table, start: str | None = "earliest", end: str | None = None) -
 
 
 def short(table: Table, start: str | None = "earliest", end: str | None = None) -> list[str]:
-    return [f"{op} {text}" for _, op, text in told(table, start, end)]
+    return [f"{op} {text}" for _, op, text in changes_between(table, start, end)]
 
 
-def kinds(table: Table, start: str = "earliest") -> list[ChangeKind]:
+def change_types(table: Table, start: str = "earliest") -> list[ChangeKind]:
     plan = table.changes(start).explain()
     assert isinstance(plan, ChangePlan)
     return [source.change_type for source in plan.sources]
@@ -92,22 +97,22 @@ def test_the_changes_lead_to_the_present_state(
 ) -> None:
     table = make(tmp_path_factory.mktemp("t") / "t", kind, mode)
     table.upsert(rows("ab", 2))
-    for verb, keys, ts, day in steps:
-        if verb == "delete_partitions":
+    for operation, keys, ts, day in steps:
+        if operation == "delete_partitions":
             table.delete_partitions(day)
-        elif verb == "compact":
+        elif operation == "compact":
             if kind == "mor":
                 table.compact()
-        elif verb == "cluster":
+        elif operation == "cluster":
             table.cluster(order_by="id")
-        elif verb == "insert":
+        elif operation == "insert":
             # Keys that the table has would be there twice.
             there = {key for key, _ in present(table)}
             fresh = "".join(key for key in keys if key not in there)
             if fresh:
                 table.insert(rows(fresh, ts, day))
         else:
-            getattr(table, verb)(rows(keys, ts, day))
+            getattr(table, operation)(rows(keys, ts, day))
     assert replayed(table) == present(table)
     assert table.changes().count() == table.changes().to_arrow().num_rows
 
@@ -177,19 +182,19 @@ def test_a_missing_change_log_is_made_up_for(tmp_path: Path, mode: str) -> None:
     table.upsert(rows("abd", 1), options=off)
     table.upsert(rows("bd", 3), options=off)
     table.delete(rows("ac", 0), options=off)
-    before = told(table)
+    before = changes_between(table)
     logs = sorted((tmp_path / "t" / "x").glob("*.cdc"))
-    assert len(logs) == 3 and kinds(table) == [ChangeKind.INSERTED, *[ChangeKind.LOGGED] * 3]
+    assert len(logs) == 3 and change_types(table) == [ChangeKind.INSERTED, *[ChangeKind.LOGGED] * 3]
     for log in logs:
         log.unlink()
-    assert kinds(table) == [ChangeKind.INSERTED, *[ChangeKind.REWRITTEN] * 3]
-    assert told(table) == before
+    assert change_types(table) == [ChangeKind.INSERTED, *[ChangeKind.REWRITTEN] * 3]
+    assert changes_between(table) == before
 
     first = min((tmp_path / "t" / "x").glob("*.parquet"), key=lambda path: path.name.split("_")[2])
     first.unlink()
     with pytest.raises(TableState, match=r"are (?:not |un)available"):
         table.changes()
-    assert len(told(table, str(table.timeline().completed_writes()[2].completion_time))) == 4
+    assert len(changes_between(table, str(table.timeline().completed_writes()[2].completion_time))) == 4
 
 
 def test_a_torn_change_log(tmp_path: Path) -> None:
@@ -203,11 +208,11 @@ def test_a_torn_change_log(tmp_path: Path) -> None:
     for cut in range(0, len(whole), 37):
         log.write_bytes(whole[:cut])
         with pytest.raises(CorruptData, match=r"\.cdc"):
-            told(table)
+            changes_between(table)
     for at in range(0, len(whole), 41):
         log.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
         try:
-            told(table)
+            changes_between(table)
         except (CorruptData, Unsupported):
             continue
 
@@ -224,7 +229,7 @@ def test_what_was_cleaned(tmp_path: Path) -> None:
         table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
         with pytest.raises(TableState, match=r"are (?:not |un)available"):
             table.changes()
-        assert len(told(table, results[-1].completion_time)) == 2
+        assert len(changes_between(table, results[-1].completion_time)) == 2
 
 
 def test_change_logs_go_with_their_commits(tmp_path: Path) -> None:
@@ -249,7 +254,7 @@ def test_change_logs_go_with_their_commits(tmp_path: Path) -> None:
     assert table.validate().ok
     table.restore(str(results[1].instant))
     assert len(there()) == 1 and there() == reported()
-    assert len(told(table, table.upsert(rows("ab", 9)).completion_time)) == 2
+    assert len(changes_between(table, table.upsert(rows("ab", 9)).completion_time)) == 2
 
 
 def test_archived_instants_count_while_their_files_are_there(tmp_path: Path) -> None:
@@ -258,11 +263,11 @@ def test_archived_instants_count_while_their_files_are_there(tmp_path: Path) -> 
         table.upsert(rows("ab", ts))
     table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 4})
     start = str(table.timeline().completed_writes()[2].completion_time)
-    before = told(table, start)
+    before = changes_between(table, start)
     few = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
     assert table.archive(options=few).instants
     assert len(table.timeline().completed_writes()) < 6
-    assert told(table, start) == before
+    assert changes_between(table, start) == before
     assert str(table.timeline().completed_writes()[0].completion_time) > start
 
 

@@ -122,7 +122,7 @@ def test_a_write_to_a_group_since_the_plan_is_a_conflict_and_the_plan_stays() ->
     assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
 
 
-def test_an_attempt_that_died_is_undone_and_run_again() -> None:
+def test_failed_attempt_is_rolled_back_and_run_again() -> None:
     table = table_with_small_files("memory://cluster-died", "cow")
     before = table.scan().to_arrow()
     planned = table.schedule_clustering(order_by="x", options=OPTIONS)
@@ -170,7 +170,7 @@ def test_inline_clustering_follows_every_so_many_commits() -> None:
     assert found == sorted(found) and table.scan().count() == 160
 
 
-def test_inline_clustering_first_carries_out_what_is_pending() -> None:
+def test_inline_clustering_executes_the_pending_plan_first() -> None:
     table = cluster_inline("memory://cluster-inline-pending")
     table.bulk_insert(rows(0))
     planned = table.schedule_clustering().instant
@@ -205,7 +205,7 @@ def test_inline_and_planning_for_others_do_not_go_together() -> None:
 ALLOW = {"hoodie.clustering.updates.strategy": "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy"}
 
 
-def test_where_writes_win_a_clustering_that_they_overtook_is_dropped() -> None:
+def test_conflicting_clustering_is_dropped_when_writes_have_priority() -> None:
     table = table_with_small_files("memory://cluster-allow", "cow")
     planned = table.schedule_clustering(order_by="x", options=OPTIONS).instant
     assert planned is not None
@@ -224,7 +224,7 @@ def test_where_writes_win_a_clustering_that_they_overtook_is_dropped() -> None:
     assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
 
 
-def test_where_writes_win_they_may_drop_the_plan_themselves() -> None:
+def test_write_with_priority_drops_a_conflicting_clustering_plan() -> None:
     table = table_with_small_files("memory://cluster-allow-drop", "cow")
     table.schedule_clustering(order_by="x", options=OPTIONS)
     drop = {"hoodie.clustering.rollback.pending.replacecommit.on.conflict": "true"}
@@ -237,13 +237,13 @@ def test_where_writes_win_they_may_drop_the_plan_themselves() -> None:
     assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
 
 
-def test_a_clustering_and_a_write_at_once_where_writes_win() -> None:
+def test_concurrent_clustering_and_write_when_writes_have_priority() -> None:
     """The clustering completes while the write is under way: the write plans again, on the new file groups."""
     table = table_with_small_files("memory://cluster-allow-race", "cow")
     planned = table.schedule_clustering(order_by="x", options=OPTIONS).instant
     ran: list[str] = []
 
-    class Meddling(LocalEngine):
+    class InterferingEngine(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
             done = super().map(function, tasks)
             if not ran:
@@ -253,7 +253,7 @@ def test_a_clustering_and_a_write_at_once_where_writes_win() -> None:
 
     changed = rows(0).slice(0, 1).set_column(2, "ts", pa.array([500]))
     settings = WriteSettings.of(parse_options({**OPTIONS, **ALLOW}), WriteOperation.UPSERT)
-    result = run_write(table.context, Meddling(1), changed, settings)
+    result = run_write(table.context, InterferingEngine(1), changed, settings)
     assert result.conflict_retries == 1
     assert table.scan(["ts"], filter="id = '0-0'").to_arrow()["ts"].to_pylist() == [500]
     assert table.scan().count() == 160

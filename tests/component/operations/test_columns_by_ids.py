@@ -142,7 +142,7 @@ def test_a_change_after_a_write_by_names(tmp_path: Path) -> None:
     rewritten(path, times(table)[1], lambda extra: {SCHEMA_KEY: extra[SCHEMA_KEY]})
     assert table.scan().to_arrow().equals(expected)
 
-    def anew(extra: dict[str, str]) -> dict[str, str]:
+    def renumbered(extra: dict[str, str]) -> dict[str, str]:
         schema = json.loads(extra[LATEST_SCHEMA_KEY])
         for number, column in enumerate(schema["fields"]):
             column["id"] = number
@@ -150,7 +150,7 @@ def test_a_change_after_a_write_by_names(tmp_path: Path) -> None:
 
     changes = [time for time in times(table) if _is_change(table, time)]
     rewritten(path, times(table)[times(table).index(changes[-1]) - 1], lambda extra: {SCHEMA_KEY: extra[SCHEMA_KEY]})
-    rewritten(path, changes[-1], anew)
+    rewritten(path, changes[-1], renumbered)
     with pytest.raises(Unsupported, match="reassigned the column ids"):
         table.scan()
 
@@ -164,17 +164,17 @@ def test_columns_that_the_history_lacks_are_named(tmp_path: Path) -> None:
     path = open_golden("cow_schema_on_read", tmp_path).path
     table = Table(path)
 
-    def longer(extra: dict[str, str]) -> dict[str, str]:
+    def with_another_column(extra: dict[str, str]) -> dict[str, str]:
         schema = json.loads(extra[SCHEMA_KEY])
         schema["fields"].append({"name": "more", "type": ["null", "int"], "default": None})
         return {**extra, SCHEMA_KEY: json.dumps(schema)}
 
-    rewritten(path, times(table)[-1], longer)
+    rewritten(path, times(table)[-1], with_another_column)
     with pytest.raises(CorruptData, match="more"):
         table.scan()
 
 
-def test_a_schema_of_a_change_that_died_does_not_count(tmp_path: Path) -> None:
+def test_schema_of_a_failed_schema_change_is_ignored(tmp_path: Path) -> None:
     path = open_golden("mor_schema_on_read", tmp_path).path
     table = Table(path)
     expected = table.scan().to_arrow()
@@ -251,7 +251,7 @@ def test_every_commit_carries_the_schema_and_the_history(tmp_path: Path) -> None
     assert newest(table).extra_metadata[LATEST_SCHEMA_KEY] == text
 
 
-def test_a_write_that_is_rolled_back_takes_its_schema_along(tmp_path: Path) -> None:
+def test_rolled_back_write_removes_its_schema(tmp_path: Path) -> None:
     table = Table(open_golden("cow_schema_on_read", tmp_path).path)
     expected = by_id(table)
     table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5], more=[1]))
@@ -261,7 +261,7 @@ def test_a_write_that_is_rolled_back_takes_its_schema_along(tmp_path: Path) -> N
     assert by_id(table)["t001"]["other"] == "one"
 
 
-def test_a_change_of_columns_that_lands_while_a_write_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schema_change_commits_during_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was requested before the write, which is planned again with the columns of now."""
     path = open_golden("mor_schema_on_read", tmp_path).path
     table = Table(path)
@@ -282,7 +282,7 @@ def test_a_change_of_columns_that_lands_while_a_write_is_under_way(tmp_path: Pat
     assert by_id(table)["t001"] == {"id": "t001", "ts": 9, "driver": "new", "city": "berlin", "fare": None}
 
 
-def test_the_first_change_of_columns_lands_while_a_write_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_schema_change_commits_during_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The write had seen a table without a history of columns; it is planned again by ids."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     first = min(schema.version_id for schema in decode_schema_history(history_file(path).read_bytes()) if schema.version_id)
@@ -332,7 +332,7 @@ class Recording(LocalStorage):
 
 
 @pytest.mark.parametrize("operation", ["upsert", "delete_partitions"])
-def test_no_history_is_looked_for_at_the_end_where_there_was_none(tmp_path: Path, operation: str) -> None:
+def test_commit_lists_no_schema_history_for_a_table_without_one(tmp_path: Path, operation: str) -> None:
     table = Table.create(tmp_path, record_key="id", partition_by="city", options={"hoodie.metadata.enable": "false"})
     rows = pa.table({"id": ["a"], "city": ["oslo"]})
     table.upsert(rows)
@@ -424,7 +424,7 @@ def archived_beyond(table: Table, row: pa.Table, time: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_change_that_was_restored_away_does_not_come_back_from_before_the_timeline(name: str, tmp_path: Path) -> None:
+def test_restored_schema_change_is_not_read_from_archived_history(name: str, tmp_path: Path) -> None:
     """Its history remains next to the timeline; an older instant is not completed for that reason."""
     table = Table(open_golden(name, tmp_path).path)
     inserted, changed, *_ = times(table)
@@ -437,7 +437,7 @@ def test_a_change_that_was_restored_away_does_not_come_back_from_before_the_time
     assert LATEST_SCHEMA_KEY not in newest(table).extra_metadata
 
 
-def test_a_change_that_was_rolled_back_says_nothing_of_what_a_service_wrote_since(tmp_path: Path) -> None:
+def test_rolled_back_schema_change_does_not_apply_to_later_service_files(tmp_path: Path) -> None:
     table = Table(open_golden("mor_schema_on_read", tmp_path).path, options={"hoodie.compact.inline": "false"})
     table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5]))
     expected = by_id(table)

@@ -54,7 +54,7 @@ def compactions(table: Table) -> list[str]:
     return [i.request_time for i in table.timeline().completed(Action.COMMIT)]
 
 
-def test_a_write_compacts_inline_unless_the_options_say_who_does_it() -> None:
+def test_write_compacts_inline_unless_options_disable_it() -> None:
     table = create()
     assert table.insert(rows("ab", 0)).services["compact"] == "not due: 1 of 3 delta commits since the last compaction"
     table.upsert(rows("a", 1))
@@ -82,12 +82,12 @@ def test_a_write_compacts_inline_unless_the_options_say_who_does_it() -> None:
         ({"hoodie.table.services.enabled": "false"}, False, False),
     ],
 )
-def test_who_compacts(options: dict[str, str], inline: bool, scheduled: bool) -> None:
+def test_options_select_inline_or_scheduled_compaction(options: dict[str, str], inline: bool, scheduled: bool) -> None:
     chosen = ServiceSettings.of(parse_options(options))
     assert (chosen.compact_inline, chosen.compact_schedule_inline) == (inline, scheduled)
 
 
-def test_services_switched_off_say_so() -> None:
+def test_disabled_services_report_off() -> None:
     services = create(**{"hoodie.table.services.enabled": False}).insert(rows("a", 0)).services
     assert {text.split(":")[0] for text in services.values()} == {"off"}
 
@@ -105,7 +105,7 @@ def test_plans_made_inline_wait_for_another_process() -> None:
     assert seen(table) == {"k-a": 3, "k-b": 3}
 
 
-def test_inline_compaction_carries_out_what_is_pending_first() -> None:
+def test_inline_compaction_executes_the_pending_plan_first() -> None:
     table = create()
     table.insert(rows("ab", 0), options=ASIDE)
     table.upsert(rows("a", 1), options=ASIDE)
@@ -149,7 +149,7 @@ def test_log_compaction_inline() -> None:
     assert seen(table) == {"k-a": 5, "k-b": 0}
 
 
-def test_partitions_left_over_are_found_by_the_next_plan() -> None:
+def test_partitions_over_the_limit_are_compacted_by_the_next_plan() -> None:
     table = create(**ASIDE)
     table.insert(rows("abcd", 0))
     table.upsert(rows("abc", 1))
@@ -170,7 +170,7 @@ def test_partitions_left_over_are_found_by_the_next_plan() -> None:
     assert seen(table) == {"k-a": 1, "k-b": 2, "k-c": 1, "k-d": 0}
 
 
-def test_a_partition_with_a_group_that_waits_for_another_plan_is_left_over() -> None:
+def test_partition_with_a_pending_file_group_is_left_to_the_next_plan() -> None:
     table = create(**ASIDE)
     table.insert(rows("ab", 0))
     table.upsert(rows("a", 1))
@@ -190,7 +190,7 @@ def test_a_partition_with_a_group_that_waits_for_another_plan_is_left_over() -> 
     assert table.read_optimized(["value"]).to_arrow()["value"].to_pylist() == [2, 2]
 
 
-def test_a_plan_carries_what_its_caller_says() -> None:
+def test_compaction_plan_stores_extra_metadata() -> None:
     table = create(**ASIDE)
     table.insert(rows("a", 0))
     table.upsert(rows("a", 1))
@@ -202,7 +202,7 @@ def test_a_plan_carries_what_its_caller_says() -> None:
     assert seen(table) == {"k-a": 1}
 
 
-def test_scheduling_if_due_says_why_not() -> None:
+def test_scheduling_if_due_reports_the_reason() -> None:
     table = create(**ASIDE)
     table.insert(rows("a", 0))
     table.upsert(rows("a", 1))

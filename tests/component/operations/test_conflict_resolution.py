@@ -73,7 +73,7 @@ def values(table: Table) -> dict[str, int]:
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("strategy", [SIMPLE, PREFER_WRITER, PACKAGE + PREFER_WRITER])
-def test_write_meets_a_clustering_that_was_planned_after_it(tmp_path: Path, kind: str, strategy: str) -> None:
+def test_write_conflicts_with_a_clustering_planned_after_it(tmp_path: Path, kind: str, strategy: str) -> None:
     table = create(tmp_path / "t", kind, strategy)
     write = PausedUpsert(table, rows(5, "a"), strategy)
     planned = table.schedule_clustering().instant
@@ -92,7 +92,7 @@ def test_write_meets_a_clustering_that_was_planned_after_it(tmp_path: Path, kind
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("strategy", [SIMPLE, PREFER_WRITER])
-def test_clustering_meets_a_pending_write(tmp_path: Path, kind: str, strategy: str) -> None:
+def test_clustering_conflicts_with_a_pending_write(tmp_path: Path, kind: str, strategy: str) -> None:
     table = create(tmp_path / "t", kind, strategy)
     planned = table.schedule_clustering().instant
     assert planned is not None
@@ -110,7 +110,7 @@ def test_clustering_meets_a_pending_write(tmp_path: Path, kind: str, strategy: s
     assert table.validate().ok
 
 
-def test_clustering_does_not_give_way_to_writes_of_other_groups(tmp_path: Path) -> None:
+def test_clustering_ignores_pending_writes_to_other_file_groups(tmp_path: Path) -> None:
     table = create(tmp_path / "t", "cow", PREFER_WRITER)
     planned = table.schedule_clustering().instant
     assert planned is not None
@@ -121,7 +121,7 @@ def test_clustering_does_not_give_way_to_writes_of_other_groups(tmp_path: Path) 
     assert values(table) == {"a": 1, "b": 1, "c": 1, "z": 5}
 
 
-def test_clustering_does_not_give_way_to_dead_writers(tmp_path: Path) -> None:
+def test_clustering_ignores_pending_writes_with_expired_heartbeat(tmp_path: Path) -> None:
     table = create(tmp_path / "t", "cow", PREFER_WRITER)
     planned = table.schedule_clustering().instant
     assert planned is not None

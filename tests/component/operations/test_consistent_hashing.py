@@ -27,7 +27,7 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.table_context import TableContext
-from tests.support.consistent_hashing_tables import NODES, RINGS, create, ring_files, ring_of, rows
+from tests.support.consistent_hashing_tables import NODES, RINGS, create, hashing_files, hashing_of, rows
 from tests.support.golden_tables import open_golden
 
 _names = itertools.count()
@@ -49,11 +49,11 @@ def groups(table: hp.Table, part: str = "p") -> set[str]:
     return {row["file_id"] for row in table.inspect.file_slices().to_pylist() if row["partition"] == part}
 
 
-def test_the_first_write_of_a_partition_makes_its_ring_and_log_files(uri: str) -> None:
+def test_first_write_of_a_partition_creates_hashing_metadata_and_log_files(uri: str) -> None:
     table = create(uri)
     table.upsert(pa.concat_tables([rows(*range(8)), rows(1, part="q")]))
-    assert ring_files(table) == ["p/00000000000000.hashing_meta", "q/00000000000000.hashing_meta"]
-    assert ring_of(table) == initial_hashing_metadata("p", NODES)
+    assert hashing_files(table) == ["p/00000000000000.hashing_meta", "q/00000000000000.hashing_meta"]
+    assert hashing_of(table) == initial_hashing_metadata("p", NODES)
     slices = table.inspect.file_slices().to_pylist()
     assert groups(table) == set(initial_hashing_metadata("p", NODES).file_ids)
     assert [row["base_path"] for row in slices] == [None] * len(slices)
@@ -80,42 +80,42 @@ def test_inserts_in_bulk_make_base_files_of_nodes(uri: str, metadata: bool) -> N
     assert dict((key, ts) for key, _, ts in values(table))["k1"] == 3
 
 
-def test_a_table_of_apache_hudi_goes_on(tmp_path: Path) -> None:
+def test_table_created_by_hudi_is_written(tmp_path: Path) -> None:
     """Its keys are found where its own hashes put them."""
     golden = open_golden("mor_consistent_bucket", tmp_path)
     table = hp.Table(str(golden.path), options=RINGS)
     before = table.scan(["*"]).to_arrow()
     data = before.select([name for name in before.column_names if not name.startswith("_hoodie_")])
-    files = ring_files(table)
+    files = hashing_files(table)
     table.upsert(data)
     assert table.scan().to_arrow().num_rows == before.num_rows
-    assert ring_files(table) == files
+    assert hashing_files(table) == files
     assert table.validate(keys=True).ok
 
 
-def test_deletes_make_no_rings(uri: str) -> None:
+def test_deletes_create_no_hashing_metadata(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(1))
     table.delete(rows(1, part="q").select(["id", "part"]))
     table.delete(pa.table({"id": ["k1"]}))
-    assert ring_files(table) == ["p/00000000000000.hashing_meta"]
+    assert hashing_files(table) == ["p/00000000000000.hashing_meta"]
     assert values(table) == []
 
 
 @pytest.mark.parametrize("metadata", [True, False])
-def test_what_replaces_groups_gives_the_partition_new_ones(uri: str, metadata: bool) -> None:
+def test_replacing_file_groups_creates_new_hashing_metadata(uri: str, metadata: bool) -> None:
     """A file group that was replaced shows nothing any more, so no row may go there again."""
     table = create(uri, **{"hoodie.metadata.enable": metadata})
     table.upsert(rows(*range(8)))
-    first = ring_of(table)
+    first = hashing_of(table)
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant
-    second = ring_of(table)
+    second = hashing_of(table)
     assert [node.value for node in second.nodes] == [node.value for node in first.nodes]
     assert not set(second.file_ids) & set(first.file_ids)
     assert (second.sequence, second.instant) == (1, overwritten)
     table.upsert(rows(3, 4, ts=3))
     # The write that found the instant completed reported it.
-    assert f"p/{overwritten}.commit" in ring_files(table)
+    assert f"p/{overwritten}.commit" in hashing_files(table)
     assert values(table) == [("k1", "p", 2), ("k2", "p", 2), ("k3", "p", 3), ("k4", "p", 3)]
     table.delete_partitions(["p"])
     assert values(table) == []
@@ -128,26 +128,26 @@ def test_what_replaces_groups_gives_the_partition_new_ones(uri: str, metadata: b
     assert table.validate(keys=True).ok
 
 
-def test_rolled_back_rings_are_gone(uri: str) -> None:
+def test_rollback_removes_hashing_metadata(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
-    before, files = values(table), ring_files(table)
+    before, files = values(table), hashing_files(table)
     undone = table.insert_overwrite(rows(1, ts=2)).instant
     assert undone is not None
     # Another process has checked and marked it.
     load_hashing_metadata(table.context, table.context.timeline.load(), "p", (), marks=True)
-    assert {f"p/{undone}.hashing_meta", f"p/{undone}.commit"} < set(ring_files(table))
+    assert {f"p/{undone}.hashing_meta", f"p/{undone}.commit"} < set(hashing_files(table))
     table.rollback(undone)
-    assert ring_files(table) == ["p/00000000000000.commit", *files]
+    assert hashing_files(table) == ["p/00000000000000.commit", *files]
     assert values(table) == before
     table.upsert(rows(1, ts=3))
     assert len(values(table)) == 8
 
 
-def test_a_ring_counts_by_its_instant(uri: str) -> None:
+def test_hashing_metadata_is_valid_once_its_instant_completed(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(4)))
-    context, first = table.context, ring_of(table)
+    context, first = table.context, hashing_of(table)
     timeline = context.timeline.load()
     later = renewed(first, "20990101000000000", context.env.uuid4)
     store_hashing_metadata(context, later)
@@ -167,7 +167,7 @@ def test_a_ring_counts_by_its_instant(uri: str) -> None:
 def test_a_write_to_nodes_that_a_pending_resize_moves_is_refused(uri: str, strategy: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
-    slices = tuple(SliceInfo(file_id=file_id, partition_path="p") for file_id in ring_of(table).file_ids)
+    slices = tuple(SliceInfo(file_id=file_id, partition_path="p") for file_id in hashing_of(table).file_ids)
     plan = ClusteringPlan(input_groups=(ClusteringGroup(slices=slices),), strategy=ClusteringStrategy())
     requested = RequestedReplaceMetadata.of_clustering(plan)
     table.context.timeline.request("20990102000000000", Action.CLUSTERING, requested.encode())
@@ -178,7 +178,7 @@ def test_a_write_to_nodes_that_a_pending_resize_moves_is_refused(uri: str, strat
     assert values(table) == before
 
 
-def test_damaged_rings(uri: str) -> None:
+def test_damaged_hashing_metadata_is_reported(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
     storage, first = table.context.storage, initial_hashing_metadata("p", NODES)
@@ -206,12 +206,12 @@ def test_damaged_rings(uri: str) -> None:
     assert table.validate().ok
 
 
-def test_rings_whose_groups_another_writer_replaced(uri: str) -> None:
+def test_hashing_metadata_whose_file_groups_hudi_replaced(uri: str) -> None:
     """Apache Hudi deletes a partition and does not change its hashing metadata."""
     table = create(uri)
     table.upsert(rows(*range(8)))
     table.delete_partitions(["p"])
-    context, ring = table.context, ring_of(table)
+    context, ring = table.context, hashing_of(table)
     context.storage.delete([hashing_path("p", ring.instant), mark_path("p", ring.instant)])
     with pytest.raises(TableState, match="without updating its consistent hashing metadata"):
         table.upsert(rows(1))
@@ -222,7 +222,7 @@ def test_rings_whose_groups_another_writer_replaced(uri: str) -> None:
     assert table.validate().ok
 
 
-def test_hash_fields_that_are_others(uri: str) -> None:
+def test_changed_hash_fields_are_refused(uri: str) -> None:
     options = {**RINGS, "hoodie.bucket.index.hash.field": "part"}
     table = hp.Table.create(uri, record_key=["id", "part"], partition_by="part", ordering="ts", table_type="mor", options=options)
     table.bulk_insert(rows(*range(8)))
@@ -234,7 +234,7 @@ def test_hash_fields_that_are_others(uri: str) -> None:
             table.upsert(rows(1), options={"hoodie.bucket.index.num.buckets": wrong})
 
 
-def test_who_does_not_know_of_rings_leaves_them_alone(uri: str) -> None:
+def test_callers_without_bucketing_do_not_change_hashing_metadata(uri: str) -> None:
     """A caller that does not pass the bucketing of the table, and one that requests another clustering."""
     table = create(uri)
     table.bulk_insert(rows(*range(8)))
@@ -245,16 +245,16 @@ def test_who_does_not_know_of_rings_leaves_them_alone(uri: str) -> None:
         option = "hoodie.clustering.plan.strategy.class" if key == "plan" else "hoodie.clustering.execution.strategy.class"
         with pytest.raises(InvalidRequest, match="resizes buckets"):
             table.cluster(options={option: name})
-    assert groups(table) == set(ring_of(table).file_ids)
+    assert groups(table) == set(hashing_of(table).file_ids)
     assert not table.timeline().pending()
 
 
-def test_writers_that_do_not_wait_have_no_rings(uri: str) -> None:
+def test_non_blocking_writers_refuse_consistent_hashing(uri: str) -> None:
     table = create(uri)
     mode = {"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL", "hoodie.clean.failed.writes.policy": "LAZY"}
     with pytest.raises(InvalidRequest, match="is incompatible with"):
         table.upsert(rows(1), options=mode)
-    assert ring_files(table) == []
+    assert hashing_files(table) == []
 
 
 def overwrite(context: TableContext) -> None:
@@ -269,7 +269,9 @@ def delete_partition(context: TableContext) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("other", [overwrite, delete_partition])
 @pytest.mark.parametrize("operation", [WriteOperation.UPSERT, WriteOperation.INSERT_OVERWRITE])
-def test_a_new_ring_beside_a_write(uri: str, operation: WriteOperation, other: Callable[[TableContext], None]) -> None:
+def test_new_hashing_metadata_concurrent_with_a_write(
+    uri: str, operation: WriteOperation, other: Callable[[TableContext], None]
+) -> None:
     """The write begins a group for a node without one, so the two share no file group; still it must use the new hashing
     metadata.
     """

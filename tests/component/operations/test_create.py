@@ -38,7 +38,7 @@ def test_the_form_of_timestamps_in_keys(consistent: bool, key: str) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_the_ordering_field_stands_where_each_release_looks_for_it(version: int) -> None:
+def test_ordering_field_is_stored_under_the_key_of_each_release(version: int) -> None:
     """Release 1.0, which knows version 8, finds it under the older key alone; release 1.1 writes the newer one."""
     options = {"hoodie.write.table.version": version}
     table = Table.create(f"memory://ordered-{version}", record_key="id", ordering="ts", options=options)
@@ -96,7 +96,7 @@ def test_a_table_whose_first_write_failed_is_discarded(tmp_path: Path, store: st
 
 
 @pytest.mark.parametrize("lands", [True, False])
-def test_a_table_in_which_somebody_else_writes_is_not_discarded(lands: bool) -> None:
+def test_table_with_another_active_writer_is_not_discarded(lands: bool) -> None:
     uri = f"memory://not-discarded-{lands}"
     table = Table.create(uri, record_key="id", options=DISCARDED)
     settings = WriteSettings.of(parse_options(DISCARDED), WriteOperation.UPSERT)

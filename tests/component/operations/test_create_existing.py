@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> hp.Table:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         ASKED,
         ASKED | {"name": "trips", "table_type": "cow", "schema": SCHEMA},
@@ -34,15 +34,15 @@ def table(tmp_path: Path) -> hp.Table:
     ],
     ids=str,
 )
-def test_the_same_table_is_opened_and_stays_as_it_is(table: hp.Table, asked: dict[str, Any]) -> None:
+def test_create_with_exist_ok_opens_an_equal_table_unchanged(table: hp.Table, requested: dict[str, Any]) -> None:
     before = table.context.storage.read(PROPERTIES_FILE)
-    again = hp.Table.create(table.uri, **asked, exist_ok=True)
+    again = hp.Table.create(table.uri, **requested, exist_ok=True)
     assert again.context.storage.read(PROPERTIES_FILE) == before
     assert again.scan().to_arrow()["id"].to_pylist() == ["a"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("requested", "message"),
     [
         ({"partition_by": "city"}, "record key is id, not none"),
         ({"record_key": ["id", "city"]}, "record key is id, not id,city; its partitioning is city, not none"),
@@ -57,9 +57,9 @@ def test_the_same_table_is_opened_and_stays_as_it_is(table: hp.Table, asked: dic
     ],
     ids=str,
 )
-def test_another_table_is_refused_by_what_differs(table: hp.Table, asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(TableExists, match=said):
-        hp.Table.create(table.uri, **asked, exist_ok=True)
+def test_another_table_is_refused_by_what_differs(table: hp.Table, requested: dict[str, Any], message: str) -> None:
+    with pytest.raises(TableExists, match=message):
+        hp.Table.create(table.uri, **requested, exist_ok=True)
 
 
 def test_a_type_that_is_not_named_may_be_any(tmp_path: Path) -> None:
@@ -70,13 +70,13 @@ def test_a_type_that_is_not_named_may_be_any(tmp_path: Path) -> None:
 
 
 def test_times_without_a_zone_are_compared_as_the_table_has_them(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "record_key": "id",
         "schema": pa.schema([("id", pa.string()), ("at", pa.timestamp("us"))]),
         "options": {"pyhudi.timestamps.without.zone": "utc"},
     }
-    hp.Table.create(tmp_path / "t", **asked)
-    assert hp.Table.create(tmp_path / "t", **asked, exist_ok=True).schema().names == ["id", "at"]
+    hp.Table.create(tmp_path / "t", **requested)
+    assert hp.Table.create(tmp_path / "t", **requested, exist_ok=True).schema().names == ["id", "at"]
 
 
 def test_of_two_at_once_the_second_opens_what_the_first_has_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def steps(table: Table, text: str, **options: Any) -> dict[str, tuple[int, int]]
     return {step.step: (step.remaining, step.total) for step in plan.prunings}
 
 
-def test_what_pruned_what_is_told(tables: dict[str, Table]) -> None:
+def test_explain_reports_which_index_pruned(tables: dict[str, Table]) -> None:
     mor, cow = tables["mor_record_index"], tables["cow_mdt"]
     assert steps(mor, "id = 't004'")["record index"] == (1, 1)
     assert [s.partition for s in mor.scan(filter="id in ('t004', 't009', 'x')").explain().slices] == ["berlin"]
@@ -190,7 +190,7 @@ def _bucket_count(rows: pa.Table) -> int:
     return next(n for n in range(1, 100) if bucket_ids(keys, n, ("id",)).tolist() == numbers)
 
 
-def test_infinity_as_upper_bound_may_stand_for_nan(tmp_path: Path) -> None:
+def test_infinite_upper_bound_may_include_nan(tmp_path: Path) -> None:
     """Apache Hudi finds nothing in files whose upper bound is NaN, so that is not written; and NaN is above +Infinity."""
     data = pa.table(
         {
@@ -249,7 +249,7 @@ def ours(rows: list[dict[str, Any]], ts: int) -> pa.Table:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data(), kind=st.sampled_from(["cow", "mor"]))
-def test_random_tables_of_ours(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, kind: str) -> None:
+def test_filters_on_random_tables_lose_no_row(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, kind: str) -> None:
     options = {
         **INDEXES,
         "hoodie.metadata.record.index.enable": data.draw(st.booleans()),
@@ -306,7 +306,7 @@ def filters_of(names: tuple[str, ...]) -> st.SearchStrategy[Expr]:
     return st.recursive(st.sampled_from(names).flatmap(leaf), grow, max_leaves=4)
 
 
-def test_texts_that_a_partition_path_does_not_tell() -> None:
+def test_partition_values_not_recoverable_from_the_path() -> None:
     texts = ["__HIVE_DEFAULT_PARTITION__", "", None, "x", "p=x", "p="]
     for hive_style in (False, True):
         table = Table.create(

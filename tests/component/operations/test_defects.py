@@ -67,7 +67,7 @@ ORDERINGS: dict[str, tuple[pa.DataType, list[Any], Wrapper | None]] = {
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", sorted(ORDERINGS))
-def test_deletes_hold_what_the_real_reader_compares(tmp_path: Path, kind: str) -> None:
+def test_deletes_store_the_values_that_hudi_compares(tmp_path: Path, kind: str) -> None:
     type_, (low, middle, high), wrapper = ORDERINGS[kind]
 
     def rows(ids: str, ts: Any, deleted: bool = False) -> pa.Table:
@@ -95,7 +95,7 @@ def test_deletes_hold_what_the_real_reader_compares(tmp_path: Path, kind: str) -
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_nulls_of_dates_beside_statistics(tmp_path: Path, table_type: str) -> None:
+def test_null_dates_in_logs_with_column_statistics(tmp_path: Path, table_type: str) -> None:
     """Apache Hudi fails to collect them from log files."""
 
     def rows(ids: str, *days: int | None) -> pa.Table:
@@ -143,7 +143,7 @@ def test_the_column_of_operations_hides_no_row(tmp_path: Path) -> None:
     assert "_hoodie_operation" not in found.column_names
 
 
-def test_what_headers_of_blocks_say(tmp_path: Path) -> None:
+def test_log_block_headers_contain_what_hudi_requires(tmp_path: Path) -> None:
     """No identifier of attempts, which the real reader does not heed; one instant a file; no bytes between blocks."""
     options = {**QUIET, "hoodie.logfile.data.block.max.size": 200}
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", table_type="mor", options=options)
@@ -175,7 +175,7 @@ def test_partial_updates_in_incremental_queries(tmp_path: Path) -> None:
     assert (row["id"], row["ts"], row["note"], row["fare"]) == ("a", 2, "x", 9.5)
 
 
-def test_a_clustering_that_was_taken_back(tmp_path: Path) -> None:
+def test_rolled_back_clustering_leaves_no_plan(tmp_path: Path) -> None:
     """Apache Hudi leaves its plan behind, which then looks pending; PyHudi leaves nothing, and repairs what that one left."""
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", options={**QUIET, "hoodie.clean.automatic": False})
     table.insert(pa.table({"id": ["a"], "ts": [1]}))

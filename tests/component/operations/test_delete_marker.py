@@ -37,18 +37,18 @@ def test_marked_rows_of_a_write_are_deletes(tmp_path: Path, table_type: str, mer
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("verb", ["upsert", "insert", "bulk_insert"])
+@pytest.mark.parametrize("operation", ["upsert", "insert", "bulk_insert"])
 @pytest.mark.parametrize("table_type", _TYPES)
-def test_marked_rows_without_a_record_are_not_stored(tmp_path: Path, table_type: str, verb: str) -> None:
+def test_marked_rows_without_a_record_are_not_stored(tmp_path: Path, table_type: str, operation: str) -> None:
     table = made(tmp_path / "t", table_type)
-    getattr(table, verb)(rows(("x", 9, "D"), ("y", 9, "I")), options=MARKED)
+    getattr(table, operation)(rows(("x", 9, "D"), ("y", 9, "I")), options=MARKED)
     assert set(seen(table)) == {*"abcde", "y"}
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("merging", ["COMMIT", "EventTime", "PartialUpdate", "NonDefaults"])
 @pytest.mark.parametrize("table_type", _TYPES)
-def test_a_write_of_a_payload_that_looks_at_no_marker_is_refused(tmp_path: Path, table_type: str, merging: str) -> None:
+def test_delete_marker_with_a_payload_that_ignores_it_is_refused(tmp_path: Path, table_type: str, merging: str) -> None:
     table = made(tmp_path / "t", table_type, merging)
     before = table.timeline().instants
     with pytest.raises(InvalidRequest, match=r"Payload ignores delete markers"):
@@ -61,7 +61,7 @@ def test_a_write_of_a_payload_that_looks_at_no_marker_is_refused(tmp_path: Path,
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("merging", sorted(_PAYLOADS))
-def test_reads_look_for_the_marker_in_logs_alone(tmp_path: Path, merging: str) -> None:
+def test_reads_apply_the_marker_to_log_records_only(tmp_path: Path, merging: str) -> None:
     table = made(tmp_path / "t", "MERGE_ON_READ", merging)
     table.insert(rows(("z", 5, "D")))
     table.upsert(rows(("a", 7, "D"), ("c", 7, "I"), ("e", 7, "I"), flagged="c"))
@@ -92,7 +92,7 @@ def test_a_log_compaction_carries_the_deletes_on(tmp_path: Path) -> None:
     assert seen(table) == {"b": 5, "c": 5, "d": 8, "e": 5}
 
 
-def test_in_a_write_the_marker_stands_in_for_the_flag(tmp_path: Path) -> None:
+def test_write_with_a_marker_ignores_the_delete_flag(tmp_path: Path) -> None:
     table = made(tmp_path / "t", "COPY_ON_WRITE")
     table.upsert(rows(("a", 7, "I"), ("b", 7, "D"), flagged="a"), options=MARKED)
     assert seen(table) == {"a": 7, "c": 5, "d": 5, "e": 5}
@@ -136,7 +136,7 @@ def test_a_decimal_orders_marked_rows_by_the_flag(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("table_type", _TYPES)
-def test_markers_that_say_nothing_are_refused(
+def test_incomplete_delete_markers_are_refused(
     tmp_path: Path, table_type: str, options: dict[str, str], error: type[Exception], text: str
 ) -> None:
     table = made(tmp_path / "t", table_type)
@@ -169,7 +169,7 @@ def test_a_partial_update_takes_no_marker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table_type", _TYPES)
-def test_an_empty_marker_asks_for_nothing(tmp_path: Path, table_type: str) -> None:
+def test_empty_delete_marker_is_ignored(tmp_path: Path, table_type: str) -> None:
     table = made(tmp_path / "t", table_type)
     table.upsert(CHANGES, options={_FIELD: "", _MARKER: ""})
     assert set(seen(table)) == {*"abcde", "new"}

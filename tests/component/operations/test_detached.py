@@ -80,7 +80,7 @@ def folder_of_table(table: Table) -> Path:
     return Path(table.uri.removeprefix("file:"))
 
 
-def left(table: Table) -> list[str]:
+def leftover_files(table: Table) -> list[str]:
     """What a write that is over has to have removed."""
     root = folder_of_table(table)
     return sorted(
@@ -95,7 +95,7 @@ def base_files(table: Table) -> int:
     return len(list((folder_of_table(table) / "x").glob("*.parquet")))
 
 
-def test_what_spark_took_of_repeated_attempts_counts_and_the_rest_is_deleted(table: Table) -> None:
+def test_files_of_the_accepted_task_attempt_are_committed_and_others_deleted(table: Table) -> None:
     before = base_files(table)
     begun = begin(table)
     attempt(begun, rows("b"), 0)
@@ -103,26 +103,26 @@ def test_what_spark_took_of_repeated_attempts_counts_and_the_rest_is_deleted(tab
     assert names(table) == ["a"]
     result = begun.complete(ENGINE, taken)
     assert (result.operation, result.rows_inserted, result.instant) == ("bulk_insert", 1, begun.instant_time)
-    assert names(table) == ["a", "b"] and left(table) == [] and base_files(table) == before + 1
+    assert names(table) == ["a", "b"] and leftover_files(table) == [] and base_files(table) == before + 1
     table.upsert(rows("b", ts=2))
     assert names(table) == ["a", "b"]
 
 
-def test_a_write_that_is_taken_back_leaves_the_table_as_it_was(table: Table) -> None:
+def test_rolled_back_write_leaves_the_table_unchanged(table: Table) -> None:
     before = base_files(table)
     begun = begin(table)
     attempt(begun, rows("b"), 0)
     begun.roll_back(ENGINE)
-    assert names(table) == ["a"] and left(table) == [] and base_files(table) == before
+    assert names(table) == ["a"] and leftover_files(table) == [] and base_files(table) == before
     with pytest.raises(WriteConflict, match="has no heartbeat file"):
         attempt(begun, rows("b"), 1)
-    assert left(table) == []
+    assert leftover_files(table) == []
     table.insert(rows("c"))
     assert names(table) == ["a", "c"]
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_a_task_that_still_writes_when_the_write_is_taken_back(
+def test_running_task_of_a_rolled_back_write_removes_its_files(
     table: Table, monkeypatch: pytest.MonkeyPatch, in_time: bool
 ) -> None:
     """It is waited for; then it removes its own files, because a file of a removed instant may become visible later."""
@@ -140,11 +140,11 @@ def test_a_task_that_still_writes_when_the_write_is_taken_back(
     if in_time:
         monkeypatch.setattr(SystemEnvironment, "sleep_ms", ends)
     else:
-        monkeypatch.setattr(distributed_bulk_insert, "_PATIENCE_MS", 0)
+        monkeypatch.setattr(distributed_bulk_insert, "_MAX_ATTEMPT_WAIT_MS", 0)
     begun.roll_back(ENGINE)
     if not in_time:
         ends()
-    assert base_files(table) == before and left(table) == [] and names(table) == ["a"]
+    assert base_files(table) == before and leftover_files(table) == [] and names(table) == ["a"]
 
 
 def test_an_attempt_that_ends_after_the_commit_removes_what_it_wrote(table: Table) -> None:
@@ -156,13 +156,13 @@ def test_an_attempt_that_ends_after_the_commit_removes_what_it_wrote(table: Tabl
     files_of(begun, rows("b"), 3)
     with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
         late.__exit__(None, None, None)
-    assert base_files(table) == before + 1 and left(table) == [] and names(table) == ["a", "b"]
+    assert base_files(table) == before + 1 and leftover_files(table) == [] and names(table) == ["a", "b"]
 
 
-def test_no_rows_are_no_commit_where_the_settings_say_so(table: Table) -> None:
+def test_write_without_rows_commits_nothing_when_empty_commits_are_disabled(table: Table) -> None:
     given = settings(hoodie__allow__empty__commit=False)
     assert begin(table, given=given).complete(ENGINE, []).instant is None
-    assert len(table.timeline().completed_writes()) == 1 and left(table) == []
+    assert len(table.timeline().completed_writes()) == 1 and leftover_files(table) == []
     assert begin(table).complete(ENGINE, []).instant is not None
     assert len(table.timeline().completed_writes()) == 2 and names(table) == ["a"]
 
@@ -180,9 +180,9 @@ def test_the_write_lives_while_tasks_beat_and_is_rolled_back_when_none_does(tabl
         attempt(begun, rows("c"), 0)
     with pytest.raises(WriteConflict, match="rolled back by another writer"):
         begun.complete(ENGINE, taken)
-    assert names(table) == ["a"] and left(table) == []
+    assert names(table) == ["a"] and leftover_files(table) == []
     begun.roll_back(ENGINE)
-    assert names(table) == ["a"] and left(table) == []
+    assert names(table) == ["a"] and leftover_files(table) == []
 
 
 @pytest.mark.sample(1)
@@ -191,30 +191,30 @@ def test_writers_and_services_between_its_processes(table: Table, monkeypatch: p
         raise AssertionError("others wait for writes of Apache Hudi, not for these")
 
     monkeypatch.setattr(SystemEnvironment, "sleep_ms", waits)
-    begun, beside = begin(table), begin(table)
+    begun, concurrent = begin(table), begin(table)
     table.upsert(rows("a", "c", ts=2))
     table.clean(dry_run=False)
     if not table.config.is_cow:
         table.compact()
     taken = attempt(begun, rows("b"), 0)
-    other = attempt(beside, rows("d"), 0)
+    other = attempt(concurrent, rows("d"), 0)
     table.archive()
-    beside.complete(ENGINE, other)
+    concurrent.complete(ENGINE, other)
     begun.complete(ENGINE, taken)
-    assert names(table) == ["a", "b", "c", "d"] and left(table) == []
+    assert names(table) == ["a", "b", "c", "d"] and leftover_files(table) == []
 
 
-def test_columns_that_another_writer_changed_meanwhile(table: Table) -> None:
+def test_schema_changed_by_another_writer_during_the_write(table: Table) -> None:
     wider = pa.schema([*COLUMNS, ("tip", pa.int64())])
     begun = begin(table, wider)
     table.upsert(rows("a", ts=2).append_column("more", pa.array([1])))
     taken = attempt(begun, rows("b").append_column("tip", pa.array([5])), 0)
     with pytest.raises(WriteConflict, match="changed them concurrently"):
         begun.complete(ENGINE, taken)
-    assert names(table) == ["a"] and left(table) == []
+    assert names(table) == ["a"] and leftover_files(table) == []
 
 
-def test_an_index_that_is_begun_meanwhile_waits_for_the_write(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_started_during_the_write_fails_the_write(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tasks wrote nothing for the index: the write fails, and the index matches the table."""
     if not table.config.is_cow:
         table.index.drop("record_index")
@@ -229,7 +229,7 @@ def test_an_index_that_is_begun_meanwhile_waits_for_the_write(table: Table, monk
     monkeypatch.setattr(SystemEnvironment, "sleep_ms", completes)
     table.index.create("record_index")
     assert begun.instant_time not in str(table.timeline().instants)
-    assert names(table) == ["a"] and left(table) == []
+    assert names(table) == ["a"] and leftover_files(table) == []
     table.insert(rows("c"))
     assert Table(table.uri).lookup(["a", "b", "c"]).to_arrow()["id"].to_pylist() == ["a", "c"]
 
@@ -247,5 +247,5 @@ def test_an_index_that_is_begun_meanwhile_waits_for_the_write(table: Table, monk
         (WriteOperation.INSERT_OVERWRITE, {}, False),
     ],
 )
-def test_what_goes_this_way(operation: WriteOperation, options: dict[str, object], wanted: bool) -> None:
+def test_operations_that_use_the_distributed_path(operation: WriteOperation, options: dict[str, object], wanted: bool) -> None:
     assert supports_detached(WriteSettings.of(parse_options(options), operation)) is wanted

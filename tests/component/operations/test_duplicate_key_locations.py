@@ -52,7 +52,7 @@ def values(table: Table) -> list[tuple[str, int]]:
     return sorted((row["id"], row["v"]) for row in table.scan().to_arrow().to_pylist())
 
 
-def come_back(table: Table, insert: str) -> None:
+def reinsert_keys(table: Table, insert: str) -> None:
     """Keys k and l are inserted, deleted in the log, and k is inserted again into another group; m was never away."""
     getattr(table, insert)(rows(1, "k", "l", "m"))
     table.delete(keys=rows(0, "k", "l").select(["id", "part"]))
@@ -63,11 +63,11 @@ def come_back(table: Table, insert: str) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("insert", ["insert", "bulk_insert"])
 @pytest.mark.parametrize("index", INDEXES)
-def test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone(index: str, insert: str) -> None:
+def test_upsert_of_a_reinserted_key_updates_only_its_live_row(index: str, insert: str) -> None:
     if (index, insert) == ("BUCKET", "bulk_insert"):
         insert = "insert"
     table = made(index)
-    come_back(table, insert)
+    reinsert_keys(table, insert)
     table.upsert(rows(3, "k", "l", "m", "n"))
     assert values(table) == [("k", 3), ("l", 3), ("m", 3), ("n", 3)]
     assert table.validate(keys=True).ok
@@ -76,9 +76,9 @@ def test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_a
 
 
 @pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_BLOOM"])
-def test_what_is_deleted_in_all_places_comes_back_in_one(index: str) -> None:
+def test_upsert_of_a_key_deleted_in_all_partitions_writes_one_row(index: str) -> None:
     table = made(index)
-    come_back(table, "insert")
+    reinsert_keys(table, "insert")
     table.delete(keys=rows(0, "k").select(["id", "part"]))
     assert values(table) == [("m", 1)]
     table.upsert(rows(3, "k", "m"))
@@ -87,7 +87,7 @@ def test_what_is_deleted_in_all_places_comes_back_in_one(index: str) -> None:
     assert values(table) == [("m", 3)]
 
 
-def test_of_places_where_a_key_is_deleted_the_newest_takes_it_back() -> None:
+def test_upsert_of_a_deleted_key_returns_to_its_newest_location() -> None:
     """By event time it was deleted with 9 in the old place, and with 5 in the new one, which the row at 6 meets."""
     table = made("SIMPLE", **{"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"})
     gone = pa.array([True])
@@ -100,7 +100,7 @@ def test_of_places_where_a_key_is_deleted_the_newest_takes_it_back() -> None:
     assert values(table) == [("k", 3)]
 
 
-def test_copies_that_inserts_made_are_all_changed() -> None:
+def test_duplicates_from_inserts_are_all_updated() -> None:
     table = made("SIMPLE")
     table.insert(rows(1, "k", "m"))
     table.insert(rows(2, "k"))
@@ -110,9 +110,9 @@ def test_copies_that_inserts_made_are_all_changed() -> None:
     assert values(table) == [("k", 5), ("k", 5), ("k", 5), ("m", 4)]
 
 
-def test_partial_updates_and_merges_change_the_living_row() -> None:
+def test_partial_updates_and_merges_change_the_live_row() -> None:
     table = made("SIMPLE", **{"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"})
-    come_back(table, "insert")
+    reinsert_keys(table, "insert")
     table.upsert(rows(7, "k", ts=2).select(["id", "part", "ts", "v"]), partial=True)
     assert [(row["v"], row["w"]) for row in table.scan(filter="id = 'k'").to_arrow().to_pylist()] == [(7, 2)]
     merge = table.merge(rows(8, "k", "l", ts=3), ["id", "part"]).when_matched_update_all().when_not_matched_insert_all()
@@ -121,7 +121,7 @@ def test_partial_updates_and_merges_change_the_living_row() -> None:
     assert table.validate(keys=True).ok
 
 
-def test_a_key_that_came_back_in_another_partition_moves_once() -> None:
+def test_key_reinserted_in_another_partition_moves_once() -> None:
     table = made("GLOBAL_SIMPLE")
     table.insert(rows(1, "k", "m"))
     table.delete(keys=rows(0, "k").select(["id", "part"]))

@@ -48,7 +48,7 @@ def rows(**seconds: int | None) -> pa.Table:
     )
 
 
-def told(table: Table) -> dict[str, tuple[int | None, int | None]]:
+def watermarks(table: Table) -> dict[str, tuple[int | None, int | None]]:
     """Of each partition, in seconds since START."""
     last = table.timeline().completed_writes()[-1]
     stats = read_commit(table.context.timeline, last).write_stats
@@ -62,28 +62,28 @@ def told(table: Table) -> dict[str, tuple[int | None, int | None]]:
 def test_bounds_of_files(kind: str, log_format: str) -> None:
     table = created(kind, **{FIELD: "at", "hoodie.logfile.data.block.format": log_format})
     table.insert(rows(a1=1, a2=9, b1=5))
-    assert told(table) == {"a": (1, 9), "b": (5, 5)}
+    assert watermarks(table) == {"a": (1, 9), "b": (5, 5)}
     table.upsert(rows(a1=4))
     # A base file records it for all its rows, as in Apache Hudi 1.1; a log file for the rows that it holds.
-    assert told(table) == ({"a": (4, 9)} if kind == "cow" else {"a": (4, 4)})
+    assert watermarks(table) == ({"a": (4, 9)} if kind == "cow" else {"a": (4, 4)})
     table.upsert(rows(b1=None))
-    assert told(table) == {"b": (None, None)}
+    assert watermarks(table) == {"b": (None, None)}
     table.bulk_insert(rows(c1=7, c2=8))
-    assert told(table) == {"c": (7, 8)}
+    assert watermarks(table) == {"c": (7, 8)}
     if kind == "mor":
         table.compact()
-        assert set(told(table).values()) == {(None, None)}, "a service says nothing of events"
+        assert set(watermarks(table).values()) == {(None, None)}, "a service says nothing of events"
 
 
-def test_without_the_field_and_by_the_option_nothing_is_said() -> None:
+def test_no_watermark_without_the_field_or_with_the_option_off() -> None:
     for options in ({}, {FIELD: "at", WATERMARK: False}):
         table = created("cow", **options)
         table.insert(rows(a1=1))
-        assert told(table) == {"a": (None, None)}
+        assert watermarks(table) == {"a": (None, None)}
 
 
 @pytest.mark.parametrize(("field", "error"), [("when", InvalidRequest), ("flag", Unsupported)])
-def test_what_tells_no_time_is_refused_before_anything_is_written(field: str, error: Any) -> None:
+def test_event_time_field_without_a_time_is_refused_before_writing(field: str, error: Any) -> None:
     table = created("cow", **{FIELD: field})
     with pytest.raises(error, match=f"event.time.field={field}"):
         table.insert(rows(a1=1).append_column("flag", pa.array([True])))

@@ -116,7 +116,7 @@ def test_damaged_pages_are_noticed(tmp_path: Path) -> None:
         reader.scan(["*"]).to_arrow()
 
 
-def test_a_file_that_is_gone_is_noticed(tmp_path: Path) -> None:
+def test_deleted_file_is_noticed(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     reader = Table(table.uri)
     assert of_key(reader, "k999") == []
@@ -126,7 +126,7 @@ def test_a_file_that_is_gone_is_noticed(tmp_path: Path) -> None:
             of_key(reader, key)
 
 
-def test_a_table_that_was_made_anew(tmp_path: Path) -> None:
+def test_recreated_table_is_noticed(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     reader = Table(table.uri)
     assert len(of_key(reader, "k003")) == 1
@@ -136,7 +136,7 @@ def test_a_table_that_was_made_anew(tmp_path: Path) -> None:
     assert of_key(reader, "k003") == [] and of_key(reader, "k103")[0]["ts"] == 2
 
 
-def test_what_is_held_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_footers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = base_file(made(tmp_path / "t"))
     with pa.OSFile(str(path)) as source:
         footer = read_parted_footer(source, [b"org.apache.hudi.bloomfilter"])

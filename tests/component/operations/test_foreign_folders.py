@@ -30,18 +30,20 @@ def parquet(folder: Path) -> None:
 
 
 FOREIGN = pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [(delta, "a Delta Lake table"), (iceberg, "an Iceberg table"), (parquet, "data files without a table")],
 )
 
 
 @FOREIGN
-def test_no_table_is_created_in_a_foreign_folder_unless_forced(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+def test_no_table_is_created_in_a_foreign_folder_unless_forced(
+    tmp_path: Path, make: Callable[[Path], None], message: str
+) -> None:
     make(tmp_path / "t")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(hp.InvalidRequest, match=rf"the folder holds {said}.*pyhudi\.create\.force=true"):
+    with pytest.raises(hp.InvalidRequest, match=rf"the folder holds {message}.*pyhudi\.create\.force=true"):
         hp.Table.create(tmp_path / "t", record_key="id")
-    with pytest.raises(hp.InvalidRequest, match=said):
+    with pytest.raises(hp.InvalidRequest, match=message):
         hp.sql(f"CREATE TABLE hudi.`{tmp_path / 't'}` USING hudi TBLPROPERTIES (primaryKey = 'id') AS SELECT 1 AS id")
     assert sorted(tmp_path.rglob("*")) == before
     table = hp.Table.create(tmp_path / "t", record_key="id", options=FORCED)
@@ -60,9 +62,9 @@ def test_sql_forces_by_a_property(tmp_path: Path) -> None:
 
 
 @FOREIGN
-def test_opening_a_foreign_folder_says_what_it_is(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+def test_error_on_opening_a_foreign_folder_names_its_content(tmp_path: Path, make: Callable[[Path], None], message: str) -> None:
     make(tmp_path / "t")
-    with pytest.raises(hp.TableNotFound, match=said):
+    with pytest.raises(hp.TableNotFound, match=message):
         hp.Table(tmp_path / "t")
     assert not hp.Table.exists(tmp_path / "t")
 

@@ -19,29 +19,31 @@ def rows(keys: str, ts: int) -> pa.Table:
     return pa.table({"id": list(keys), "ts": pa.array([ts] * len(keys), pa.int32())})
 
 
-def grown(path: Path, kind: str) -> tuple[Table, list[WriteResult]]:
+def table_with_commits(path: Path, kind: str) -> tuple[Table, list[WriteResult]]:
     quiet = {"hoodie.clean.automatic": False, "hoodie.compact.inline": False}
     table = Table.create(path, name="t", record_key="id", ordering="ts", table_type=kind, options=quiet)
     return table, [table.upsert(rows(keys, ts)) for ts, keys in enumerate(["abc", "bd", "a"], 1)]
 
 
-def told(table: Table, start: str | None, end: str | None = None, options: dict[str, object] | None = None) -> list[str]:
+def incremental_rows(
+    table: Table, start: str | None, end: str | None = None, options: dict[str, object] | None = None
+) -> list[str]:
     found = table.incremental(str(start), end, ["id", "ts"], options=options).to_arrow().to_pylist()
     return sorted(f"{row['id']}{row['ts']}" for row in found)
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_bounds(tmp_path: Path, kind: str) -> None:
-    table, (one, two, three) = grown(tmp_path / "t", kind)
-    assert told(table, "earliest") == told(table, "000") == ["a3", "b2", "c1", "d2"]
-    assert told(table, one.completion_time, one.completion_time) == ["a1", "b1", "c1"]
-    assert told(table, one.completion_time, two.completion_time) == ["a1", "b2", "c1", "d2"]
-    assert told(table, two.completion_time) == ["a3", "b2", "d2"]
-    assert told(table, str(int(str(one.completion_time)) + 1), two.completion_time) == ["b2", "d2"]
-    assert told(table, str(int(str(three.completion_time)) + 1)) == []
+    table, (one, two, three) = table_with_commits(tmp_path / "t", kind)
+    assert incremental_rows(table, "earliest") == incremental_rows(table, "000") == ["a3", "b2", "c1", "d2"]
+    assert incremental_rows(table, one.completion_time, one.completion_time) == ["a1", "b1", "c1"]
+    assert incremental_rows(table, one.completion_time, two.completion_time) == ["a1", "b2", "c1", "d2"]
+    assert incremental_rows(table, two.completion_time) == ["a3", "b2", "d2"]
+    assert incremental_rows(table, str(int(str(one.completion_time)) + 1), two.completion_time) == ["b2", "d2"]
+    assert incremental_rows(table, str(int(str(three.completion_time)) + 1)) == []
     # By request time, the start left out.
-    assert told(table, one.instant, options=dict(OLD)) == ["a3", "b2", "d2"]
-    assert told(table, one.instant, two.instant, dict(OLD)) == ["b2", "d2"]
+    assert incremental_rows(table, one.instant, options=dict(OLD)) == ["a3", "b2", "d2"]
+    assert incremental_rows(table, one.instant, two.instant, dict(OLD)) == ["b2", "d2"]
     for start in ("21.11.2026", "", "yesterday"):
         with pytest.raises(InvalidRequest, match="digits"):
             table.incremental(start)
@@ -52,14 +54,14 @@ def test_bounds(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_what_is_left_after_a_clean(tmp_path: Path, kind: str) -> None:
     """Of base files the last versions; log blocks that came after the range hide nothing."""
-    table, (one, two, _) = grown(tmp_path / "t", kind)
+    table, (one, two, _) = table_with_commits(tmp_path / "t", kind)
     if kind == "mor":
         table.compact()
     last = table.upsert(rows("c", 4))
     table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
-    assert told(table, one.completion_time, one.completion_time) == ([] if kind == "cow" else ["c1"])
-    assert told(table, one.completion_time, two.completion_time) == ["b2", *([] if kind == "cow" else ["c1"]), "d2"]
+    assert incremental_rows(table, one.completion_time, one.completion_time) == ([] if kind == "cow" else ["c1"])
+    assert incremental_rows(table, one.completion_time, two.completion_time) == ["b2", *([] if kind == "cow" else ["c1"]), "d2"]
     assert "fallback" in str(table.incremental(str(one.completion_time)).explain())
     with pytest.raises(TableState, match="cleaned"):
         table.incremental(str(one.completion_time), options=STRICT)
-    assert told(table, last.completion_time, options=dict(STRICT)) == ["c4"]
+    assert incremental_rows(table, last.completion_time, options=dict(STRICT)) == ["c4"]

@@ -72,7 +72,7 @@ def indexed(path: Path, kind: str = "cow") -> Table:
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def table_with_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """To be copied."""
     path = tmp_path_factory.mktemp("grown")
     indexed(path)
@@ -80,9 +80,9 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def table(grown: Path, tmp_path: Path) -> Table:
+def table(table_with_commits: Path, tmp_path: Path) -> Table:
     """With every kind of index, copy on write, at `tmp_path`."""
-    return Table(shutil.copytree(grown, tmp_path, dirs_exist_ok=True), options=OPTIONS)
+    return Table(shutil.copytree(table_with_commits, tmp_path, dirs_exist_ok=True), options=OPTIONS)
 
 
 def true(table: Table) -> MetadataTable:
@@ -93,7 +93,7 @@ def true(table: Table) -> MetadataTable:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_every_operation_keeps_them_true(tmp_path: Path, kind: str) -> None:
+def test_every_operation_maintains_all_indexes(tmp_path: Path, kind: str) -> None:
     table = indexed(tmp_path, kind)
     names = {"record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note"}
     assert names < set(true(table).partitions)
@@ -165,7 +165,7 @@ def test_dropping(table: Table, tmp_path: Path) -> None:
     assert "secondary_index_note" not in (tmp_path / ".hoodie/.index_defs/index.json").read_text()
 
 
-def test_the_whole_metadata_table_comes_back_with_its_defined_indexes(table: Table) -> None:
+def test_rebuilt_metadata_table_contains_all_defined_indexes(table: Table) -> None:
     table.drop_metadata_table()
     table.upsert(rows(range(3), 2))
     assert {"record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note"} < set(true(table).partitions)
@@ -216,7 +216,7 @@ def test_requests_that_are_wrong(tmp_path: Path, arguments: tuple[Any, ...], opt
     true(table)
 
 
-def test_an_index_over_a_column_that_is_gone(table: Table) -> None:
+def test_dropping_an_indexed_column_is_refused(table: Table) -> None:
     options = {"hoodie.datasource.write.schema.allow.auto.evolution.column.drop": True}
     with pytest.raises(Unsupported, match=r"secondary_index_note.*note.*index\.drop"):
         table.upsert(rows(range(3), 2).drop_columns(["note"]), options=options)
@@ -227,7 +227,7 @@ def test_an_index_over_a_column_that_is_gone(table: Table) -> None:
     assert table.scan(filter="moment >= TIMESTAMP'1970-01-03 00:00:00'").count() == 3
 
 
-def test_a_plan_is_carried_out_or_taken_back(tmp_path: Path) -> None:
+def test_index_plan_is_executed_or_unscheduled(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.upsert(rows(range(6)))
     first = table.index.schedule("record_index")
@@ -276,7 +276,7 @@ def interrupted(*_: Any) -> list[Any]:
     raise KeyboardInterrupt
 
 
-def test_several_indexes_are_given_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_indexes_of_one_plan_are_unscheduled_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(tmp_path)
     table.upsert(rows(range(6)))
     before = true(table).partitions
@@ -298,7 +298,7 @@ def test_several_indexes_are_given_up_together(tmp_path: Path, monkeypatch: pyte
             table.index.schedule(**wrong)
 
 
-def test_writers_go_on_while_indexes_are_built(tmp_path: Path) -> None:
+def test_writers_commit_while_indexes_are_built(tmp_path: Path) -> None:
     options = {
         "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
         "hoodie.write.num.retries.on.conflict.failures": 9,
@@ -385,7 +385,7 @@ def test_no_write_fails_because_an_index_is_begun(
 @pytest.mark.parametrize(
     "place", ["defs/mine.json", "{table}/.hoodie/mine.json", "file:{table}/mine.json", "{table}-beside/index.json"]
 )
-def test_definitions_lie_where_the_properties_say(tmp_path: Path, place: str) -> None:
+def test_index_definitions_are_stored_at_the_configured_path(tmp_path: Path, place: str) -> None:
     """A change puts them back there, outside of the table too."""
     path = tmp_path / "t"
     table = create(path)
@@ -436,7 +436,7 @@ def test_definitions_in_a_store_of_another_kind(tmp_path: Path) -> None:
     forget_memory("definitions")
 
 
-def test_definitions_that_somebody_else_changes_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_definitions_changed_by_another_table_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock of this table does not protect a file outside of it."""
     table = _elsewhere(tmp_path / "t", f"{tmp_path}/defs/index.json")
     file = tmp_path / "defs" / "index.json"

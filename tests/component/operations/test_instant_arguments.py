@@ -17,7 +17,7 @@ EAST = timezone(timedelta(hours=9, minutes=30))
 ZONES = [{}, {"hoodie.table.timeline.timezone": "UTC"}, {"hoodie.write.table.version": 9}]
 
 
-def grown(**options: object) -> tuple[Table, list[WriteResult]]:
+def table_with_commits(**options: object) -> tuple[Table, list[WriteResult]]:
     """A table of three commits, each with one row of its own."""
     clock = ReplayEnvironment(seed=1)
     uri, settings = f"memory://moments-{next(_names)}", {"hoodie.index.bloom.num_entries": 100, **options}
@@ -30,11 +30,11 @@ def grown(**options: object) -> tuple[Table, list[WriteResult]]:
     return table, results
 
 
-def told(table: Table, **bounds: Any) -> str:
+def incremental_ids(table: Table, **bounds: Any) -> str:
     return "".join(sorted(table.incremental(columns=["id"], **bounds).to_arrow()["id"].to_pylist()))
 
 
-def moment_of(table: Table, digits: str | None) -> datetime:
+def time_of(table: Table, digits: str | None) -> datetime:
     """The time of the table's digits."""
     shown = datetime.strptime(str(digits)[:14], "%Y%m%d%H%M%S").replace(tzinfo=table.config.zone)
     return shown.astimezone(UTC) + timedelta(milliseconds=int(str(digits)[14:]))
@@ -42,74 +42,74 @@ def moment_of(table: Table, digits: str | None) -> datetime:
 
 @pytest.mark.parametrize("options", ZONES)
 def test_after_leaves_out_what_was_read(options: dict[str, object]) -> None:
-    table, (one, two, three) = grown(**options)
-    assert told(table, after="earliest") == "abc"
-    assert told(table, after=one.completion_time) == "bc"
-    assert told(table, after=one.completion_time, end=two.completion_time) == "b"
-    assert told(table, after=three.completion_time) == ""
+    table, (one, two, three) = table_with_commits(**options)
+    assert incremental_ids(table, after="earliest") == "abc"
+    assert incremental_ids(table, after=one.completion_time) == "bc"
+    assert incremental_ids(table, after=one.completion_time, end=two.completion_time) == "b"
+    assert incremental_ids(table, after=three.completion_time) == ""
     # A loop that goes on from where it came to reads each commit once.
     seen, upto = "", one.completion_time
     for key in "def":
         table.upsert([{"id": key}])
         last = table.timeline().last_completed_write()
         assert last is not None
-        seen += told(table, after=upto, end=last.completion_time)
+        seen += incremental_ids(table, after=upto, end=last.completion_time)
         upto = last.completion_time
     assert seen == "bcdef"
 
 
 @pytest.mark.parametrize("options", ZONES)
-def test_moments_of_each_kind(options: dict[str, object]) -> None:
-    table, (one, two, _) = grown(**options)
-    moment = moment_of(table, two.completion_time)
+def test_time_arguments_of_each_type(options: dict[str, object]) -> None:
+    table, (one, two, _) = table_with_commits(**options)
+    time = time_of(table, two.completion_time)
     for given in (
-        moment,
-        moment.astimezone(EAST),
-        moment.astimezone(EAST).isoformat(),
-        moment.isoformat().replace("+00:00", "Z"),
+        time,
+        time.astimezone(EAST),
+        time.astimezone(EAST).isoformat(),
+        time.isoformat().replace("+00:00", "Z"),
     ):
-        assert told(table, after=given) == "c"
-        assert told(table, after=one.completion_time, end=given) == "b"
+        assert incremental_ids(table, after=given) == "c"
+        assert incremental_ids(table, after=one.completion_time, end=given) == "b"
         assert "".join(sorted(table.scan(as_of=given).to_arrow()["id"].to_pylist())) == "ab"
     # Without a zone it is what the clocks of the table's zone show.
-    shown = moment.astimezone(table.config.zone).replace(tzinfo=None)
+    shown = time.astimezone(table.config.zone).replace(tzinfo=None)
     for text in (shown, shown.isoformat(" ", "milliseconds"), shown.isoformat("T", "milliseconds")):
-        assert told(table, after=text) == "c"
+        assert incremental_ids(table, after=text) == "c"
         assert table.scan(as_of=text).count() == 2
-    for text in (shown.isoformat(" ", "seconds"), moment.isoformat(timespec="seconds")):
-        assert told(table, start=text, end=text) == "b", "all of that second"
+    for text in (shown.isoformat(" ", "seconds"), time.isoformat(timespec="seconds")):
+        assert incremental_ids(table, start=text, end=text) == "b", "all of that second"
         assert table.scan(as_of=text).count() == 2
-    tomorrow = (moment + timedelta(days=2)).date()
-    assert told(table, after=tomorrow) == told(table, start=tomorrow) == ""
-    assert told(table, start=date(2000, 1, 1), end=tomorrow) == told(table, start="2000-01-01") == "abc"
+    tomorrow = (time + timedelta(days=2)).date()
+    assert incremental_ids(table, after=tomorrow) == incremental_ids(table, start=tomorrow) == ""
+    assert incremental_ids(table, start=date(2000, 1, 1), end=tomorrow) == incremental_ids(table, start="2000-01-01") == "abc"
     assert table.scan(as_of=tomorrow).count() == 3
 
 
 def test_ranges_that_do_not_begin_are_refused() -> None:
-    table, (one, two, _) = grown()
+    table, (one, two, _) = table_with_commits()
     for bounds in ({}, {"start": "earliest", "after": one.completion_time}):
         with pytest.raises(InvalidRequest, match=r"either start=.* or after="):
-            told(table, **bounds)
+            incremental_ids(table, **bounds)
     with pytest.raises(InvalidRequest, match="not a point in time"):
-        told(table, after=5)
+        incremental_ids(table, after=5)
     with pytest.raises(InvalidRequest, match="in digits"):
-        told(table, after="yesterday")
+        incremental_ids(table, after="yesterday")
     with pytest.raises(InvalidRequest, match="ends before it begins"):
-        told(table, after=two.completion_time, end=one.completion_time)
+        incremental_ids(table, after=two.completion_time, end=one.completion_time)
 
 
 @pytest.mark.parametrize("bound", ["start", "after", "end"])
 def test_an_instant_is_not_taken_for_a_completion_time(bound: str) -> None:
-    table, (one, two, _) = grown()
+    table, (one, two, _) = table_with_commits()
     bounds = {"start": one.completion_time, bound: two.instant} if bound == "end" else {bound: two.instant}
     with pytest.raises(InvalidRequest, match=f"{two.instant} is the instant of a write.*completed at {two.completion_time}"):
-        told(table, **bounds)
+        incremental_ids(table, **bounds)
 
 
 def test_changes_take_them_too() -> None:
-    table, (one, two, three) = grown(**{"hoodie.table.cdc.enabled": True})
+    table, (one, two, three) = table_with_commits(**{"hoodie.table.cdc.enabled": True})
     assert table.changes().count() == 3
     assert table.changes(after=one.completion_time).count() == 2
-    assert table.changes(after=moment_of(table, two.completion_time), end=three.completion_time).count() == 1
+    assert table.changes(after=time_of(table, two.completion_time), end=three.completion_time).count() == 1
     with pytest.raises(InvalidRequest, match="is the instant of a write"):
         table.changes(after=two.instant)

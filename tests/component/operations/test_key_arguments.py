@@ -53,14 +53,14 @@ def test_values(partition: str | None) -> None:
 
 @pytest.mark.parametrize("value", [1, 1.0, True, b"1", Decimal(1)], ids=repr)
 def test_keys_of_text_are_given_as_text(value: object) -> None:
-    """Both verbs have one rule, and say it in the same words."""
+    """Both methods have one rule and one message."""
     table = Table.create(f"memory://given-keys-{next(_names)}", record_key="id", options={"hoodie.metadata.enable": False})
     table.append([{"id": str(value)}])
     said = []
-    for verb in (table.lookup, table.delete):
+    for operation in (table.lookup, table.delete):
         for keys in ([value], [{"id": value}]):
             with pytest.raises(InvalidRequest, match=r"keys of column 'id' must be strings, not .*: cast them") as refused:
-                verb(keys)
+                operation(keys)
             said.append(str(refused.value))
     assert len(set(said)) == 1
     for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
@@ -89,7 +89,7 @@ def test_tables_that_generate_keys_take_rows() -> None:
 
 
 @pytest.mark.parametrize("key", [1, "n0", b"x", 1.5, True])
-def test_a_key_alone_is_told_from_a_list_of_them(key: object) -> None:
+def test_single_key_is_refused_where_a_list_is_required(key: object) -> None:
     table = made()
     with pytest.raises(InvalidRequest, match=r"list of values, such as \[.*where="):
         table.delete(key)
@@ -105,7 +105,7 @@ def test_some_rows() -> None:
         table.scan().head(-1)
 
 
-def test_partitions_that_are_not_there_are_told() -> None:
+def test_missing_partitions_are_reported() -> None:
     table = made(partition_by="city")
     result = table.delete_partitions(["rome", "paris", "l*", "o*"])
     assert result.not_found == ("paris", "l*")

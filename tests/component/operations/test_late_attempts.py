@@ -95,23 +95,23 @@ class Late:
             self.ends()
 
 
-def settled(table: Table, before: list[str], *names: str) -> None:
+def check_only_committed_files(table: Table, before: list[str], *names: str) -> None:
     """Only the files of before and of commits, regardless of other changes of the table."""
     assert data_files(table) == before
     assert not list(folder_of(table).glob(".hoodie/.temp/*/**/*.marker.*"))
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(names)
 
 
-def test_one_that_writes_after_the_rollback(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_writes_after_the_rollback(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     before = data_files(table)
     late = Late(monkeypatch, fails=True)
     with pytest.raises(EngineFailed):
         table.upsert(rows("a", "b", ts=2))
     late.is_removed()
-    settled(table, before, "a")
+    check_only_committed_files(table, before, "a")
 
 
-def test_one_that_writes_and_ends_while_the_write_is_taken_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_ends_during_the_rollback(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rollback has looked at the markers by then, and the heartbeat is still there."""
     before = data_files(table)
     late = Late(monkeypatch, fails=True)
@@ -126,10 +126,10 @@ def test_one_that_writes_and_ends_while_the_write_is_taken_back(table: Table, mo
     monkeypatch.setattr(liveness, "remove_heartbeat", forget)
     with pytest.raises(EngineFailed):
         table.upsert(rows("a", "b", ts=2))
-    settled(table, before, "a")
+    check_only_committed_files(table, before, "a")
 
 
-def test_one_that_writes_and_ends_while_the_write_is_restored_away(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_ends_during_a_restore(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore finds the files of a dead write by a listing; what comes after that, its attempt removes."""
     before, first = data_files(table), table.timeline().completed()[0].request_time
     late = Late(monkeypatch, fails=True)
@@ -140,10 +140,10 @@ def test_one_that_writes_and_ends_while_the_write_is_restored_away(table: Table,
     table.savepoint(first)
     table.restore(first)
     late.is_removed()
-    settled(table, before, "a")
+    check_only_committed_files(table, before, "a")
 
 
-def test_one_that_ends_while_the_write_commits(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_ends_during_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file would be visible at once, in addition to that of the accepted attempt."""
     late = Late(monkeypatch, fails=False)
     own = Transaction._publish
@@ -155,19 +155,19 @@ def test_one_that_ends_while_the_write_commits(table: Table, monkeypatch: pytest
 
     monkeypatch.setattr(Transaction, "_publish", publish)
     table.upsert(rows("a", "b", ts=2))
-    settled(table, [name for name in data_files(table) if str(LATE) not in name], "a", "b")
+    check_only_committed_files(table, [name for name in data_files(table) if str(LATE) not in name], "a", "b")
 
 
-def test_one_that_ends_after_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_that_ends_after_the_commit(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     late = Late(monkeypatch, fails=False)
     table.upsert(rows("a", "b", ts=2))
     after = data_files(table)
     late.is_removed()
-    settled(table, after, "a", "b")
+    check_only_committed_files(table, after, "a", "b")
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_one_that_is_killed_when_it_has_written(table: Table, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+def test_attempt_killed_after_writing(table: Table, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     """Its marker names its file for the next writer; without one the file would be visible once its instant is archived."""
     late = Late(monkeypatch, fails=fails)
     try:
@@ -180,23 +180,23 @@ def test_one_that_is_killed_when_it_has_written(table: Table, monkeypatch: pytes
     assert data_files(table) != after
     table.upsert(rows("c", ts=3))
     assert not any(str(LATE) in name for name in data_files(table))
-    settled(table, data_files(table), *("ac" if fails else "abc"))
+    check_only_committed_files(table, data_files(table), *("ac" if fails else "abc"))
 
 
-def test_one_whose_store_does_not_answer_says_what_it_failed_of(table: Table) -> None:
-    class Away:
+def test_attempt_whose_storage_is_unreachable_raises_the_original_error(table: Table) -> None:
+    class UnreachableStorage:
         uri = "memory://away"
 
         def stat(self, path: str) -> None:
             raise EngineFailed("the store is away")
 
-    with pytest.raises(ValueError, match="a bad row") as failed, remove_if_write_ended(Away(), "1", LATE):  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a bad row") as failed, remove_if_write_ended(UnreachableStorage(), "1", LATE):  # type: ignore[arg-type]
         raise ValueError("a bad row")
     assert "the store is away" in failed.value.__notes__[0]
 
 
 @pytest.mark.parametrize("way", ["job", "task"])
-def test_what_runs_on_workers_ends_so(table: Table, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_worker_tasks_remove_files_of_late_attempts(table: Table, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """Both ways in which rows of a write reach tasks of Spark."""
     before = data_files(table)
     late = Late(monkeypatch, fails=True)
@@ -217,4 +217,4 @@ def test_what_runs_on_workers_ends_so(table: Table, monkeypatch: pytest.MonkeyPa
 
         with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
             list(worker_tasks.AttemptGuard(job, writer.spec)(batches()))
-    settled(table, before, "a")
+    check_only_committed_files(table, before, "a")

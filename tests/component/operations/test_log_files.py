@@ -23,7 +23,7 @@ def test_the_size_is_that_from_which_a_file_takes_no_further_block() -> None:
     assert table.upsert(rows(range(30), 1)).log_files == 1 and versions(table) == [1]
 
 
-def test_changes_of_several_log_files_are_told_once() -> None:
+def test_changes_in_several_log_files_are_returned_once() -> None:
     table = created(f"memory://log-files-{next(_names)}", **{"hoodie.table.cdc.enabled": True})
     since = table.insert(rows(range(40), 0)).completion_time
     assert table.upsert(rows(range(30), 1)).log_files > 2

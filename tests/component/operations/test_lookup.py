@@ -50,7 +50,7 @@ def test_texts_and_rows(table: Table) -> None:
     assert table.lookup([f"k{n:03d}" for n in range(300)]).count() == 200
 
 
-def test_with_the_partition_a_key_is_looked_for_there_alone(table: Table) -> None:
+def test_lookup_with_partition_values_reads_only_that_partition(table: Table) -> None:
     keys = pa.table({"id": ["k001", "k002", "k003"], "city": ["rome", "rome", "rome"]})
     found = table.lookup(keys)
     assert ids(found.to_arrow()) == ["k001", "k003"]
@@ -59,7 +59,7 @@ def test_with_the_partition_a_key_is_looked_for_there_alone(table: Table) -> Non
     assert ids(table.lookup(both).to_arrow()) == ["k002", "k003", "k004"]
 
 
-def test_the_other_columns_are_read_where_a_key_was_found(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookup_reads_other_columns_only_in_files_with_matches(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[str, ...]] = []
     original = read_slice._group_rows
 

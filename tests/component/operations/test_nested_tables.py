@@ -41,7 +41,7 @@ def _every_commit_but_the_last(table: Table) -> None:
     )
 
 
-VERBS: dict[str, Callable[[Table], object]] = {
+OPERATIONS: dict[str, Callable[[Table], object]] = {
     "repair": lambda table: table.repair(dry_run=False),
     "a procedure's repair": lambda table: procedures.call("repair_add_partition_meta", path=table.uri, dry_run=False),
     "a metadata table built anew": lambda table: table.index.rebuild(),
@@ -59,7 +59,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
 PARTS: tuple[str, ...] = ("p", "p/q", "p/q/r", "x/2020", "x")
 
 
-def _beside(tmp_path: Path, *parts: str) -> Path:
+def _other_table(tmp_path: Path, *parts: str) -> Path:
     return Path(new_table(tmp_path / "elsewhere" / "other", *parts, first_id=100).uri.removeprefix("file:"))
 
 
@@ -75,22 +75,22 @@ def _in_a_partition(tmp_path: Path) -> Path:
     return Path(new_table(tmp_path / "t" / "p" / "other", "p", first_id=100).uri.removeprefix("file:"))
 
 
-def _behind_a_link(tmp_path: Path) -> Path:
-    other = _beside(tmp_path, "p")
+def _linked_table(tmp_path: Path) -> Path:
+    other = _other_table(tmp_path, "p")
     (tmp_path / "t").mkdir(exist_ok=True)
     os.symlink(other, tmp_path / "t" / "link")
     return other
 
 
 def _behind_a_link_above_it(tmp_path: Path) -> Path:
-    other = _beside(tmp_path, "p")
+    other = _other_table(tmp_path, "p")
     (tmp_path / "t").mkdir(exist_ok=True)
     os.symlink(other.parent, tmp_path / "t" / "link")
     return other
 
 
 def _behind_a_link_into_it(tmp_path: Path) -> Path:
-    other = _beside(tmp_path, "p")
+    other = _other_table(tmp_path, "p")
     (tmp_path / "t").mkdir(exist_ok=True)
     os.symlink(other / "p", tmp_path / "t" / "link")
     return other
@@ -100,7 +100,7 @@ PLACES = [
     _below,
     _below_without_partitions,
     _in_a_partition,
-    _behind_a_link,
+    _linked_table,
     _behind_a_link_above_it,
     _behind_a_link_into_it,
 ]
@@ -115,7 +115,7 @@ PLACES = [
             place,
             older,
             id=f"{place.__name__.strip('_').replace('_', ' ')}-{'made before' if older else 'made later'}",
-            marks=pytest.mark.wide if older and place not in (_in_a_partition, _behind_a_link) else (),
+            marks=pytest.mark.wide if older and place not in (_in_a_partition, _linked_table) else (),
         )
         for place in PLACES
         for older in (False, True)
@@ -126,8 +126,8 @@ def test_another_table_is_neither_touched_nor_counted(tmp_path: Path, place: Cal
     table = new_table(tmp_path / "t", "p", "q")
     other = other or place(tmp_path)
     before, theirs = rows(table), content(other)
-    for name, verb in VERBS.items():
-        verb(table)
+    for name, operation in OPERATIONS.items():
+        operation(table)
         assert content(other) == theirs, name
         assert rows(table) == before, name
         assert Table(table.uri).validate().ok, name
@@ -159,15 +159,15 @@ def test_partitions_below_partitions_keep_their_rows(tmp_path: Path, table_type:
     table = new_table(tmp_path / "t", *PARTS, table_type=table_type)
     before = rows(table)
     assert len(before) == 5
-    for name, verb in VERBS.items():
-        verb(table)
+    for name, operation in OPERATIONS.items():
+        operation(table)
         assert rows(table) == before, name
         assert table.partitions() == tuple(sorted(PARTS)), name
         assert Table(table.uri).validate().ok, name
         assert table.repair(dry_run=True).steps == (), name
 
 
-def test_an_upper_partition_that_loses_its_rows_leaves_those_below_it(tmp_path: Path) -> None:
+def test_emptied_parent_partition_keeps_nested_partitions(tmp_path: Path) -> None:
     table = new_table(tmp_path / "t", "a", "a/b", "x/2020")
     table.delete_partitions("a", options=QUIET)
     _every_commit_but_the_last(table)

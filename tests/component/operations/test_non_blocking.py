@@ -17,12 +17,12 @@ from pyhudi.format.names import format_shared_file_id, is_shared_file_id, parse_
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction
 from pyhudi.options.supported import parse_options
 from pyhudi.planning.bucket_routing import shared_file_id
-from pyhudi.planning.conflicts import replaced_under_us
+from pyhudi.planning.conflicts import concurrently_replaced_groups
 from pyhudi.storage import open_storage
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
 from tests.simulation.tables import World
-from tests.support.non_blocking import MODE, NON_BLOCKING, OPTIONS, beside, rows
+from tests.support.non_blocking import MODE, NON_BLOCKING, OPTIONS, rows, write_during
 
 METADATA = "hoodie.metadata.enable"
 FIRST, SECOND = "00000000-0000-0000-0000-000000000000-0", "00000000-0000-0000-0000-000000000000-1"
@@ -58,18 +58,18 @@ def test_a_file_id_that_was_replaced_is_not_made_again() -> None:
     assert shared_file_id("a", 0, {("a", FIRST)}) == SECOND
 
 
-def test_what_takes_a_file_group_from_under_a_write() -> None:
+def test_file_groups_replaced_during_a_write() -> None:
     mine = [("a", FIRST), ("b", FIRST)]
-    assert replaced_under_us(mine, [("a", FIRST), ("c", SECOND)], []) == frozenset()
-    assert replaced_under_us(mine, [("a", SECOND)], []) == {("a", FIRST)}
-    assert replaced_under_us(mine, [], [("b", FIRST), ("c", FIRST)]) == {("b", FIRST)}
+    assert concurrently_replaced_groups(mine, [("a", FIRST), ("c", SECOND)], []) == frozenset()
+    assert concurrently_replaced_groups(mine, [("a", SECOND)], []) == {("a", FIRST)}
+    assert concurrently_replaced_groups(mine, [], [("b", FIRST), ("c", FIRST)]) == {("b", FIRST)}
 
 
 # What is written
 
 
 def test_the_first_writes_of_a_bucket_are_log_files(world: World) -> None:
-    first = beside(world, rows(1, k0=1), lambda: world.table.upsert(rows(2, k0=2, k2=2)))
+    first = write_during(world, rows(1, k0=1), lambda: world.table.upsert(rows(2, k0=2, k2=2)))
     assert first.conflict_retries == 0
     names = list(data_files(world))
     assert len(names) == 2 and all(name.startswith(f".{FIRST}_") for name in names)
@@ -88,10 +88,10 @@ def test_the_first_writes_of_a_bucket_are_log_files(world: World) -> None:
     assert world.table.validate().ok
 
 
-@pytest.mark.parametrize("verb", ["insert", "bulk_insert", "upsert"])
-def test_no_verb_makes_base_files(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", ["insert", "bulk_insert", "upsert"])
+def test_writes_create_no_base_files(world: World, method: str) -> None:
     for stamp in (1, 2):
-        getattr(world.table, verb)(rows(stamp, k0=stamp, k2=stamp))
+        getattr(world.table, method)(rows(stamp, k0=stamp, k2=stamp))
     assert all(name.startswith(f".{FIRST}_") for name in data_files(world))
     assert world.scanned() == {"k0": 2, "k2": 2}
 
@@ -99,7 +99,7 @@ def test_no_verb_makes_base_files(world: World, verb: str) -> None:
 def test_a_compaction_takes_what_completed_before_it_was_planned(world: World) -> None:
     early = world.table.upsert(rows(5, k0=5, k2=5)).instant
     planned: list[str] = []
-    late = beside(world, rows(3, k0=3, k4=3), lambda: planned.append(plan_compaction(world))).instant
+    late = write_during(world, rows(3, k0=3, k4=3), lambda: planned.append(plan_compaction(world))).instant
     assert early is not None and late is not None and late < planned[0]
     plan = load_compaction_plan(world.table.context.timeline, Instant(planned[0], Action.COMPACTION, State.REQUESTED))
     (operation,) = plan.operations or ()
@@ -113,21 +113,21 @@ def test_a_compaction_takes_what_completed_before_it_was_planned(world: World) -
     assert world.table.validate().ok
 
 
-def test_event_time_decides_whoever_completes_first(world: World) -> None:
-    beside(world, rows(9, k0=9, k2=9), lambda: world.table.upsert(rows(5, k0=5, k2=5)))
-    beside(world, rows(1, k0=1), lambda: world.table.upsert(rows(10, True, k2=0)))
-    beside(world, rows(8, k2=8), lambda: None)
+def test_event_time_decides_regardless_of_completion_order(world: World) -> None:
+    write_during(world, rows(9, k0=9, k2=9), lambda: world.table.upsert(rows(5, k0=5, k2=5)))
+    write_during(world, rows(1, k0=1), lambda: world.table.upsert(rows(10, True, k2=0)))
+    write_during(world, rows(8, k2=8), lambda: None)
     assert world.scanned() == {"k0": 9}
 
 
-def test_one_writer_rolled_back_leaves_the_others_whole(world: World) -> None:
+def test_rollback_of_one_writer_keeps_the_others_complete(world: World) -> None:
     def die_after_another_write() -> None:
         world.table.upsert(rows(5, k0=5, k4=5))
         raise KeyboardInterrupt
 
     world.table.upsert(rows(1, k0=1))
     with pytest.raises(KeyboardInterrupt):
-        beside(world, rows(7, k0=7, k2=7), die_after_another_write)
+        write_during(world, rows(7, k0=7, k2=7), die_after_another_write)
     world.environment.advance_ms(3_600_000)
     world.table.upsert(rows(6, k4=6))
     world.table.clean(dry_run=False)
@@ -144,12 +144,12 @@ def overlapping() -> World:
     """A wrote k0 at 7 and began first; B wrote k0 at 5 and completed first; a compaction was planned in between."""
     world = World("mor", {**OPTIONS, "hoodie.table.cdc.enabled": True})
     world.table.upsert(rows(1, k0=1, k2=1))
-    beside(world, rows(7, k0=7, k4=7), lambda: (world.table.upsert(rows(5, k0=5, k2=5)), plan_compaction(world)))
+    write_during(world, rows(7, k0=7, k4=7), lambda: (world.table.upsert(rows(5, k0=5, k2=5)), plan_compaction(world)))
     return world
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_changes_are_told_in_the_order_in_which_writes_completed(overlapping: World, compacted: bool) -> None:
+def test_changes_are_in_completion_order(overlapping: World, compacted: bool) -> None:
     if compacted:
         overlapping.table.compact()
     held: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def test_changes_are_told_in_the_order_in_which_writes_completed(overlapping: Wo
 
 
 @pytest.mark.parametrize("compacted", [True, False])
-def test_who_follows_by_completion_time_misses_nothing(overlapping: World, compacted: bool) -> None:
+def test_incremental_reader_by_completion_time_misses_nothing(overlapping: World, compacted: bool) -> None:
     if compacted:
         overlapping.table.compact()
     held: dict[str, tuple[int, int]] = {}
@@ -187,9 +187,9 @@ def test_a_read_optimized_query_gives_what_was_compacted(overlapping: World) -> 
 # What still is a conflict
 
 
-def test_a_partition_that_was_deleted_meanwhile(world: World) -> None:
+def test_partition_deleted_during_the_write(world: World) -> None:
     world.table.upsert(rows(1, k0=1, k2=1))
-    done = beside(world, rows(2, k0=2), lambda: world.table.delete_partitions("a"))
+    done = write_during(world, rows(2, k0=2), lambda: world.table.delete_partitions("a"))
     assert done.conflict_retries == 1
     assert world.scanned() == {"k0": 2}
     world.table.upsert(rows(3, k4=3))
@@ -201,7 +201,7 @@ def test_a_partition_that_was_deleted_meanwhile(world: World) -> None:
 def test_a_writer_of_another_mode_that_makes_a_group_for_the_bucket(world: World, modes: tuple[str, str]) -> None:
     first, second = modes
     other = Table(world.uri, options={**world.options, MODE: second}, environment=world.environment)
-    done = beside(world, rows(2, k0=2), lambda: other.upsert(rows(1, k0=1, k2=1)), **{MODE: first})
+    done = write_during(world, rows(2, k0=2), lambda: other.upsert(rows(1, k0=1, k2=1)), **{MODE: first})
     assert done.conflict_retries == 1
     assert world.scanned() == {"k0": 2, "k2": 1}
     assert len({name.lstrip(".").split("_")[0] for name in data_files(world)}) == 1
@@ -211,7 +211,7 @@ def test_what_a_write_builds_on_was_restored_away(world: World) -> None:
     first = world.table.upsert(rows(1, k0=1)).instant
     world.table.upsert(rows(2, k0=2))
     assert first is not None
-    done = beside(world, rows(3, k2=3), lambda: world.table.restore(first))
+    done = write_during(world, rows(3, k2=3), lambda: world.table.restore(first))
     assert done.conflict_retries == 1
     assert world.scanned() == {"k0": 1, "k2": 3}
 
@@ -220,7 +220,7 @@ def test_what_a_write_builds_on_was_restored_away(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "options", "error", "told"),
+    ("operation", "options", "error", "message"),
     [
         ("upsert", {"hoodie.index.type": "SIMPLE"}, InvalidRequest, "requires hoodie.index.type=BUCKET, not SIMPLE"),
         ("insert", {"hoodie.index.type": "BLOOM"}, InvalidRequest, "requires hoodie.index.type=BUCKET, not BLOOM"),
@@ -232,32 +232,32 @@ def test_what_a_write_builds_on_was_restored_away(world: World) -> None:
     ],
 )
 def test_options_that_do_not_go_together(
-    world: World, operation: str, options: dict[str, object], error: type[Exception], told: str
+    world: World, operation: str, options: dict[str, object], error: type[Exception], message: str
 ) -> None:
     before = {info.path for info in open_storage(world.uri).walk("")}
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         getattr(world.table, operation)(rows(1, k0=1), options=options)
     assert {info.path for info in open_storage(world.uri).walk("")} == before
 
 
 @pytest.mark.parametrize(
-    ("kind", "made_with", "error", "told"),
+    ("kind", "made_with", "error", "message"),
     [
         ("cow", {}, InvalidRequest, "is copy-on-write: it has no log files"),
         ("mor", {"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"}, InvalidRequest, "merge mode EVENT_TIME_ORDERING"),
         ("mor", {"hoodie.metadata.enable": True, "hoodie.metadata.record.index.enable": True}, Unsupported, "record_index"),
     ],
 )
-def test_tables_that_are_refused(kind: str, made_with: dict[str, object], error: type[Exception], told: str) -> None:
+def test_tables_that_are_refused(kind: str, made_with: dict[str, object], error: type[Exception], message: str) -> None:
     world = World(kind, {**OPTIONS, **made_with, MODE: "SINGLE_WRITER"})
     world.upsert({"k0": 0})
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         world.table.upsert(rows(1, k0=1).drop_columns("_hoodie_is_deleted"), options={MODE: NON_BLOCKING})
     assert world.scanned() == {"k0": 0}
     assert len(world.table.timeline().instants) == 1
 
 
-def test_clustering_keeps_buckets_and_writers_go_on(world: World) -> None:
+def test_clustering_keeps_buckets_and_later_writes_succeed(world: World) -> None:
     world.table.upsert(rows(1, **{f"k{number}": number for number in range(6)}))
     planned = world.table.cluster()
     assert planned.rows == 6 and planned.file_groups_read == planned.file_groups_written
@@ -273,7 +273,7 @@ def test_another_number_of_buckets_is_found_out_in_logs_too(world: World) -> Non
 
 
 @pytest.mark.parametrize("compacts", [False, True])
-def test_why_partial_updates_wait_for_each_other(tmp_path: Path, compacts: bool) -> None:
+def test_concurrent_partial_updates_conflict(tmp_path: Path, compacts: bool) -> None:
     """What the older one of two leaves in the record hangs on a compaction between them, so no order of the two is as good as
     the other; under this mode they are refused.
     """

@@ -34,14 +34,14 @@ def test_each_operation_makes_an_event(tmp_path: Path, events: list[OperationEve
     assert written.figures()["rows_inserted"] == 2 and written.seconds > 0
 
 
-def test_what_fails_says_so(tmp_path: Path, events: list[OperationEvent]) -> None:
+def test_failed_operation_makes_an_error_event(tmp_path: Path, events: list[OperationEvent]) -> None:
     table = Table.create(str(tmp_path / "t"), record_key="id")
     with pytest.raises(HudiError) as raised:
         table.upsert(pa.table({"other": [1]}))
     assert [(event.error, event.figures()) for event in events] == [(type(raised.value).__name__, {})]
 
 
-def test_a_listener_that_raises_harms_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_listener_exceptions_do_not_fail_the_operation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def broken(event: OperationEvent) -> None:
         raise RuntimeError("no")
 

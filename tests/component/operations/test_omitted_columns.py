@@ -107,7 +107,7 @@ def test_writes_and_reads(tmp_path: Path, hive: bool) -> None:
     assert found(table, columns) == expected
 
 
-def test_filters_read_the_partitions_alone(tmp_path: Path) -> None:
+def test_partition_filters_read_only_matching_partitions(tmp_path: Path) -> None:
     table = new_table(tmp_path, "region", "level", options={ENCODE: True})
     table.upsert(rows(range(12), 1))
     for text, kept, count in (
@@ -140,7 +140,7 @@ def test_types_that_the_table_was_created_with(tmp_path: Path) -> None:
         Table(tmp_path / "t").scan().to_arrow()
 
 
-def test_formatted_times_read_as_the_path_says(tmp_path: Path) -> None:
+def test_formatted_times_are_read_from_the_path(tmp_path: Path) -> None:
     times = {
         "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
         "hoodie.keygen.timebased.timestamp.type": "UNIX_TIMESTAMP",
@@ -170,7 +170,7 @@ def test_records_that_change_their_partition(tmp_path: Path) -> None:
     assert found(table, ("id", "level")) == {("k0", "1"), ("k1", "1"), ("k2", "0"), ("k3", "1")}
 
 
-def test_change_data_tells_the_columns(tmp_path: Path) -> None:
+def test_change_data_contains_omitted_columns(tmp_path: Path) -> None:
     table = new_table(tmp_path, "level", options={"hoodie.table.cdc.enabled": True})
     table.upsert(rows([0, 1], 1))
     table.upsert(rows([0], 2))
@@ -208,7 +208,7 @@ def test_nulls_that_hudi_stored_do_not_count(tmp_path: Path) -> None:
     assert found(Table(tmp_path / "t"), ("id", "level"), filter="level = '1'") == {("k1", "1")}
 
 
-def test_the_golden_table_is_written_on(tmp_path: Path) -> None:
+def test_golden_table_is_written(tmp_path: Path) -> None:
     golden = open_golden("cow_path_columns", tmp_path)
     table = Table(golden.path)
     before = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}

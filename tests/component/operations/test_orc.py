@@ -87,7 +87,7 @@ def written(table: Table) -> list[Instant]:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_beside_a_table_of_parquet(table_type: str) -> None:
+def test_orc_table_has_the_rows_of_a_parquet_table(table_type: str) -> None:
     index = "record.index" if table_type == "mor" else "index.bloom.filter"
     options = {f"hoodie.metadata.{index}.enable": True, "hoodie.table.cdc.enabled": table_type == "mor"}
     orc, parquet = (new_table(form, table_type, **options) for form in ("ORC", "PARQUET"))

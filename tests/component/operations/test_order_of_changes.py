@@ -20,8 +20,8 @@ from pyhudi.api.scan import Scan
 from pyhudi.planning.change_data import ChangeKind, ChangePart, ChangePlan
 from tests.simulation.tables import World
 from tests.support.non_blocking import OPTIONS as NON_BLOCKING
-from tests.support.non_blocking import beside
 from tests.support.non_blocking import rows as shared_rows
+from tests.support.non_blocking import write_during
 from tests.support.replay import MODES, STEPS, TABLES, ChangingTable, apply_changes, changing_table
 
 Rows = list[dict[str, Any]]
@@ -183,8 +183,8 @@ def test_writers_that_do_not_wait_are_in_the_order_of_completion(has_base: bool)
     if has_base:
         world.table.upsert(shared_rows(1, a=1, b=1))
         world.table.compact()
-    beside(world, shared_rows(10, a=100, k=100), lambda: world.table.upsert(shared_rows(5, a=5, k=5)))
-    beside(world, shared_rows(20, a=200, k=200), lambda: world.table.upsert(shared_rows(25, a=25, k=25)))
+    write_during(world, shared_rows(10, a=100, k=100), lambda: world.table.upsert(shared_rows(5, a=5, k=5)))
+    write_during(world, shared_rows(20, a=200, k=200), lambda: world.table.upsert(shared_rows(25, a=25, k=25)))
     found = world.table.changes(columns=ORDERED).to_arrow().to_pylist()
     state = apply_changes({}, found)
     assert apply_changes({}, sorted_again(found, "completion_time", "op")) == state

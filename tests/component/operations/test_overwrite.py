@@ -44,7 +44,7 @@ def rows(ids: range, ts: int = 1, value: pa.DataType | None = None, **more: pa.A
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def table_with_commits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A table of each type, to be copied."""
     paths = {}
     for table_type in KINDS:
@@ -62,10 +62,12 @@ Made = Callable[[str], Table]
 
 
 @pytest.fixture
-def made(grown: dict[str, Path], tmp_path: Path) -> Made:
+def made(table_with_commits: dict[str, Path], tmp_path: Path) -> Made:
     """A table of a type, of its own for each call."""
     numbers = itertools.count()
-    return lambda table_type: Table(shutil.copytree(grown[table_type], tmp_path / f"t{next(numbers)}"), options=INDEXES)
+    return lambda table_type: Table(
+        shutil.copytree(table_with_commits[table_type], tmp_path / f"t{next(numbers)}"), options=INDEXES
+    )
 
 
 def overwrite(table: Table, data: object, operation: WriteOperation = WriteOperation.UPSERT, /, **options: str) -> WriteResult:

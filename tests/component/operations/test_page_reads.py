@@ -107,7 +107,7 @@ def test_incremental_reads_give_what_the_commit_wrote(table: Table) -> None:
 
 
 @pytest.mark.parametrize("table", ["cow"], indirect=True)
-def test_a_file_whose_key_filter_does_not_know_the_key_is_not_looked_into(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_whose_bloom_filter_lacks_the_key_is_not_read(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("columns were read")
 

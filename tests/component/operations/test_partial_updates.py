@@ -86,7 +86,7 @@ def test_columns_that_are_not_given_keep_their_values(table_type: str, mode: str
     }
 
 
-def test_blocks_hold_the_given_columns_and_say_so() -> None:
+def test_partial_blocks_contain_only_given_columns_and_are_flagged() -> None:
     table = made()
     update(table, {"id": "y", "ts": 6, "a": "new"}, {"id": "w", "ts": 6, "a": "new"})
     (block,) = partial_blocks(table)
@@ -96,7 +96,7 @@ def test_blocks_hold_the_given_columns_and_say_so() -> None:
     assert block.header(HeaderKey.RECORD_POSITIONS) is not None
 
 
-def test_by_commit_time_whole_rows_are_written() -> None:
+def test_commit_time_ordering_writes_complete_rows() -> None:
     table = made(mode="COMMIT_TIME_ORDERING")
     update(table, {"id": "y", "ts": 6, "a": "new"})
     assert not partial_blocks(table)
@@ -123,7 +123,7 @@ STEPS = ("pfp", "ppf", "fpp", "pdfp", "fpdp", "pplpfp", "fpldlfp")
         *(("COMMIT_TIME_ORDERING", steps) for steps in STEPS[-2:]),
     ],
 )
-def test_partial_and_whole_updates_and_deletes_in_turn(steps: str, mode: str) -> None:
+def test_mixed_partial_and_full_updates_and_deletes(steps: str, mode: str) -> None:
     """Against the same steps applied to a dict, whose rows have rising ordering values; `l` compacts the logs."""
     table = made(mode=mode, **{"hoodie.log.compaction.blocks.threshold": 2})
     expected: dict[str, Row] = seen(table)
@@ -309,7 +309,7 @@ def test_a_late_row_in_the_logs_gives_a_partial_update_nothing(late: str, after:
     assert seen(table)["w"] == (7, "new", 70, [0])
 
 
-def test_beside_rows_that_won_partial_updates_hold_the_given_columns() -> None:
+def test_partial_updates_after_newer_rows_contain_only_given_columns() -> None:
     table = made()
     update(table, {"id": "w", "ts": 6, "a": "new"})
     table.upsert(pa.Table.from_pylist([{"id": "y", "part": "p", "ts": 3, "a": "late", "b": 33, "c": [33]}]))

@@ -100,7 +100,7 @@ def test_every_operation_and_service(uri: str, kind: str) -> None:
     assert found(table) == {("q", "x", "q")}
 
 
-def test_the_metadata_table_is_compacted_and_the_index_built_anew(uri: str) -> None:
+def test_metadata_table_is_compacted_and_the_index_rebuilt(uri: str) -> None:
     table = made(uri, more={"hoodie.metadata.compact.max.delta.commits": 2})
     for number in range(4):
         table.upsert(rows((f"k{number}", "x", 1, "x"), ("k", f"p {number % 2}", number, f"{number}")))
@@ -131,7 +131,7 @@ def test_tables_of_release_1_1_are_written(tmp_path: Path) -> None:
     assert report.ok, str(report)
 
 
-def test_what_cannot_be_is_refused(uri: str, tmp_path: Path) -> None:
+def test_unsupported_combinations_are_refused(uri: str, tmp_path: Path) -> None:
     table = made(uri)
     first = rows(("a", "x", 1, "xa"), ("a", "y", 1, "ya"))
     table.upsert(first)
@@ -154,7 +154,7 @@ def test_what_cannot_be_is_refused(uri: str, tmp_path: Path) -> None:
         made(tmp_path / "eight", more={"hoodie.write.table.version": 8}).upsert(first)
 
 
-def test_a_secondary_index_beside_it_is_refused(uri: str) -> None:
+def test_secondary_index_with_a_partitioned_record_index_is_refused(uri: str) -> None:
     table = made(uri)
     table.upsert(rows(("a", "x", 1, "xa")))
     with pytest.raises(Unsupported, match="identifies records by keys of the whole table, which a partitioned record_index"):
@@ -178,11 +178,11 @@ def _of_the_index(call: StorageCall) -> bool:
     return call.writes and ("/metadata/record_index/" in call.path or "/metadata/.hoodie/timeline/" in call.path)
 
 
-def test_a_section_outlives_the_write_that_began_it_and_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_section_of_a_failed_write_is_used_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write dies at each call by which it makes a section; another one goes on there, and then the first is rolled back."""
     monkeypatch.setattr(record_index, "_groups_of_section", lambda _: 3)
-    grown = made(tmp_path / "t", more=MANY_WRITERS)
-    grown.upsert(rows(("a", "x", 1, "xa")))
+    table_with_commits = made(tmp_path / "t", more=MANY_WRITERS)
+    table_with_commits.upsert(rows(("a", "x", 1, "xa")))
     dead, next_ = rows(("n", "new", 2, "dead")), rows(("n", "new", 3, "alive"), ("m", "new", 3, "alive"))
 
     def faulty(table: Table, fault: Fault | None) -> tuple[Any, FaultyStorage]:
@@ -211,7 +211,7 @@ def test_a_section_outlives_the_write_that_began_it_and_died(tmp_path: Path, mon
         assert found(table) == {("a", "x", "xa"), ("n", "new", "again"), ("m", "new", "alive")}, call
 
 
-def test_a_lost_index_of_one_partition_is_told(tmp_path: Path) -> None:
+def test_missing_index_of_one_partition_is_reported(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     table.upsert(rows(("a", "x", 1, "xa"), ("a", "y", 1, "ya")))
     for path in (tmp_path / "t" / ".hoodie" / "metadata" / "record_index").glob(".record-index-y-*"):

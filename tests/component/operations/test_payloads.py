@@ -192,7 +192,7 @@ def test_record_by_record_merger_drops_records() -> None:
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "score": 3}]
 
 
-def test_a_reader_without_the_merger_is_told() -> None:
+def test_reader_without_the_merger_gets_an_error() -> None:
     table = hp.Table.create(
         "memory://unknown-merger",
         record_key="id",
@@ -227,7 +227,7 @@ def marked(deleted: bool, **values: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_a_merger_is_asked_about_deletes_where_base_files_are_written(table_type: str) -> None:
+def test_merger_decides_deletes_when_base_files_are_written(table_type: str) -> None:
     """In logs ordering values settle them, as in Apache Hudi (tests/interop/test_mergers.py)."""
     hp.register_merger(KeepsChampions())
     table = hp.Table.create(
@@ -245,7 +245,7 @@ def test_a_merger_is_asked_about_deletes_where_base_files_are_written(table_type
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == left[:-1]
 
 
-def test_a_merger_that_answers_for_other_deletes_is_named() -> None:
+def test_merger_returning_a_wrong_number_of_deletes_is_named() -> None:
     class Wrong(KeepsChampions):
         def deletes(self, older: pa.Table, newer: pa.Table) -> pa.ChunkedArray:
             return pa.chunked_array([[True]])
@@ -262,7 +262,7 @@ def test_a_merger_that_answers_for_other_deletes_is_named() -> None:
 @pytest.mark.parametrize(
     "key", ["hoodie.write.record.merge.custom.implementation.classes", "hoodie.datasource.write.record.merger.impls"]
 )
-def test_java_classes_of_mergers_stand_for_what_is_registered_under_their_names(key: str) -> None:
+def test_java_merger_classes_map_to_registered_mergers(key: str) -> None:
     own = f"com.example.KeepHighest{uuid.uuid4().hex}"
     uri = f"memory://classes-{uuid.uuid4()}"
     listed = f"org.apache.hudi.DefaultSparkRecordMerger, {own}"

@@ -70,7 +70,7 @@ def check_repaired(table: hp.Table, before: list[dict[str, object]]) -> hp.Table
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("mirror", [True, False])
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_writes_come_back(uri: str, kind: str, mirror: bool) -> None:
+def test_rebuilt_timeline_contains_all_writes(uri: str, kind: str, mirror: bool) -> None:
     table = create(uri, kind)
     table.bulk_insert(rows(*range(8)))
     middle = table.upsert(rows(2, 3, 9, ts=2))
@@ -126,7 +126,7 @@ def test_file_groups_that_a_clustering_replaced_stay_so(uri: str) -> None:
     assert [i.request_time for i in again.timeline().completed(Action.REPLACECOMMIT)] == [replace.request_time]
 
 
-def test_what_never_completed_stays_so_where_the_metadata_table_tells(uri: str) -> None:
+def test_instants_missing_from_the_metadata_table_stay_uncompleted(uri: str) -> None:
     """The next repair names its files before it deletes them."""
     table = create(uri)
     table.bulk_insert(rows(0, 2))
@@ -143,7 +143,7 @@ def test_what_never_completed_stays_so_where_the_metadata_table_tells(uri: str) 
     assert storage.stat(stray) is None and found(table) == before
 
 
-def test_files_that_cannot_be_read_are_told_of(uri: str) -> None:
+def test_unreadable_files_are_reported(uri: str) -> None:
     table = create(uri, **{"hoodie.metadata.enable": False})
     table.bulk_insert(rows(0, 2))
     before = found(table)
@@ -157,7 +157,7 @@ def test_files_that_cannot_be_read_are_told_of(uri: str) -> None:
     assert found(table) == before
 
 
-def test_an_instant_with_markers_counts_and_can_be_taken_back(uri: str) -> None:
+def test_instant_with_markers_counts_and_can_be_rolled_back(uri: str) -> None:
     table = create(uri, **{"hoodie.metadata.enable": False})
     table.bulk_insert(rows(0, 2))
     before = found(table)
@@ -171,7 +171,7 @@ def test_an_instant_with_markers_counts_and_can_be_taken_back(uri: str) -> None:
     assert found(table) == before
 
 
-def test_a_table_without_files_or_with_a_timeline_is_left_alone(uri: str) -> None:
+def test_table_without_files_or_with_a_timeline_is_not_changed(uri: str) -> None:
     table = create(uri)
     assert table.repair(dry_run=True).steps == ()
     table.upsert(rows(1))
@@ -191,24 +191,24 @@ def test_orphans_wait_for_the_timeline(uri: str) -> None:
     assert table.repair(["orphans"], dry_run=True).steps == ()
 
 
-def test_changes_are_told_as_before(uri: str) -> None:
+def test_change_data_is_unchanged(uri: str) -> None:
     table = create(uri, **{"hoodie.table.cdc.enabled": True})
     table.bulk_insert(rows(0, 2))
     table.upsert(rows(0, ts=2))
     table.upsert(rows(2, 4, ts=3))
-    changes, before = told_of_changes(table), found(table)
+    changes, before = change_rows(table), found(table)
     assert len(changes) == 5
     lose_timeline(table)
     check_repaired(table, before)
-    assert told_of_changes(table) == changes
+    assert change_rows(table) == changes
 
 
-def told_of_changes(table: hp.Table) -> list[dict[str, object]]:
+def change_rows(table: hp.Table) -> list[dict[str, object]]:
     return sorted(hp.Table(table.uri).changes().to_arrow().select(["op", "before", "after"]).to_pylist(), key=str)
 
 
 @pytest.mark.parametrize(("kind", "mirror"), [("cow", False), ("mor", True), pytest.param("mor", False, marks=pytest.mark.wide)])
-def test_columns_that_go_by_ids_are_found_again(uri: str, kind: str, mirror: bool) -> None:
+def test_column_ids_are_recovered(uri: str, kind: str, mirror: bool) -> None:
     """Renamed, dropped and added again, changed in type: old files are read by the ids of the history."""
     table = create(uri, kind)
     table.bulk_insert(rows(0, 1, 2, x=1, y="old"))

@@ -44,7 +44,7 @@ def test_a_table_in_order_needs_nothing(table: Table) -> None:
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"hoodie.table.name=t\n"])
-def test_properties_come_back_from_their_backup(table: Table, damage: bytes | None) -> None:
+def test_properties_are_restored_from_the_backup(table: Table, damage: bytes | None) -> None:
     storage = table.context.storage
     data = storage.read(".hoodie/hoodie.properties")
     assert data is not None
@@ -59,13 +59,13 @@ def test_properties_come_back_from_their_backup(table: Table, damage: bytes | No
     assert storage.stat(".hoodie/hoodie.properties.backup") is None
 
 
-def test_a_backup_that_was_left_behind_goes(table: Table) -> None:
+def test_leftover_backup_is_deleted(table: Table) -> None:
     storage = table.context.storage
     storage.put(".hoodie/hoodie.properties.backup", storage.read(".hoodie/hoodie.properties") or b"")
     repair(table, "properties")
 
 
-def test_a_partition_without_its_mark(table: Table) -> None:
+def test_missing_partition_metadata_is_written(table: Table) -> None:
     table.drop_metadata_table()
     table.context.storage.delete(["x/.hoodie_partition_metadata"])
     assert rows(table) == [{"id": "b", "value": 2}]
@@ -91,7 +91,7 @@ def test_files_of_a_writer_at_work_are_no_orphans(table: Table) -> None:
     assert [step.kind.value for step in table.repair(["orphans"], dry_run=True).steps] == []
 
 
-def test_a_write_that_died(table: Table) -> None:
+def test_failed_write_is_rolled_back(table: Table) -> None:
     store = table.context.timeline
     store.start(store.request("20991231000000000", Action.COMMIT))
     repair(table, "pending")

@@ -12,17 +12,17 @@ import pyhudi as hp
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.table.snapshot import load_snapshot
-from tests.support.old_columns import EXPECTED, NEW, grown, old, rows_of
+from tests.support.old_columns import EXPECTED, NEW, old, rows_of, table_with_commits
 
 
 @pytest.fixture(params=["cow", "mor"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     # The metadata table has statistics of the columns, by which filters prune files.
-    return grown(tmp_path, request.param)
+    return table_with_commits(tmp_path, request.param)
 
 
 @pytest.mark.sample(1)
-def test_every_read_gives_the_default(table: Table) -> None:
+def test_every_read_returns_the_default(table: Table) -> None:
     assert rows_of(table.scan().to_arrow()) == EXPECTED
     assert sorted(table.scan(["d"]).to_arrow()["d"].to_pylist()) == [7, 7, 7, 8]
     assert sorted(table.scan(["s"], filter="d = 7").to_arrow()["s"].to_pylist()) == ["none"] * 3

@@ -39,7 +39,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from tests.support.consistent_hashing_tables import create as create_ringed
-from tests.support.consistent_hashing_tables import ring_files, ring_of, rows
+from tests.support.consistent_hashing_tables import hashing_files, hashing_of, rows
 
 RINGS = {
     "hoodie.index.type": "BUCKET",
@@ -101,7 +101,7 @@ def in_order(table: hp.Table) -> None:
 
 
 @pytest.mark.parametrize("metadata", [True, False])
-def test_a_ring_splits_and_merges(uri: str, metadata: bool) -> None:
+def test_buckets_split_and_merge(uri: str, metadata: bool) -> None:
     table = create(uri, **{"hoodie.metadata.enable": metadata})
     table.upsert(pa.concat_tables([rows(*range(60)), rows(*range(100, 104), part="q")]))
     table.upsert(rows(*range(0, 60, 2), ts=2))
@@ -111,8 +111,8 @@ def test_a_ring_splits_and_merges(uri: str, metadata: bool) -> None:
     done = table.cluster(options=SPLIT)
     assert done.instant is not None
     assert (done.rows, done.groups, done.file_groups_written) == (len(before), 4, 7)
-    assert [node.value for node in ring_of(table).nodes] == [(1 << 29) - 1, 1 << 30, (3 << 29) - 1, (1 << 31) - 1]
-    assert (ring_of(table).sequence, ring_of(table).first_count, ring_of(table).instant) == (1, 2, done.instant)
+    assert [node.value for node in hashing_of(table).nodes] == [(1 << 29) - 1, 1 << 30, (3 << 29) - 1, (1 << 31) - 1]
+    assert (hashing_of(table).sequence, hashing_of(table).first_count, hashing_of(table).instant) == (1, 2, done.instant)
     assert values(table) == before
     # Rows are moved, and not written.
     assert table.scan(["id", "_hoodie_commit_time"]).to_arrow().sort_by("id") == commits
@@ -121,16 +121,16 @@ def test_a_ring_splits_and_merges(uri: str, metadata: bool) -> None:
     after = {**before, **{f"k{n}": ("p", 3) for n in range(50, 80)}}
     assert values(table) == after
     merged = table.cluster(options=MERGE)
-    assert [len(ring_of(table, part).nodes) for part in "pq"] == [1, 2]
-    assert ring_of(table).sequence == 2
+    assert [len(hashing_of(table, part).nodes) for part in "pq"] == [1, 2]
+    assert hashing_of(table).sequence == 2
     assert values(table) == after
     table.upsert(rows(5, 6, 200, ts=4))
-    assert f"p/{merged.instant}.commit" in ring_files(table)
+    assert f"p/{merged.instant}.commit" in hashing_files(table)
     assert values(table) == {**after, **{f"k{n}": ("p", 4) for n in (5, 6, 200)}}
     in_order(table)
 
 
-def test_every_key_lies_in_its_node(uri: str) -> None:
+def test_every_key_is_in_the_bucket_of_its_hash(uri: str) -> None:
     """7,300 keys after a split, a merge at the end of the hash range and another split, by the library's hash and the metadata
     file alone.
     """
@@ -155,7 +155,7 @@ def test_every_key_lies_in_its_node(uri: str) -> None:
 def test_the_plan_is_written_as_apache_hudi_writes_it(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(40)))
-    ring = ring_of(table)
+    ring = hashing_of(table)
     instant = planned(table, **{"hoodie.bucket.index.max.num.buckets": 3})
     plan = plan_of(table, instant)
     assert plan.strategy is not None
@@ -169,7 +169,7 @@ def test_the_plan_is_written_as_apache_hudi_writes_it(uri: str) -> None:
     assert [[node.value for node in group] for group in nodes] == [[(1 << 29) - 1, 1 << 30], [ring.nodes[1].value]]
     assert all(node.tag is NodeTag.REPLACE and str(node.prefix) not in str(ring) for group in nodes for node in group)
     assert [group.num_output_file_groups for group in plan.input_groups or ()] == [2, 1]
-    assert ring_files(table) == ["p/00000000000000.hashing_meta"]
+    assert hashing_files(table) == ["p/00000000000000.hashing_meta"]
 
 
 def test_sorted_by_columns(uri: str) -> None:
@@ -186,9 +186,9 @@ def test_inline_after_a_write(uri: str) -> None:
     inline = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 2}
     table = create(uri, **inline, **SPLIT)
     table.upsert(rows(*range(30)))
-    assert len(ring_of(table).nodes) == 2
+    assert len(hashing_of(table).nodes) == 2
     table.upsert(rows(*range(30, 60)))
-    assert len(ring_of(table).nodes) == 4
+    assert len(hashing_of(table).nodes) == 4
     assert len(values(table)) == 60
     in_order(table)
 
@@ -226,7 +226,7 @@ def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
     table.upsert(rows(*range(8)))
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant
     assert overwritten is not None
-    context, present = table.context, ring_of(table)
+    context, present = table.context, hashing_of(table)
     context.storage.delete([f"{HASHING_FOLDER}/p/{overwritten}.hashing_meta", f"{HASHING_FOLDER}/p/{overwritten}.commit"])
     for asked in (lambda: table.cluster(options=SPLIT), lambda: table.upsert(rows(1, ts=3))):
         with pytest.raises(TableState, match="without updating its consistent hashing metadata"):
@@ -239,7 +239,7 @@ def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
 
 
 @pytest.mark.parametrize("options", [BESIDE, {}], ids=["copies", "reject"])
-def test_a_write_beside_a_pending_resize(uri: str, options: dict[str, Any]) -> None:
+def test_write_during_a_pending_resize(uri: str, options: dict[str, Any]) -> None:
     table = create(uri)
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -265,7 +265,7 @@ def test_a_write_beside_a_pending_resize(uri: str, options: dict[str, Any]) -> N
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("metadata", [True, False])
-def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata: bool) -> None:
+def test_writes_during_a_resize_are_read_once_at_every_instant(uri: str, metadata: bool) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": metadata})
     table.upsert(rows(*range(20)))
     table.upsert(rows(1, part="q"))
@@ -300,7 +300,7 @@ def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"])
-def test_copies_follow_each_other_as_their_writes_did(uri: str, mode: str) -> None:
+def test_double_written_logs_keep_the_order_of_their_writes(uri: str, mode: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.write.record.merge.mode": mode, "hoodie.metadata.enable": False})
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -312,7 +312,7 @@ def test_copies_follow_each_other_as_their_writes_did(uri: str, mode: str) -> No
     assert values(table) == before
 
 
-def test_partial_updates_beside_a_resize(uri: str) -> None:
+def test_partial_updates_during_a_resize(uri: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"})
     table.upsert(rows(*range(20)).append_column("note", pa.array([f"n{n}" for n in range(20)])))
     instant = planned(table)
@@ -348,7 +348,7 @@ def test_incremental_and_changes(uri: str, moment: str, metadata: bool) -> None:
     assert len(changes) == 12
 
 
-def test_a_resize_that_is_dropped_takes_the_copies_with_it(uri: str) -> None:
+def test_dropped_resize_removes_double_written_logs(uri: str) -> None:
     for metadata in (True, False):
         name = f"{uri}-{metadata}"
         table = create(name, **BESIDE, **{"hoodie.metadata.enable": metadata})
@@ -363,7 +363,7 @@ def test_a_resize_that_is_dropped_takes_the_copies_with_it(uri: str) -> None:
         assert values(table) == before
         table.upsert(rows(1, ts=3))
         in_order(table)
-        assert len(ring_of(table).nodes) == 2
+        assert len(hashing_of(table).nodes) == 2
         table.cluster(options=SPLIT)
         assert values(table) == {**before, "k1": ("p", 3)}
         in_order(table)
@@ -371,7 +371,7 @@ def test_a_resize_that_is_dropped_takes_the_copies_with_it(uri: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["pending", "resized"])
-def test_a_write_that_is_rolled_back_takes_its_copies_with_it(uri: str, moment: str) -> None:
+def test_rolled_back_write_removes_its_double_written_logs(uri: str, moment: str) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -393,7 +393,7 @@ def test_a_write_that_is_rolled_back_takes_its_copies_with_it(uri: str, moment: 
             table.rollback(instant)
 
 
-def test_a_restore_takes_copies_with_it(uri: str) -> None:
+def test_restore_removes_double_written_logs(uri: str) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -409,30 +409,30 @@ def test_a_restore_takes_copies_with_it(uri: str) -> None:
     in_order(table)
 
 
-def test_the_ring_of_a_resize_that_is_being_rolled_back_does_not_count(uri: str) -> None:
+def test_hashing_metadata_of_a_resize_under_rollback_is_ignored(uri: str) -> None:
     """It has been marked, and from its first step on the rollback has the file groups count again that the resize replaced."""
     table = create(uri)
     table.upsert(rows(*range(20)))
-    before = ring_of(table)
+    before = hashing_of(table)
     done = table.cluster(options=SPLIT).instant
     assert done is not None
     context = table.context.reloaded()
     load_hashing_metadata(context, context.timeline.load(), "p", (), marks=True)
-    assert f"p/{done}.commit" in ring_files(table)
+    assert f"p/{done}.commit" in hashing_files(table)
     completed = context.timeline.load().completed(Action.REPLACECOMMIT)[0]
     context.timeline.remove_completed(completed)
-    assert ring_of(table) == before
+    assert hashing_of(table) == before
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize("made_by", ["resize", "overwrite"])
-def test_a_restore_takes_rings_with_it(uri: str, made_by: str, marked: bool) -> None:
+def test_restore_removes_later_hashing_metadata(uri: str, made_by: str, marked: bool) -> None:
     """The next write marks hashing metadata, and marked metadata is valid regardless of the timeline."""
     table = create(uri)
     kept = table.upsert(rows(*range(20))).instant
     assert kept is not None
-    before, files = values(table), ring_files(table)
+    before, files = values(table), hashing_files(table)
     if made_by == "resize":
         table.cluster(options=SPLIT)
     else:
@@ -440,8 +440,8 @@ def test_a_restore_takes_rings_with_it(uri: str, made_by: str, marked: bool) -> 
     if marked:
         table.upsert(rows(1, ts=5))
     table.restore(kept)
-    assert [name for name in ring_files(table) if not name.startswith("p/00000000000000.")] == []
-    assert set(files) <= set(ring_files(table))
+    assert [name for name in hashing_files(table) if not name.startswith("p/00000000000000.")] == []
+    assert set(files) <= set(hashing_files(table))
     assert values(table) == before
     table.upsert(rows(1, 30, ts=7))
     assert values(table) == {**before, "k1": ("p", 7), "k30": ("p", 7)}
@@ -454,11 +454,11 @@ def test_a_restore_takes_rings_with_it(uri: str, made_by: str, marked: bool) -> 
 def test_a_resize_that_is_rolled_back(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(20)))
-    before, files = values(table), ring_files(table)
+    before, files = values(table), hashing_files(table)
     done = table.cluster(options=SPLIT).instant
     assert done is not None
     table.rollback(done)
-    assert ring_files(table) == files
+    assert hashing_files(table) == files
     assert values(table) == before
     table.upsert(rows(1, ts=2))
     in_order(table)
@@ -468,7 +468,7 @@ def settings(operation: WriteOperation = WriteOperation.UPSERT) -> WriteSettings
     return WriteSettings.of(parse_options({**RINGS, **BESIDE}), operation)
 
 
-class Beside(LocalEngine):
+class ActingEngine(LocalEngine):
     """Does something when the files of a write are written, and its commit is to come."""
 
     def __init__(self, act: Callable[[], object]) -> None:
@@ -483,11 +483,11 @@ class Beside(LocalEngine):
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["completes", "dropped"])
-def test_what_becomes_of_a_resize_beside_a_write_that_copies(uri: str, dropped: bool) -> None:
+def test_resize_that_ends_during_a_double_writing_write(uri: str, dropped: bool) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
-    end = Beside(lambda: table.unschedule_clustering(instant) if dropped else table.cluster(instant))
+    end = ActingEngine(lambda: table.unschedule_clustering(instant) if dropped else table.cluster(instant))
     result = run_write(table.context, end, rows(*range(15, 25), ts=2), settings())
     # Concurrently with a process that completes it, it has recorded everything in both places.
     assert result.conflict_retries == int(dropped)
@@ -496,7 +496,7 @@ def test_what_becomes_of_a_resize_beside_a_write_that_copies(uri: str, dropped: 
     in_order(table)
 
 
-def test_a_write_that_does_not_copy_overtakes_a_resize(uri: str) -> None:
+def test_write_without_double_writing_conflicts_with_a_resize(uri: str) -> None:
     """It was planned on a state before the resize, as one whose rows were chosen by what it read."""
     table = create(uri)
     table.upsert(rows(*range(20)))
@@ -513,7 +513,7 @@ def test_a_write_that_does_not_copy_overtakes_a_resize(uri: str) -> None:
     in_order(table)
 
 
-def test_overwrites_beside_a_resize_are_refused(uri: str) -> None:
+def test_overwrites_during_a_resize_are_refused(uri: str) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -524,7 +524,7 @@ def test_overwrites_beside_a_resize_are_refused(uri: str) -> None:
     assert len(values(table)) == 20
 
 
-def test_a_record_index_beside_a_resize(uri: str) -> None:
+def test_record_index_during_a_resize(uri: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": True})
     table.upsert(rows(*range(20)))
     table.index.create("record_index")
@@ -536,7 +536,7 @@ def test_a_record_index_beside_a_resize(uri: str) -> None:
     in_order(table)
 
 
-def test_a_metadata_table_that_is_built_beside_a_resize_lists_copies(uri: str) -> None:
+def test_metadata_table_built_during_a_resize_lists_double_written_logs(uri: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": False})
     table.upsert(rows(*range(20)))
     instant = planned(table)
@@ -551,7 +551,7 @@ def test_a_metadata_table_that_is_built_beside_a_resize_lists_copies(uri: str) -
     in_order(listed)
 
 
-def test_a_metadata_table_lists_no_copies_of_a_write_that_is_under_way(uri: str) -> None:
+def test_metadata_table_lists_no_double_written_logs_of_a_pending_write(uri: str) -> None:
     """Its copies bear the time of a resize that has completed, and go when it fails."""
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": False})
     table.upsert(rows(*range(2, 20)))
@@ -560,7 +560,7 @@ def test_a_metadata_table_lists_no_copies_of_a_write_that_is_under_way(uri: str)
     before = values(table)
     write = Transaction.begin(table.context, Action.DELTACOMMIT, settings().commit)
     write.start()
-    copy = f"p/.{ring_of(table).file_ids[0]}_{instant}.log.1_9-9-9"
+    copy = f"p/.{hashing_of(table).file_ids[0]}_{instant}.log.1_9-9-9"
     Markers(table.context.storage, write.instant_time).create(copy, MarkerType.CREATE)
     deletes = encode_deletes([deletes_batch(pa.array(["k3"]), "p")])
     block = (BlockType.DELETE, {HeaderKey.INSTANT_TIME: write.instant_time}, deletes)
@@ -595,7 +595,7 @@ class Deleting(MemoryStorage):
         super().delete(gone)
 
 
-def test_a_metadata_table_that_listed_copies_goes_with_the_rollback_of_their_write(uri: str) -> None:
+def test_rollback_of_a_double_writing_write_drops_a_metadata_table_that_lists_its_logs(uri: str) -> None:
     table = create(uri, **BESIDE, **{"hoodie.metadata.enable": False})
     table.upsert(rows(*range(20)))
     before = values(table)
@@ -621,7 +621,7 @@ def test_a_metadata_table_that_listed_copies_goes_with_the_rollback_of_their_wri
     in_order(listed)
 
 
-def test_the_strategy_that_copies_goes_with_rings_alone(uri: str) -> None:
+def test_double_write_strategy_requires_consistent_hashing(uri: str) -> None:
     table = hp.Table.create(uri, record_key="id", table_type="mor")
     with pytest.raises(InvalidRequest, match="CONSISTENT_HASHING"):
         table.upsert(rows(1), options=BESIDE)
@@ -637,14 +637,14 @@ def test_a_second_attempt_writes_files_of_its_own(uri: str) -> None:
     chosen = ClusterSettings.of(parse_options({**RINGS, **SPLIT}))
     names: list[set[str]] = []
 
-    class Dies(LocalEngine):
+    class CrashingEngine(LocalEngine):
         def map(self, function: Callable[[Any], Any], tasks: Any) -> list[Any]:
             done = super().map(function, tasks)
             names.append({file_name(status.stat.path or "") for part in done for status in part})
             raise RuntimeError("this attempt is over")
 
     with pytest.raises(RuntimeError):
-        execute_clustering(table.context.reloaded(), Dies(1), instant, chosen)
+        execute_clustering(table.context.reloaded(), CrashingEngine(1), instant, chosen)
     execute_clustering(table.context.reloaded(), LocalEngine(1), instant, chosen)
     present = {file_name(info.path) for info in table.context.storage.walk("p") if info.path.endswith(".parquet")}
     assert len(present) == len(names[0]) == 4
@@ -665,7 +665,7 @@ def test_archived_resizes_still_count(uri: str) -> None:
     table.clean(dry_run=True)
     table.archive()
     assert not any(i.request_time == instant for i in table.timeline().instants)
-    assert ring_of(table).instant == instant
+    assert hashing_of(table).instant == instant
     found = values(table)
     assert {key: value for key, value in found.items() if value[0] == "p"} == {
         f"k{n}": ("p", 2 if n >= 15 else 1) for n in range(25)

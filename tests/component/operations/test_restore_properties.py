@@ -98,7 +98,7 @@ def check_restored(table: hp.Table, given: Mapping[str, str]) -> hp.Table:
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_what_files_tell(uri: str, kind: str) -> None:
+def test_properties_are_inferred_from_files(uri: str, kind: str) -> None:
     table = create(uri, kind)
     table.bulk_insert(rows(*range(8)))
     table.upsert(rows(2, 3, ts=2))
@@ -147,14 +147,14 @@ def test_keys_of_several_fields_name_them(uri: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_tables_of_other_kinds(uri: str, kind: str, options: dict[str, Any], given: dict[str, str]) -> None:
+def test_properties_of_other_table_layouts(uri: str, kind: str, options: dict[str, Any], given: dict[str, str]) -> None:
     table = create(uri, kind, options)
     table.bulk_insert(rows(*range(8)))
     table.upsert(rows(2, 3, ts=2))
     check_restored(table, given)
 
 
-def test_without_meta_columns_the_keys_are_asked_for(uri: str) -> None:
+def test_key_fields_are_required_without_meta_columns(uri: str) -> None:
     table = create(uri, "cow", {"hoodie.populate.meta.fields": False})
     table.bulk_insert(rows(*range(4)))
     was = lose(table)
@@ -193,7 +193,7 @@ def test_without_a_metadata_table_version_and_type_and_name_may_have_to_be_given
         ({"hoodie.table.keygenerator.type": "GLOBAL_DELETE"}, "key generator"),
     ],
 )
-def test_what_is_given_may_not_contradict_files(uri: str, given: dict[str, str], why: str) -> None:
+def test_given_properties_must_not_contradict_files(uri: str, given: dict[str, str], why: str) -> None:
     table = create(uri)
     table.bulk_insert(rows(*range(4)))
     lose(table)
@@ -202,7 +202,7 @@ def test_what_is_given_may_not_contradict_files(uri: str, given: dict[str, str],
     assert open_storage(uri).stat(PROPERTIES_FILE) is None
 
 
-def test_where_several_columns_fit_it_is_asked(uri: str) -> None:
+def test_ambiguous_key_columns_must_be_given(uri: str) -> None:
     table = create(uri)
     data = rows(*range(4))
     table.bulk_insert(data.append_column("twin", data["id"]).append_column("side", data["part"]))
@@ -223,7 +223,7 @@ def test_where_several_columns_fit_it_is_asked(uri: str) -> None:
     assert hp.Table(uri).validate(keys=True).ok
 
 
-def test_a_table_that_can_be_read_is_left_alone(uri: str) -> None:
+def test_readable_table_is_not_changed(uri: str) -> None:
     with pytest.raises(TableNotFound, match="no data files"):
         hp.restore_properties(uri, dry_run=True)
     table = create(uri)
@@ -245,7 +245,7 @@ def test_a_table_that_can_be_read_is_left_alone(uri: str) -> None:
     assert hp.Table(uri).validate(keys=True).ok
 
 
-def test_a_crash_at_every_call_leaves_nothing_or_the_whole(uri: str) -> None:
+def test_crash_at_every_call_leaves_no_or_complete_properties(uri: str) -> None:
     table = create(uri, "cow", {"hoodie.metadata.enable": False})
     table.bulk_insert(rows(*range(4)))
     options, engine, inner = parse_options({}), LocalEngine(1), open_storage(uri)

@@ -69,7 +69,7 @@ def refused(table: Table, position: str) -> bool:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_restore_takes_back_what_was_read(tmp_path: Path, version: int) -> None:
+def test_resuming_after_a_restored_commit_is_refused(tmp_path: Path, version: int) -> None:
     table = made(tmp_path / "t", version)
     (_, zero), (first, one), (_, two) = upserted(table, a=1), upserted(table, b=2), upserted(table, a=3, c=3)
     assert not refused(table, two)
@@ -84,7 +84,7 @@ def test_a_restore_takes_back_what_was_read(tmp_path: Path, version: int) -> Non
         assert table.incremental(two).to_arrow()["id"].to_pylist() == ["d"]
 
 
-def test_a_rollback_of_a_completed_commit_takes_back_what_was_read(tmp_path: Path) -> None:
+def test_resuming_after_a_rolled_back_commit_is_refused(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     (_, one), (second, two) = upserted(table, a=1), upserted(table, a=2)
     table.rollback(second)
@@ -96,7 +96,7 @@ def test_a_rollback_of_a_completed_commit_takes_back_what_was_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize("call", range(2, 9))
-def test_a_stream_beside_a_rollback_or_restore_that_died(tmp_path: Path, call: int) -> None:
+def test_stream_during_a_failed_rollback_or_restore(tmp_path: Path, call: int) -> None:
     """Readers of the commit get an error as soon as the commit is missing, not only at the end of its rollback."""
     for name in ("rollback", "restore"):
         env = ReplayEnvironment(call)
@@ -118,7 +118,7 @@ def test_a_stream_beside_a_rollback_or_restore_that_died(tmp_path: Path, call: i
         next_position(table.context, one, BatchLimits())
 
 
-def test_a_moment_while_a_write_ran_that_failed(tmp_path: Path) -> None:
+def test_resuming_at_a_time_during_a_failed_write(tmp_path: Path) -> None:
     env = ReplayEnvironment(1)
     uri = made(tmp_path / "t").uri
     dying = Table(uri, options=QUIET, environment=env)
@@ -134,7 +134,7 @@ def test_a_moment_while_a_write_ran_that_failed(tmp_path: Path) -> None:
     assert table.incremental(after=noted).to_arrow()["id"].to_pylist() == ["b"]
 
 
-def test_a_restore_takes_the_rollback_away_that_tells(tmp_path: Path) -> None:
+def test_restore_removes_the_rollback_that_recorded_the_commit(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     (first, one), (second, two) = upserted(table, a=1), upserted(table, a=2)
     table.rollback(second)
@@ -143,7 +143,7 @@ def test_a_restore_takes_the_rollback_away_that_tells(tmp_path: Path) -> None:
     assert refused(table, two) and not refused(table, one)
 
 
-def test_a_failed_write_was_read_by_nobody(tmp_path: Path) -> None:
+def test_rollback_of_an_uncommitted_write_does_not_stop_readers(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     _, one = upserted(table, a=1)
     dying = Table(table.uri, options=QUIET)
@@ -173,7 +173,7 @@ def test_archived_restores_and_commits(tmp_path: Path) -> None:
     assert table.incremental(after=positions[1][1]).to_arrow()["id"].to_pylist() == ["b"]
 
 
-def test_a_stream_looks_again_where_a_restore_came_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_reloads_after_a_concurrent_restore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path / "t")
     (_, zero), (first, one), _ = upserted(table, a=1), upserted(table, b=2), upserted(table, a=3, c=3)
     looked: list[Snapshot] = []

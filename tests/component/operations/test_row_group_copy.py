@@ -95,7 +95,7 @@ def test_one_group_is_split_into_several_files() -> None:
     check_unchanged(table, before)
 
 
-def test_a_plan_names_hudis_strategy_and_is_executed_by_it() -> None:
+def test_plan_names_the_strategy_class_of_hudi_and_is_executed_by_it() -> None:
     table = make("memory://copy-plan")
     strategy = "org.apache.hudi.client.clustering.run.strategy.SparkBinaryCopyClusteringExecutionStrategy"
     planned = table.schedule_clustering(options={"hoodie.clustering.execution.strategy.class": strategy})

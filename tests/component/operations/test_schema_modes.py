@@ -56,16 +56,22 @@ def test_key_partition_and_ordering_fields_never_change_their_type(table_type: s
     for name, values in changes.items():
         for value in values:
             data = batch(**{name: value if isinstance(value, pa.Array) else pa.array([value])})
-            for verb in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite, table.insert_overwrite_table):
+            for operation in (
+                table.upsert,
+                table.insert,
+                table.bulk_insert,
+                table.insert_overwrite,
+                table.insert_overwrite_table,
+            ):
                 with pytest.raises(InvalidRequest, match=rf"(?s){name} .*cannot change"):
-                    verb(data, schema_mode=mode)
+                    operation(data, schema_mode=mode)
     assert (read(table), table.schema()) == before
     # What fits their type is cast to it.
     table.upsert(batch(id=pa.array([1], pa.int16()), p=pa.array([1], pa.int8()), ts=pa.array([12], pa.int32())), schema_mode=mode)
     assert [row["ts"] for row in read(table)] == [12] and table.schema() == before[1]
 
 
-def test_what_loses_nothing_needs_no_leave_and_is_told() -> None:
+def test_lossless_changes_are_allowed_and_reported() -> None:
     table = made()
     result = table.upsert(batch(i=pa.array([2**40]), f=pa.array([0.25]), new=pa.array(["x"])))
     assert result.schema_changes == ("i was int32 and is int64", "f was float and is double", "new string is new")
@@ -75,7 +81,7 @@ def test_what_loses_nothing_needs_no_leave_and_is_told() -> None:
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_what_loses_something_needs_the_option(table_type: str) -> None:
+def test_lossy_changes_require_the_option(table_type: str) -> None:
     table = made(table_type)
     before = table.schema()
     for values in (
@@ -93,7 +99,7 @@ def test_what_loses_something_needs_the_option(table_type: str) -> None:
     assert {row["id"]: row["n"] for row in read(table)} == {1: str(LARGE), 2: "text"}
 
 
-def test_whole_numbers_are_not_rounded_on_their_way_in() -> None:
+def test_integers_are_not_rounded_to_floating_point() -> None:
     table = made(n=pa.float64())
     for mode in ("strict", "merge", "widen", "evolve"):
         with pytest.raises(InvalidRequest, match=f"'n': {LARGE} cannot be stored as double"):
@@ -113,7 +119,7 @@ def test_strict_takes_no_new_columns_and_no_wider_types() -> None:
     assert read(table)[0]["n"] == 7
 
 
-def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
+def test_column_of_only_nulls_takes_the_table_type() -> None:
     table = made()
     assert table.upsert(batch(n=pa.nulls(1), f=pa.nulls(1))).schema_changes == ()
     assert read(table)[0]["n"] is None

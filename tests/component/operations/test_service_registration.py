@@ -56,7 +56,7 @@ def write(table: Table) -> Mapping[str, str]:
     return table.upsert(pa.table({"id": ["a"]})).services
 
 
-def test_it_follows_writes(census: Census) -> None:
+def test_registered_service_runs_after_writes(census: Census) -> None:
     table = new_table("census-inline")
     assert write(table)["census"] == "not due: an odd number of commits"
     assert write(table)["census"] == "run: 2 commits counted"
@@ -69,7 +69,7 @@ def test_it_follows_writes(census: Census) -> None:
     assert len(table.timeline().completed_writes()) == 4
 
 
-def test_it_runs_in_a_pass(census: Census) -> None:
+def test_registered_service_runs_with_run_services(census: Census) -> None:
     table = new_table("census-pass")
     write(table)
     assert table.run_services(["census"]) == {"census": "not due: an odd number of commits"}
@@ -81,24 +81,24 @@ def test_it_runs_in_a_pass(census: Census) -> None:
         table.run_services(["senses"])
 
 
-def test_it_runs_in_a_thread_beside_the_writer(census: Census) -> None:
+def test_registered_service_runs_in_the_background_thread(census: Census) -> None:
     table = new_table("census-thread")
-    with table.background_services(pause_seconds=60) as beside:
+    with table.background_services(pause_seconds=60) as background:
         assert write(table)["census"].startswith("off")
         assert write(table)["census"].startswith("off")
-    assert beside.last["census"] == "run: 2 commits counted"
+    assert background.last["census"] == "run: 2 commits counted"
     assert write(table)["census"].startswith("not due")
 
 
-def test_it_runs_when_the_table_is_served(census: Census) -> None:
+def test_registered_service_runs_when_the_table_is_served(census: Census) -> None:
     table = new_table("census-served")
     write(table)
     write(table)
     stop, seen = threading.Event(), []
 
-    def told(outcomes: Mapping[str, str]) -> None:
+    def record(outcomes: Mapping[str, str]) -> None:
         seen.append(outcomes["census"])
         stop.set()
 
-    table.serve(stop, pause_seconds=600, on_run=told)
+    table.serve(stop, pause_seconds=600, on_run=record)
     assert seen == ["run: 2 commits counted"]

@@ -48,7 +48,7 @@ def upsert(
     return table.upsert(rows, options=options).services
 
 
-def test_a_result_says_what_ran_and_why_not(environment: ReplayEnvironment) -> None:
+def test_write_result_reports_executed_services_and_reasons(environment: ReplayEnvironment) -> None:
     table = new_table(environment, **{"hoodie.clean.commits.retained": 1})
     assert upsert(table, environment)["clean"] == "not due: 1 commits, 1 are retained"
     upsert(table, environment)
@@ -94,7 +94,7 @@ def test_a_service_that_fails_leaves_the_commit(environment: ReplayEnvironment) 
     assert table.scan().count() == 1
 
 
-def test_a_lazy_table_rolls_dead_writers_back_when_it_is_cleaned(environment: ReplayEnvironment) -> None:
+def test_clean_rolls_back_failed_writes_under_the_lazy_policy(environment: ReplayEnvironment) -> None:
     lazy = {"hoodie.clean.failed.writes.policy": "LAZY"}
     table = new_table(environment, **lazy)
     upsert(table, environment)
@@ -135,7 +135,7 @@ def test_what_savepoints_and_restores_refuse(environment: ReplayEnvironment) -> 
     assert table.restore(last).rolled_back == (newest,)
 
 
-def test_partitions_nobody_wrote_to_for_days_are_deleted(environment: ReplayEnvironment) -> None:
+def test_partitions_without_writes_expire(environment: ReplayEnvironment) -> None:
     table = new_table(environment)
     for part in ("old", "older", "new"):
         upsert(table, environment, part)

@@ -27,7 +27,7 @@ def stored(table: Table) -> dict[str, str]:
     return dict(Table(table.uri).config.properties)
 
 
-def test_keys_of_ones_own_are_kept_by_whatever_changes_the_table() -> None:
+def test_user_properties_survive_every_change_of_the_table() -> None:
     table = made()
     assert table.set_properties({"owner": "fares", "kept.days": 30, "audited": True, "odd=key: é": "\n"}) == {
         "owner": "fares",
@@ -72,7 +72,7 @@ def test_a_table_under_another_name_is_read_written_and_serviced(table_type: str
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("hoodie.table.type", "defines the content or layout"),
         ("hoodie.table.recordkey.fields", "defines the content or layout"),
@@ -89,11 +89,11 @@ def test_a_table_under_another_name_is_read_written_and_serviced(table_type: str
         (" owner", "not a valid property name"),
     ],
 )
-def test_what_defines_the_table_or_its_writes_is_refused(key: str, said: str) -> None:
+def test_what_defines_the_table_or_its_writes_is_refused(key: str, message: str) -> None:
     table = made()
     before = stored(table)
     for value in ("x", None):
-        with pytest.raises(InvalidRequest, match=said):
+        with pytest.raises(InvalidRequest, match=message):
             table.set_properties({"owner": "me", key: value})
     assert stored(table) == before
 
@@ -108,7 +108,7 @@ def test_values_are_text_numbers_or_flags() -> None:
         table.set_properties({"owner": "a"}, options={"hoodie.datasource.write.operation": "upsert"})
 
 
-def test_a_table_that_has_another_version_meanwhile_is_left_alone() -> None:
+def test_table_of_another_version_by_now_is_not_changed() -> None:
     table = made()
     stale = table._open.context
     Table(table.uri).upgrade(to=9)
@@ -121,7 +121,7 @@ def test_a_table_that_has_another_version_meanwhile_is_left_alone() -> None:
     assert table.set_properties({"owner": "me"}) == {"owner": "me"}
 
 
-def test_a_table_of_a_version_that_is_not_written_is_left_alone() -> None:
+def test_table_of_an_unsupported_write_version_is_not_changed() -> None:
     table = made("cow")
     table.downgrade(to=6)
     with pytest.raises(Unsupported, match="version 6"):
@@ -150,7 +150,7 @@ def test_the_name_stays_where_the_lock_of_the_writers_has_it() -> None:
     assert run_set_properties(context, {NAME: "rides"}, settings, keyed) == {NAME: "rides"}
 
 
-def test_a_dead_change_of_properties_is_one_or_the_other(tmp_path: object) -> None:
+def test_crash_during_a_property_change_leaves_old_or_new_properties(tmp_path: object) -> None:
     table = Table.create(f"{tmp_path}/t", record_key="id")
     table.insert(pa.table({"id": [1]}))
     table.set_properties({"owner": "me"})

@@ -7,7 +7,7 @@ import pytest
 from tests.support.small_inserts import created, rows, run_small_inserts
 
 
-def test_inserts_that_are_few_beside_a_file_do_not_rewrite_it() -> None:
+def test_few_inserts_do_not_rewrite_a_large_file() -> None:
     run_small_inserts(created("memory://small-inserts"), lambda batch: batch)
 
 
@@ -16,7 +16,7 @@ def test_inserts_that_are_few_beside_a_file_do_not_rewrite_it() -> None:
     [("mor", {"pyhudi.small.file.growth": 0}), ("mor", {"pyhudi.small.file.always.rewritten": 10**6}), ("cow", {})],
     ids=["any growth", "a small file", "copy on write"],
 )
-def test_inserts_that_rewrite_whatever_they_add(table_type: str, options: dict[str, object]) -> None:
+def test_options_that_make_few_inserts_rewrite_a_file(table_type: str, options: dict[str, object]) -> None:
     table = created(f"memory://rewriting-{table_type}-{len(str(options))}", table_type, **options)
     table.insert(rows(*range(1000)))
     result = table.upsert(rows(1000))

@@ -122,7 +122,7 @@ def _index_dropped(table: Table) -> None:
     table.upsert(rows(range(3), 5))
 
 
-def _index_anew(table: Table) -> None:
+def _recreate_index(table: Table) -> None:
     table.index.drop("column_stats")
     table.index.create("column_stats")
 
@@ -142,7 +142,7 @@ CHANGES: dict[str, Callable[[Table], Any]] = {
     "metadata table off": _without_metadata,
     "index made": _indexed,
     "index dropped": _index_dropped,
-    "index made anew": _index_anew,
+    "index made anew": _recreate_index,
     "schema": _another_schema,
     "downgrade": lambda table: table.downgrade(6),
 }
@@ -150,7 +150,7 @@ CHANGES: dict[str, Callable[[Table], Any]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
-def test_a_reader_sees_whatever_is_done_to_the_table(kind: str, tmp_path: Path) -> None:
+def test_reader_sees_every_change_of_the_table(kind: str, tmp_path: Path) -> None:
     table = made(tmp_path / "t", kind)
     reader = Table(table.uri)
     check(reader, table.uri)
@@ -162,7 +162,7 @@ def test_a_reader_sees_whatever_is_done_to_the_table(kind: str, tmp_path: Path) 
             assert seen(reader) == seen(Table(table.uri)), change
 
 
-def test_changes_are_missed_by_who_does_not_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_that_ignores_the_listing_misses_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail: a reader that uses its state regardless of the listing is detected."""
     table = made(tmp_path / "t")
     reader = Table(table.uri)
@@ -174,7 +174,7 @@ def test_changes_are_missed_by_who_does_not_look(tmp_path: Path, monkeypatch: py
     assert seen(reader) != now
 
 
-def test_what_directories_hold_is_looked_at_by_each_read(tmp_path: Path) -> None:
+def test_partition_metadata_is_checked_by_each_read(tmp_path: Path) -> None:
     """No instant shows that a partition's metadata file was removed or restored."""
     table = made(tmp_path / "t")
     table.drop_metadata_table()
@@ -204,7 +204,7 @@ def test_a_pending_write_and_its_rollback_are_seen(tmp_path: Path) -> None:
     assert reader.scan(filter="ts = 8").count() == 0
 
 
-def test_a_table_that_was_dropped_and_made_anew_at_the_same_moments(tmp_path: Path) -> None:
+def test_table_recreated_with_equal_instant_times_is_noticed(tmp_path: Path) -> None:
     """Names of its instants are the same; the times of the files are not."""
     first = made(tmp_path / "t", environment=ReplayEnvironment(5))
     names = [instant.request_time for instant in first.timeline().instants]
@@ -247,7 +247,7 @@ def test_definitions_that_were_replaced_are_seen(tmp_path: Path) -> None:
     assert str(reader.scan(filter="value >= 5000").explain()) != steps
 
 
-def test_files_of_the_metadata_table_that_its_services_took_are_not_asked_for(tmp_path: Path) -> None:
+def test_metadata_files_removed_by_its_services_are_not_read(tmp_path: Path) -> None:
     """Its compaction and cleaning come after the commit, and change nothing on the table's own timeline."""
     table = made(tmp_path / "t")
     reader = Table(table.uri)
@@ -264,7 +264,7 @@ def test_files_of_the_metadata_table_that_its_services_took_are_not_asked_for(tm
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_read_of_an_unchanged_table_asks_for_properties_and_listings(kind: str, tmp_path: Path) -> None:
+def test_read_of_an_unchanged_table_requests_only_properties_and_listings(kind: str, tmp_path: Path) -> None:
     table = made(tmp_path / "t", kind)
     table.upsert(rows(range(5), 1))
     storage = FaultyStorage(table.context.storage)
@@ -280,7 +280,7 @@ def test_a_read_of_an_unchanged_table_asks_for_properties_and_listings(kind: str
     assert again.explain() == first.explain()
 
 
-def test_a_state_whose_lists_are_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_with_large_listings_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path / "t")
     context = table.context.reloaded()
     state = SnapshotCache()
@@ -294,7 +294,7 @@ def test_a_state_whose_lists_are_large_is_not_kept(tmp_path: Path, monkeypatch: 
     assert state._cached is None
 
 
-def test_answers_that_are_held_are_bounded(tmp_path: Path) -> None:
+def test_cached_metadata_lookups_are_bounded(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     metadata = MetadataTable(table.context.reloaded(), table.timeline())
     answer = pa.table({"bytes": [bytes(1 << 20)]})
@@ -312,7 +312,7 @@ def test_answers_that_are_held_are_bounded(tmp_path: Path) -> None:
     assert found == [41]
 
 
-def test_a_state_whose_metadata_table_has_failed_is_not_kept(tmp_path: Path) -> None:
+def test_snapshot_with_a_failed_metadata_table_is_not_cached(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     reader = Table(table.uri)
     for file in (tmp_path / "t" / ".hoodie" / "metadata" / "files").iterdir():
@@ -322,7 +322,7 @@ def test_a_state_whose_metadata_table_has_failed_is_not_kept(tmp_path: Path) -> 
             assert reader.scan(filter="ts >= 0").count() == 30
 
 
-def test_a_pickled_table_keeps_nothing(tmp_path: Path) -> None:
+def test_pickled_table_has_an_empty_cache(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     table.scan(filter="value > 3")
     assert table._open.snapshot_cache._cached is not None
@@ -331,7 +331,7 @@ def test_a_pickled_table_keeps_nothing(tmp_path: Path) -> None:
     check(arrived, table.uri)
 
 
-def test_a_child_of_fork_loads_for_itself(tmp_path: Path) -> None:
+def test_forked_process_loads_its_own_snapshot(tmp_path: Path) -> None:
     """Locks of the state may be held by a thread that the child does not have."""
     table = made(tmp_path / "t")
     table.scan(filter="value > 3")
@@ -339,7 +339,7 @@ def test_a_child_of_fork_loads_for_itself(tmp_path: Path) -> None:
     assert state is not None and isinstance(state.snapshot.listing, MetadataListing)
     metadata = state.snapshot.listing.metadata
     assert metadata is not None
-    with metadata._answers._lock, metadata._files._contents._lock, warnings.catch_warnings():
+    with metadata._cached_lookups._lock, metadata._files._contents._lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
         if child == 0:
@@ -349,7 +349,7 @@ def test_a_child_of_fork_loads_for_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_readers_beside_a_writer_see_every_commit_that_was_acknowledged(tmp_path: Path) -> None:
+def test_concurrent_readers_see_every_acknowledged_commit(tmp_path: Path) -> None:
     table = made(tmp_path / "t", "mor")
     reader, acknowledged, wrong = Table(table.uri), [0], list[str]()
     done = threading.Event()

@@ -51,7 +51,7 @@ def test_soft_delete_with_ordering_value_zero_loses_against_a_larger_one(tmp_pat
         assert keys(table) == {"other"}
 
 
-def test_an_upsert_of_outdated_deletes_alone_keeps_every_record(tmp_path: Path) -> None:
+def test_upsert_of_only_outdated_deletes_keeps_every_record(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), record_key="id", ordering="ts", table_type="mor")
     table.insert(rows("int32", ("a", 10, False), ("b", 3, False)))
     table.upsert(rows("int32", ("a", 0, True), ("b", 0, True)))

@@ -38,7 +38,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> hp.Table:
 
 
 @pytest.mark.sample(1)
-def test_a_state_is_read_by_its_name_whatever_was_cleaned_and_archived(table: hp.Table) -> None:
+def test_tagged_snapshot_is_read_after_cleaning_and_archival(table: hp.Table) -> None:
     kept = table.savepoint(tag="2026 Q3", comments="closed\nby hand", user="me")
     assert kept.comments == "tag:2026 Q3\nclosed\nby hand" and table.tags() == {"2026 Q3": kept.instant}
     for number in range(2, 9):
@@ -54,7 +54,7 @@ def test_a_state_is_read_by_its_name_whatever_was_cleaned_and_archived(table: hp
     assert ids_of(hp.Table(table.uri).scan(as_of=kept.instant)) == {1}
 
 
-def test_names_are_given_once_and_told_when_unknown(table: hp.Table) -> None:
+def test_duplicate_tag_is_refused_and_unknown_tag_lists_known_ones(table: hp.Table) -> None:
     first = table.savepoint(tag="one").instant
     table.upsert(rows(2))
     with pytest.raises(TableState, match=f"{first} .* has the tag 'one'"):
@@ -66,9 +66,9 @@ def test_names_are_given_once_and_told_when_unknown(table: hp.Table) -> None:
         lambda: table.restore("tag:three"),
         lambda: table.delete_savepoint("tag:"),
     ]
-    for verb in unknown:
+    for operation in unknown:
         with pytest.raises(InstantNotFound, match="there are: one, two"):
-            verb()
+            operation()
     with pytest.raises(InvalidRequest, match="not a time to travel to"):
         table.scan(as_of="one")
     table.delete_savepoint("tag:one")
@@ -78,7 +78,7 @@ def test_names_are_given_once_and_told_when_unknown(table: hp.Table) -> None:
 
 @pytest.mark.sample(7)
 @pytest.mark.parametrize("name", ["", " ", " x", "x ", "a\nb", "a\tb", "x" * 201])
-def test_what_is_no_name(table: hp.Table, name: str) -> None:
+def test_invalid_tag_names_are_refused(table: hp.Table, name: str) -> None:
     with pytest.raises(InvalidRequest, match="is no tag"):
         table.savepoint(tag=name)
     assert table.tags() == {} and not table.timeline().pending()
@@ -86,13 +86,13 @@ def test_what_is_no_name(table: hp.Table, name: str) -> None:
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("name", ["x", "x" * 200, "tag:x", "v1.0/β", "2026-01-01"])
-def test_what_is_a_name(table: hp.Table, name: str) -> None:
+def test_valid_tag_names(table: hp.Table, name: str) -> None:
     table.savepoint(tag=name)
     table.upsert(rows(2))
     assert ids_of(table.scan(as_of=f"tag:{name}")) == {1}
 
 
-def test_a_table_is_taken_back_to_a_name(table: hp.Table) -> None:
+def test_table_is_restored_to_a_tag(table: hp.Table) -> None:
     table.savepoint(tag="before")
     table.upsert(rows(2))
     table.restore("tag:before")

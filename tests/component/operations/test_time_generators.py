@@ -83,7 +83,9 @@ def test_a_generator_that_is_behind_is_refused(tmp_path: Path, counter: Counter)
     assert sorted(table.scan(["id"]).to_arrow().column("id").to_pylist()) == ["a", "c"]
 
 
-def test_a_completion_that_gets_no_time_is_taken_back(tmp_path: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_without_a_completion_time_is_rolled_back(
+    tmp_path: Path, counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = hp.Table.create(str(tmp_path / "t"), record_key="id", ordering="ts", options=TYPE)
     table.upsert(rows("a"))
     asked, calls = counter.now_ms, itertools.count(1)
@@ -110,7 +112,7 @@ def test_the_skew_is_waited_out_after_it(tmp_path: Path, counter: Counter) -> No
     assert env.monotonic_ms() - before >= 250 * (len(counter.asked) - asked) > 0
 
 
-def test_a_name_that_nobody_registered(tmp_path: Path) -> None:
+def test_unregistered_time_generator_is_refused(tmp_path: Path) -> None:
     table = hp.Table.create(str(tmp_path / "t"), record_key="id", ordering="ts")
     with pytest.raises(Unsupported, match=r"hoodie\.time\.generator\.type=no_such is refused: it is neither WAIT_TO_ADJUST_SKEW"):
         table.upsert(rows("a"), options={"hoodie.time.generator.type": "no_such"})
@@ -134,17 +136,17 @@ def test_an_installed_plug_in_brings_one(tmp_path: Path, monkeypatch: pytest.Mon
 def test_conformance() -> None:
     check_time_generator(Counter(), "memory://t")
 
-    class Back(Counter):
+    class BackwardClock(Counter):
         def now_ms(self, uri: str) -> int:
             return -super().now_ms(uri)
 
-    class Same:
+    class ConstantClock:
         def now_ms(self, uri: str) -> int:
             return FIRST_MS
 
     with pytest.raises(InvalidRequest, match="is not monotonic"):
-        check_time_generator(Back(), "memory://t")
+        check_time_generator(BackwardClock(), "memory://t")
     with pytest.raises(InvalidRequest, match="twice"):
-        check_time_generator(Same(), "memory://t", times=4, threads=4)
+        check_time_generator(ConstantClock(), "memory://t", times=4, threads=4)
     with pytest.raises(InvalidRequest, match="at least one time"):
         check_time_generator(Counter(), "memory://t", times=0)

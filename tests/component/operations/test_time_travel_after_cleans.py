@@ -82,7 +82,7 @@ def test_file_versions(written: Written) -> None:
     written.check(gone={first, second, third})
 
 
-def test_what_a_savepoint_keeps_does_not_stand_for_what_came_after_it(written: Written) -> None:
+def test_savepointed_files_do_not_serve_later_instants(written: Written) -> None:
     first, second, third = written.write(k=1), written.write(k=2), written.write(k=3)
     if not written.table.config.is_cow:
         return
@@ -92,7 +92,7 @@ def test_what_a_savepoint_keeps_does_not_stand_for_what_came_after_it(written: W
     written.check(gone={second})
 
 
-def test_who_retains_more_from_now_on_does_not_get_back_what_was_cleaned(written: Written) -> None:
+def test_higher_retention_does_not_make_cleaned_instants_readable(written: Written) -> None:
     first, second = written.write(k=1), written.write(k=2)
     written.table.compact() if not written.table.config.is_cow else None
     third = written.write(k=3)
@@ -126,7 +126,7 @@ def test_a_replaced_file_group(written: Written) -> None:
 
 
 @pytest.mark.parametrize("call", [2, 3, 4])
-def test_a_clean_that_died(written: Written, call: int) -> None:
+def test_instant_during_a_failed_clean_is_refused(written: Written, call: int) -> None:
     first, second, third = written.write(k=1), written.write(k=2), written.write(k=3)
     table = written.table
     table._open.context = replace(table.context, storage=FaultyStorage(table.context.storage, Fault(call)))
@@ -159,7 +159,7 @@ def test_a_clean_that_was_archived(written: Written) -> None:
 @pytest.mark.sample(11)
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("call", [3, 5, 7, 9])
-def test_a_clean_that_died_and_that_another_finished(written: Written, call: int, replaces: bool) -> None:
+def test_instant_during_a_clean_finished_by_another_is_refused(written: Written, call: int, replaces: bool) -> None:
     """Its metadata names as deleted what the second attempt deleted, and the rest as files that it did not find."""
     written.write(k=1)
     written.write(k=2)

@@ -76,7 +76,7 @@ def test_a_zero_keeps_its_sign(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "error", "said"),
+    ("values", "error", "message"),
     [
         ({"id": "'z'"}, InvalidRequest, "record key"),
         ({"city": "'z'"}, InvalidRequest, "partition"),
@@ -87,8 +87,8 @@ def test_a_zero_keeps_its_sign(value: Any) -> None:
         ({}, InvalidRequest, "mapping"),
     ],
 )
-def test_what_cannot_be_assigned(values: dict[str, Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_what_cannot_be_assigned(values: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         new_table().update(values)
 
 
@@ -113,14 +113,14 @@ def test_rows_are_found_by_other_columns_too(table: Table) -> None:
         table.merge(source, on="city").when_not_matched_insert_all().execute()
 
 
-def test_a_source_that_is_too_large_to_be_looked_up(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyhudi.operations.write.update_merge._LOOKED_UP", 0)
+def test_merge_source_too_large_for_key_lookup(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyhudi.operations.write.update_merge._MAX_KEYS_LOOKED_UP", 0)
     table.merge(SOURCE, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
     assert held(table, "fare") == {"a": 10.0, "b": None, "c": None, "z": 30.0}
 
 
 @pytest.mark.parametrize(
-    ("merge", "said"),
+    ("merge", "message"),
     [
         (lambda t: t.merge(rows(("a", "x", 5, 1.0), ("a", "x", 6, 2.0)), on="id").when_matched_update_all(), "several rows"),
         (lambda t: t.merge(rows(("q", "x", 5, 1.0), ("q", "w", 6, 2.0)), on="id").when_not_matched_insert_all(), "two rows of"),
@@ -133,10 +133,10 @@ def test_a_source_that_is_too_large_to_be_looked_up(table: Table, monkeypatch: p
         (lambda t: t.merge(SOURCE, on="id"), "without clauses"),
     ],
 )  # fmt: skip
-def test_merges_that_are_refused(merge: Callable[[Table], Any], said: str) -> None:
+def test_merges_that_are_refused(merge: Callable[[Table], Any], message: str) -> None:
     table = new_table()
     before = held(table, "city", "ts", "fare")
-    with pytest.raises(InvalidRequest, match=said):
+    with pytest.raises(InvalidRequest, match=message):
         merge(table).execute()
     assert held(table, "city", "ts", "fare") == before
     assert len(table.timeline().completed_writes()) == 1
@@ -211,7 +211,7 @@ def test_no_number_becomes_infinity(table: Table, value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_no_column_of_a_users_is_taken_for_one_of_our_own(kind: str) -> None:
+def test_user_columns_are_not_confused_with_internal_columns(kind: str) -> None:
     names = ["_pyhudi_delete", "delete", "place", "source", "target", "key", "row"]
 
     def flagged(*records: tuple[Any, ...]) -> pa.Table:
@@ -230,7 +230,7 @@ def test_no_column_of_a_users_is_taken_for_one_of_our_own(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", [DELETE_COLUMN, "\x00target"])
-def test_the_columns_of_our_own_are_named_as_no_column_of_a_table_may_be(name: str) -> None:
+def test_internal_column_names_are_refused_in_tables(name: str) -> None:
     table = new_table()
     with pytest.raises(InvalidRequest, match="a name may contain letters, digits and underscores"):
         table.upsert(rows(("a", "x", 4, 4.0)).append_column(name, pa.array([True])))

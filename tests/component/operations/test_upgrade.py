@@ -36,7 +36,7 @@ def rows(batch: int, count: int = 6) -> pa.Table:
     )
 
 
-def grown(uri: str | Path, table_type: str, writes: int = 4, /, **options: str) -> hp.Table:
+def table_with_commits(uri: str | Path, table_type: str, writes: int = 4, /, **options: str) -> hp.Table:
     table = hp.Table.create(
         uri, record_key="id", partition_by="part", ordering="ts", table_type=table_type, options={**OPTIONS, **options}
     )
@@ -69,7 +69,7 @@ def test_tables_of_apache_hudi_are_upgraded(name: str, tmp_path: Path) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_down_and_up_again(table_type: str, tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", table_type)
+    table = table_with_commits(tmp_path / "t", table_type)
     table.delete_partitions("p1")
     table.insert(rows(9, 2))
     table.savepoint()
@@ -123,7 +123,7 @@ def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied:
     wide(table, 9, range(30, 33), **OPTIONS)
     moments = [i.request_time for i in table.timeline().completed_writes() if i.action is not Action.COMMIT]
 
-    def told(table: hp.Table) -> list[object]:
+    def incremental_results(table: hp.Table) -> list[object]:
         found: list[object] = [sorted(map(tuple, state(table.scan(as_of=moment)))) for moment in moments]
         for place, first in enumerate(moments):
             # The time before the first, because the start is excluded; version 8 is queried the same way.
@@ -136,12 +136,12 @@ def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied:
     def state(scan: hp.Scan) -> list[tuple[object, ...]]:
         return [(row["id"], row["n"]) for row in scan.to_arrow().to_pylist()]
 
-    before = told(table)
+    before = incremental_results(table)
     table.downgrade(options=UPGRADE)
     if copied:
         for file in (tmp_path / "t/.hoodie").iterdir():
             os.utime(file)
-    assert told(hp.Table(tmp_path / "t")) == before
+    assert incremental_results(hp.Table(tmp_path / "t")) == before
 
 
 def test_commits_from_before_an_upgrade_are_queried_one_by_one(tmp_path: Path) -> None:
@@ -183,7 +183,9 @@ def test_incremental_queries_of_version_6_go_by_request_times(tmp_path: Path) ->
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_the_history_becomes_an_archive_and_a_history_again(table_type: str, tmp_path: Path) -> None:
     few = {"hoodie.keep.min.commits": "4", "hoodie.keep.max.commits": "5", "hoodie.clean.commits.retained": "2"}
-    table = grown(tmp_path / "t", table_type, 12, **few, **{"hoodie.clean.automatic": "true", "hoodie.metadata.enable": "false"})
+    table = table_with_commits(
+        tmp_path / "t", table_type, 12, **few, **{"hoodie.clean.automatic": "true", "hoodie.metadata.enable": "false"}
+    )
     history = table.context.timeline.history
     archived = {(r.instant_time, r.action): (r.completion_time, r.metadata) for r in history.rows(documents=True)}
     assert len(archived) > 4
@@ -205,7 +207,9 @@ def test_the_history_becomes_an_archive_and_a_history_again(table_type: str, tmp
 
 def test_a_damaged_archive_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     few = {"hoodie.keep.min.commits": "4", "hoodie.keep.max.commits": "5", "hoodie.clean.commits.retained": "2"}
-    table = grown(tmp_path / "t", "cow", 12, **few, **{"hoodie.clean.automatic": "true", "hoodie.metadata.enable": "false"})
+    table = table_with_commits(
+        tmp_path / "t", "cow", 12, **few, **{"hoodie.clean.automatic": "true", "hoodie.metadata.enable": "false"}
+    )
     table.downgrade()
     file = tmp_path / "t/.hoodie/archived/.commits_.archive.1_1-0-1"
     data = bytearray(file.read_bytes())
@@ -218,7 +222,7 @@ def test_a_damaged_archive_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     assert table.scan().count() == 6
 
 
-def test_failed_writes_of_version_6_are_taken_back(tmp_path: Path) -> None:
+def test_failed_writes_of_version_6_are_rolled_back(tmp_path: Path) -> None:
     golden = open_golden("mor_v6", tmp_path)
     table = hp.Table(golden.path)
     # The newest delta commit loses its completed file: its blocks are in logs that other commits appended to.
@@ -239,7 +243,7 @@ def test_failed_writes_of_version_6_are_taken_back(tmp_path: Path) -> None:
 
 
 def test_a_pending_clustering_goes_both_ways(tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", "cow", **{"hoodie.metadata.enable": "false"})
+    table = table_with_commits(tmp_path / "t", "cow", **{"hoodie.metadata.enable": "false"})
     planned = table.schedule_clustering(order_by="id").instant
     assert planned is not None
     table.downgrade()
@@ -253,14 +257,14 @@ def test_a_pending_clustering_goes_both_ways(tmp_path: Path) -> None:
     table.downgrade()
     table.upgrade()
     assert table.scan().count() == 6
-    mor = grown(tmp_path / "m", "mor")
+    mor = table_with_commits(tmp_path / "m", "mor")
     mor.schedule_clustering(order_by="id")
     with pytest.raises(TableState, match="is pending, so logs"):
         mor.downgrade()
 
 
 def test_what_forbids_it(tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", "cow")
+    table = table_with_commits(tmp_path / "t", "cow")
     store = table.context.timeline
     time = str(int(table.timeline().latest_time()) + 1)
     store.request(time, Action.RESTORE, b"")

@@ -101,7 +101,9 @@ def rows(value: int, keys: str = "abc") -> pa.Table:
     return pa.Table.from_pylist(made, SCHEMA)
 
 
-def grown(path: Path, kind: str = "cow", writes: int = 2, ordering: str | None = "ts", /, **options: str) -> hp.Table:
+def table_with_commits(
+    path: Path, kind: str = "cow", writes: int = 2, ordering: str | None = "ts", /, **options: str
+) -> hp.Table:
     table = hp.Table.create(
         path, record_key="id", partition_by="part", ordering=ordering, table_type=kind, options={**OPTIONS, **options}
     )
@@ -121,9 +123,9 @@ def changed(before: Mapping[str, str], changes: Values) -> dict[str, str]:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("payload", TRANSLATED)
-def test_payload_classes_become_modes_and_come_back(payload: str, tmp_path: Path) -> None:
+def test_payload_classes_become_merge_modes_and_are_restored_by_downgrade(payload: str, tmp_path: Path) -> None:
     ordering, modes, back = TRANSLATED[payload]
-    table = grown(tmp_path / "t", "cow", 2, ordering, **{"hoodie.datasource.write.payload.class": payload})
+    table = table_with_commits(tmp_path / "t", "cow", 2, ordering, **{"hoodie.datasource.write.payload.class": payload})
     before, expected = properties(table), table.scan().to_arrow()
     result = table.upgrade(9)
     assert (result.before, result.after, result.instants) == (8, 9, 0)
@@ -147,7 +149,7 @@ def test_without_a_payload_class_a_table_gets_that_of_its_mode(tmp_path: Path) -
         ("COMMIT_TIME_ORDERING", "OverwriteWithLatestAvroPayload"),
     ):
         made = {"hoodie.write.table.version": "9", "hoodie.write.record.merge.mode": mode}
-        table = grown(tmp_path / mode, "cow", 1, **made)
+        table = table_with_commits(tmp_path / mode, "cow", 1, **made)
         assert PAYLOAD not in properties(table)
         table.downgrade()
         assert properties(table)[PAYLOAD] == MODEL + payload
@@ -157,7 +159,7 @@ def test_without_a_payload_class_a_table_gets_that_of_its_mode(tmp_path: Path) -
 
 
 def test_a_delete_marker_that_writers_named_becomes_the_tables_own(tmp_path: Path) -> None:
-    table = grown(tmp_path / "t")
+    table = table_with_commits(tmp_path / "t")
     table.upgrade(9, options={"hoodie.payload.delete.field": "Op", "hoodie.payload.delete.marker": "D"})
     assert {FIELD: "Op", TEXT: "D"}.items() <= properties(table).items()
 
@@ -166,7 +168,7 @@ def test_a_delete_marker_that_writers_named_becomes_the_tables_own(tmp_path: Pat
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_there_and_back_with_a_metadata_table(kind: str, tmp_path: Path) -> None:
     more = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}
-    table = grown(tmp_path / "t", kind, 3, **more)
+    table = table_with_commits(tmp_path / "t", kind, 3, **more)
     table.index.create("secondary_index", "name", name="by_name")
     if kind == "mor":
         table.upsert(rows(7, "b"))
@@ -247,7 +249,7 @@ def test_what_version_8_cannot_hold_is_refused(name: str, reason: str, tmp_path:
     assert {path: path.read_bytes() for path in golden.path.rglob("*") if path.is_file()} == before
 
 
-def test_a_mode_that_no_payload_class_stands_for_is_not_downgraded(tmp_path: Path) -> None:
+def test_merge_mode_without_a_payload_class_is_not_downgraded(tmp_path: Path) -> None:
     table = hp.Table(open_golden("mor_v9_PartialUpdate", tmp_path).path)
     for legacy in (None, f"{MODEL}DefaultHoodieRecordPayload"):
         store_table_config(table.context.storage, {LEGACY: legacy}, table.context.env)
@@ -258,7 +260,7 @@ def test_a_mode_that_no_payload_class_stands_for_is_not_downgraded(tmp_path: Pat
 def test_what_version_9_cannot_hold_is_refused(tmp_path: Path) -> None:
     complex_keys = hp.Table.create(tmp_path / "c", record_key="id", partition_by=["part", "Op"], ordering="ts", options=OPTIONS)
     complex_keys.upsert(rows(1))
-    first = grown(tmp_path / "f", **{"hoodie.datasource.write.payload.class": f"{MODEL}FirstValueAvroPayload"})
+    first = table_with_commits(tmp_path / "f", **{"hoodie.datasource.write.payload.class": f"{MODEL}FirstValueAvroPayload"})
     mysql = hp.Table.create(
         tmp_path / "m",
         record_key="id",
@@ -278,15 +280,15 @@ def test_what_version_9_cannot_hold_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_index_build_ends_in_the_version_in_which_it_began(tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", **{"hoodie.metadata.record.index.enable": "true"})
+    table = table_with_commits(tmp_path / "t", **{"hoodie.metadata.record.index.enable": "true"})
     planned = table.index.schedule("secondary_index", "name", name="by_name")
     with pytest.raises(TableState, match=r"index build .* is pending"):
         table.upgrade(9)
     assert planned and table.timeline().pending(Action.INDEXING)
 
 
-def test_versions_that_are_asked_for(tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", "cow", 1)
+def test_requested_version_must_fit_upgrade_or_downgrade(tmp_path: Path) -> None:
+    table = table_with_commits(tmp_path / "t", "cow", 1)
     with pytest.raises(InvalidRequest, match="use a downgrade"):
         table.upgrade(6)
     with pytest.raises(InvalidRequest, match="use an upgrade"):
@@ -299,7 +301,7 @@ def test_versions_that_are_asked_for(tmp_path: Path) -> None:
 
 def test_what_apache_hudi_left_of_event_time_payloads_is_read(tmp_path: Path) -> None:
     """Its downgrade writes the payload class next to the mode that replaced it, which its own settings never do."""
-    table = grown(tmp_path / "t")
+    table = table_with_commits(tmp_path / "t")
     store_table_config(table.context.storage, {PAYLOAD: f"{MODEL}EventTimeAvroPayload"}, table.context.env)
     table = hp.Table(tmp_path / "t")
     table.upsert(rows(0))
@@ -318,13 +320,13 @@ class Highest:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("payload", [None, f"{MODEL}PartialUpdateAvroPayload"])
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_merger_of_ones_own_stays_what_merges(kind: str, payload: str | None, tmp_path: Path) -> None:
+def test_custom_merger_is_kept(kind: str, payload: str | None, tmp_path: Path) -> None:
     """Hudi 1.1.1 also leaves the properties unchanged if the table names no payload class; next to one it drops the merger."""
     hp.register_merger(Highest())
     options = {"hoodie.write.record.merge.mode": "CUSTOM", "hoodie.write.record.merge.strategy.id": Highest.strategy_id}
     if payload is not None:
         options["hoodie.datasource.write.payload.class"] = payload
-    table = grown(tmp_path / "t", kind, 2, "ts", **options)
+    table = table_with_commits(tmp_path / "t", kind, 2, "ts", **options)
     before, expected = properties(table), table.scan().to_arrow()
     named = payload or f"{MODEL}DefaultHoodieRecordPayload"
     assert before[PAYLOAD] == named

@@ -62,7 +62,7 @@ def copied(path: Path, folder: Path) -> Path:
     return Path(shutil.copytree(path, folder / "copy"))
 
 
-def test_a_table_of_ours_is_in_order(written: Path) -> None:
+def test_table_written_by_pyhudi_is_valid(written: Path) -> None:
     result = Table(written).validate()
     assert result.ok and not result.found, str(result)
     assert dict(result.checks)["record_index"] == "57 keys, 57 rows"
@@ -115,7 +115,7 @@ def _without_definition(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "check", "says"),
+    ("damage", "check", "message"),
     [
         (_remove, "timeline", "and missing"),
         (_remove, "files", "listed in the metadata table, but the file does not exist"),
@@ -131,13 +131,13 @@ def _without_definition(path: Path) -> None:
         (_without_definition, "column_stats", "no entry column_stats"),
     ],
 )
-def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path], None], check: str, says: str) -> None:
+def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path], None], check: str, message: str) -> None:
     path = copied(written, tmp_path)
     damage(path)
     result = Table(path).validate()
-    found = [finding for finding in result.found if finding.check == check and says.lower() in finding.detail.lower()]
+    found = [finding for finding in result.found if finding.check == check and message.lower() in finding.detail.lower()]
     assert found, str(result)
-    if says != "have no statistics":
+    if message != "have no statistics":
         assert not result.ok and "NOT OK" in str(result)
     assert result.findings.num_rows == len(result.found)
     remedy = {"timeline": "data files", "base files": "data files"}.get(check, "metadata table")
@@ -146,7 +146,7 @@ def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path],
     assert str(result).count("  remedy  ") == len(result.remedies)
 
 
-def test_the_remedy_for_the_metadata_table_mends_it(written: Path, tmp_path: Path) -> None:
+def test_suggested_remedy_repairs_the_metadata_table(written: Path, tmp_path: Path) -> None:
     path = copied(written, tmp_path)
     _without_log("record_index")(path)
     table = Table(path)
@@ -155,7 +155,7 @@ def test_the_remedy_for_the_metadata_table_mends_it(written: Path, tmp_path: Pat
     assert Table(path).validate().ok
 
 
-def test_what_stands_in_the_metadata_table_and_not_in_the_rows(written: Path, tmp_path: Path) -> None:
+def test_metadata_table_entries_without_rows_are_errors(written: Path, tmp_path: Path) -> None:
     path = copied(written, tmp_path)
     # The log file that took three keys out of the index.
     logs = sorted((path / ".hoodie" / "metadata" / "record_index").glob(".*.log.*"), key=lambda log: log.name.split("_")[1])

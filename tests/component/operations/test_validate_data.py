@@ -33,12 +33,12 @@ def slice_of(table: Table) -> FileSlice:
     return found
 
 
-def said(result: ValidationResult, check: str) -> str:
+def finding_of(result: ValidationResult, check: str) -> str:
     assert not result.ok, str(result)
     return next(f"{finding.path}: {finding.detail}" for finding in result.found if finding.check == check)
 
 
-def test_a_table_in_order(table: Table) -> None:
+def test_valid_table_has_no_findings(table: Table) -> None:
     table.schedule_compaction()
     result = table.validate(keys=True)
     assert result.ok and not result.found, str(result)
@@ -46,9 +46,9 @@ def test_a_table_in_order(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "field", "says"), [(0, "num_writes", "2 records and 0"), (1, "num_deletes", "0 records and 1")]
+    ("place", "field", "message"), [(0, "num_writes", "2 records and 0"), (1, "num_deletes", "0 records and 1")]
 )
-def test_a_log_that_holds_less_than_its_commit_says(table: Table, place: int, field: str, says: str) -> None:
+def test_log_with_fewer_blocks_than_committed_is_an_error(table: Table, place: int, field: str, message: str) -> None:
     log = slice_of(table).logs[place]
     instant = table.timeline().find(log.name.instant_time)
     store = table.context.timeline
@@ -56,15 +56,15 @@ def test_a_log_that_holds_less_than_its_commit_says(table: Table, place: int, fi
     stats = tuple(replace(stat, **{field: getattr(stat, field) + 1}) for stat in metadata.partition_to_write_stats["x"])
     changed = replace(metadata, partition_to_write_stats={"x": stats})
     table.context.storage.put(store.path(instant), changed.encode(bytes(16)))
-    assert said(table.validate(), "logs").startswith(f"{log.path}: contains {says} deletes, and its commit records")
+    assert finding_of(table.validate(), "logs").startswith(f"{log.path}: contains {message} deletes, and its commit records")
 
 
-def test_a_log_that_cannot_be_read_whole(table: Table) -> None:
+def test_partly_unreadable_log_is_an_error(table: Table) -> None:
     log = slice_of(table).logs[0]
     data = bytearray(table.context.storage.read(log.path) or b"")
     data[-40] ^= 1
     table.context.storage.put(log.path, bytes(data))
-    assert log.path in said(table.validate(), "logs")
+    assert log.path in finding_of(table.validate(), "logs")
 
 
 @pytest.mark.parametrize("part", ["base", "log"])
@@ -74,12 +74,12 @@ def test_a_compaction_that_can_never_run(table: Table, part: str) -> None:
     table.schedule_compaction()
     path = found.base.path if part == "base" else found.logs[0].path
     table.context.storage.delete([path])
-    assert f"can never run, as {path} is missing" in said(table.validate(), "plans")
+    assert f"can never run, as {path} is missing" in finding_of(table.validate(), "plans")
 
 
-def test_doubled_keys_are_found_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_duplicate_keys_are_found_on_request(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="ts")
     table.bulk_insert(rows("a", "b", "c"))
     table.bulk_insert(rows("b", "c", "d"))
     assert table.validate().ok
-    assert said(table.validate(keys=True), "keys") == "x: 2 keys occur more than once, such as 'b', 'c'"
+    assert finding_of(table.validate(keys=True), "keys") == "x: 2 keys occur more than once, such as 'b', 'c'"

@@ -87,7 +87,7 @@ def table(source: Path, tmp_path: Path) -> Table:
     return Table(tmp_path)
 
 
-def say(table: Table, partition: str, records: MetadataRecords) -> None:
+def add_index_log(table: Table, partition: str, records: MetadataRecords) -> None:
     """Add a log file with these records to the metadata table, under the instant of the last write."""
     store = MetadataStore.open(table.context.reloaded())
     last = table.timeline().last_completed_write()
@@ -115,50 +115,52 @@ TEXTS = ColumnRange("1970-01-02", "1970-01-02", 0, 6)
 
 
 def wrong_partitions(table: Table) -> None:
-    say(table, "partition_stats", partition_stats_records({"a": {"ts": NARROW}}, ["ts"], stored(table)))
+    add_index_log(table, "partition_stats", partition_stats_records({"a": {"ts": NARROW}}, ["ts"], stored(table)))
 
 
-def wrong_partitions_and_nothing_of_files(table: Table) -> None:
+def wrong_partitions_without_file_statistics(table: Table) -> None:
     wrong_partitions(table)
-    say(table, "column_stats", column_stats_deletes({"a": [base_file(table)]}, ["ts"]))
+    add_index_log(table, "column_stats", column_stats_deletes({"a": [base_file(table)]}, ["ts"]))
 
 
 def no_partition(table: Table) -> None:
-    say(table, "partition_stats", partition_stats_records({"a": None}, ["ts"], stored(table)))
+    add_index_log(table, "partition_stats", partition_stats_records({"a": None}, ["ts"], stored(table)))
 
 
 def other_filter(table: Table) -> None:
     made = BloomFilter.create("DYNAMIC_V0", 100, 0.01, 1000)
     made.add(pa.array(["something"]))
-    say(table, "bloom_filters", bloom_records([FileFilter("a", base_file(table), "DYNAMIC_V0", made.to_text())], "1"))
+    add_index_log(table, "bloom_filters", bloom_records([FileFilter("a", base_file(table), "DYNAMIC_V0", made.to_text())], "1"))
 
 
 def no_key(table: Table) -> None:
-    say(table, "record_index", build_records(deletes=pa.array(["k2"])))
+    add_index_log(table, "record_index", build_records(deletes=pa.array(["k2"])))
 
 
 def no_value(table: Table) -> None:
     gone = format_secondary_keys(pa.array(["n2"]), pa.array(["k2"]))
-    say(table, "secondary_index_note", build_records(deletes=gone))
+    add_index_log(table, "secondary_index_note", build_records(deletes=gone))
 
 
-def value_of_nobody(table: Table) -> None:
+def secondary_value_without_key(table: Table) -> None:
     keys = format_secondary_keys(pa.array(["n9"]), pa.array(["k2"]))
-    say(table, "secondary_index_note", build_records(keys, encode_secondary_values(1)))
+    add_index_log(table, "secondary_index_note", build_records(keys, encode_secondary_values(1)))
 
 
 def wrong_results(table: Table) -> None:
-    say(table, "expr_index_day", expression_records("ts", pa.string(), [("a", base_file(table), TEXTS)], {}))
+    add_index_log(table, "expr_index_day", expression_records("ts", pa.string(), [("a", base_file(table), TEXTS)], {}))
 
 
 def wrong_results_of_partition(table: Table) -> None:
-    say(table, "expr_index_day", expression_records("ts", pa.string(), (), {"a": TEXTS}))
+    add_index_log(table, "expr_index_day", expression_records("ts", pa.string(), (), {"a": TEXTS}))
 
 
 def other_results(table: Table) -> None:
     made = BloomFilter.create("DYNAMIC_V0", 100, 0.01, 1000)
     made.add(pa.array(["something"]))
-    say(table, "expr_index_upper_note", bloom_records([FileFilter("a", base_file(table), "DYNAMIC_V0", made.to_text())], "1"))
+    add_index_log(
+        table, "expr_index_upper_note", bloom_records([FileFilter("a", base_file(table), "DYNAMIC_V0", made.to_text())], "1")
+    )
 
 
 def test_a_sound_table(table: Table) -> None:
@@ -172,12 +174,12 @@ def test_a_sound_table(table: Table) -> None:
     ("damage", "check", "message"),
     [
         (wrong_partitions, "partition_stats", "but 1 to 2 in the index"),
-        (wrong_partitions_and_nothing_of_files, "partition_stats", "but 1 to 2 in the index"),
+        (wrong_partitions_without_file_statistics, "partition_stats", "but 1 to 2 in the index"),
         (no_partition, "partition_stats", "Hudi skips this partition"),
         (other_filter, "bloom_filters", "differs from that of the file"),
         (no_key, "record_index", "1 keys are missing: 'k2'"),
         (no_value, "secondary_index_note", "1 pairs of value and record key are missing"),
-        (value_of_nobody, "secondary_index_note", "lookups read more than necessary"),
+        (secondary_value_without_key, "secondary_index_note", "lookups read more than necessary"),
         (wrong_results_of_partition, "expr_index_day", "but '1970-01-02'"),
         (other_results, "expr_index_upper_note", "differs from that of the file"),
     ],
@@ -290,7 +292,7 @@ def test_a_flipped_bit_in_each_section(table: Table, tmp_path: Path, partition: 
         answers(tmp_path, readers)
 
 
-def test_a_folder_that_is_gone_and_still_listed(table: Table, tmp_path: Path) -> None:
+def test_missing_index_folder_that_is_still_listed(table: Table, tmp_path: Path) -> None:
     table.context.storage.delete_folder(".hoodie/metadata")
     with pytest.warns(RuntimeWarning, match=str(tmp_path)):
         assert Table(tmp_path).scan(filter="note = 'n1'").count() == 4
@@ -313,7 +315,7 @@ def test_definitions_that_are_damaged(table: Table, tmp_path: Path, text: str, m
     assert not table.validate().ok
 
 
-def test_a_definition_of_a_column_that_is_gone(table: Table, tmp_path: Path) -> None:
+def test_index_definition_of_a_missing_column(table: Table, tmp_path: Path) -> None:
     path = tmp_path / ".hoodie/.index_defs/index.json"
     path.write_text(path.read_text().replace('"note"', '"gone"'))
     (path.parent / ".index.json.crc").unlink(missing_ok=True)

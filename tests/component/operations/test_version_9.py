@@ -69,7 +69,7 @@ def changed(path: Path, values: dict[str, str]) -> Path:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rows_are_read_whatever_the_merge_properties_are(name: str, tmp_path: Path) -> None:
+def test_rows_are_read_with_any_merge_properties(name: str, tmp_path: Path) -> None:
     golden = open_golden("cow_v9", tmp_path)
     table = Table(str(changed(golden.path, CASES[name])))
     assert_same_rows(table.scan().to_arrow(), without_meta(golden.expected("snapshot")))
@@ -84,7 +84,7 @@ def test_logs_are_not_merged_by_rules_that_are_not_known(name: str, tmp_path: Pa
         Table(str(path)).scan()
 
 
-def test_what_an_upgrade_left_of_a_payload_says_nothing(tmp_path: Path) -> None:
+def test_legacy_payload_properties_of_an_upgrade_are_ignored(tmp_path: Path) -> None:
     golden = open_golden("mor_v9", tmp_path)
     left = {
         "hoodie.table.legacy.payload.class": MODEL + "PartialUpdateAvroPayload",
@@ -169,7 +169,7 @@ def test_an_index_definition_without_version_is_damage(tmp_path: Path) -> None:
     assert str(document) in str(caught.value)
 
 
-def test_the_tables_own_delete_marker_is_not_given_another(tmp_path: Path) -> None:
+def test_delete_marker_other_than_the_tables_is_refused(tmp_path: Path) -> None:
     golden = open_golden("mor_v9_delete_marker", tmp_path)
     option = {"hoodie.payload.delete.field": "state", "hoodie.payload.delete.marker": "DEL"}
     assert_same_rows(Table(golden.path).scan(["*"], options=option).to_arrow(), golden.expected("snapshot"))
@@ -177,7 +177,7 @@ def test_the_tables_own_delete_marker_is_not_given_another(tmp_path: Path) -> No
         Table(golden.path).scan(options={**option, "hoodie.payload.delete.marker": "on"})
 
 
-def test_statistics_of_the_second_form_pass_files_over(tmp_path: Path) -> None:
+def test_statistics_of_version_2_prune_files(tmp_path: Path) -> None:
     """Of each type a filter that no row can match, and one that a row does."""
     table = Table(open_golden("cow_v9_types", tmp_path).path)
     rows = table.scan().to_arrow()
@@ -191,13 +191,13 @@ SECONDARY = {"x$y": [], "moved": ["t000"], "nul\0c": [], "plain": ["t007", "t070
 
 
 @pytest.mark.parametrize("value", sorted(SECONDARY))
-def test_a_secondary_index_of_the_second_form_names_the_keys(value: str, tmp_path: Path) -> None:
+def test_secondary_index_of_version_2_finds_keys(value: str, tmp_path: Path) -> None:
     scan = Table(open_golden("mor_v9_indexes", tmp_path).path).scan(["id"], filter=[("rider", "=", value)])
     assert sorted(scan.to_arrow()["id"].to_pylist()) == SECONDARY[value]
     assert "secondary index secondary_index_by_rider" in str(scan.explain())
 
 
-def test_of_several_secondary_indexes_the_first_alone_is_asked(tmp_path: Path) -> None:
+def test_only_the_first_of_several_secondary_indexes_is_used(tmp_path: Path) -> None:
     """Release 1.1.1 leaves the others as they were before the logs."""
     table = Table(open_golden("mor_v9_two_secondary", tmp_path).path)
     by_qty = table.scan(["id"], filter=[("qty", "=", 7)])
@@ -209,7 +209,7 @@ def test_of_several_secondary_indexes_the_first_alone_is_asked(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["mor_v9_partitioned_index", "mor_v8_downgraded"])
-def test_a_partitioned_record_index_is_asked_in_every_partition(name: str, tmp_path: Path) -> None:
+def test_partitioned_record_index_is_read_in_every_partition(name: str, tmp_path: Path) -> None:
     table = Table(open_golden(name, tmp_path).path)
     twice = table.scan(["id", "city"], filter=[("id", "=", "t000")])
     assert sorted(twice.to_arrow()["city"].to_pylist()) == ["a-b", "north_east"]
@@ -234,7 +234,7 @@ def test_incremental_queries_leave_their_start_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cow_v8_by_1_1", "mor_v8_by_1_1"])
-def test_tables_of_version_8_of_release_1_1_are_written_as_they_stand(name: str, tmp_path: Path) -> None:
+def test_version_8_tables_of_release_1_1_are_written_unchanged(name: str, tmp_path: Path) -> None:
     golden = open_golden(name, tmp_path)
     before = dict(Table(golden.path).config.properties)
     assert before["hoodie.table.ordering.fields"] == "ts" and "hoodie.table.precombine.field" not in before

@@ -67,7 +67,7 @@ def test_refused(uri: str, options: dict[str, Any], error: type[Exception], mess
     assert table.timeline().last_completed_write() is None
 
 
-def test_a_record_index_is_built_by_the_first_write_that_asks_it(uri: str) -> None:
+def test_record_index_is_built_by_the_first_write_that_uses_it(uri: str) -> None:
     table = create(uri, **{"hoodie.metadata.record.index.min.filegroup.count": 2})
     assert table.upsert(rows(1, 2)).index == "SIMPLE"
     result = table.upsert(rows(2, 3, part="q"), options={**RECORD_INDEX, "hoodie.record.index.update.partition.path": True})
@@ -86,9 +86,9 @@ def test_a_table_is_written_with_the_buckets_that_it_has(uri: str) -> None:
     with pytest.raises(InvalidRequest, match="record key fields are id"):
         table.upsert(rows(1), options={"hoodie.bucket.index.hash.field": "ts"})
     for count in (3, 4, 5):
-        for verb in ("upsert", "insert", "bulk_insert", "delete"):
+        for operation in ("upsert", "insert", "bulk_insert", "delete"):
             with pytest.raises(TableState, match=rf"is stored in bucket \d .*num\.buckets={count}"):
-                getattr(table, verb)(rows(*range(8)), options={"hoodie.bucket.index.num.buckets": count})
+                getattr(table, operation)(rows(*range(8)), options={"hoodie.bucket.index.num.buckets": count})
     # A refused write was never started, so no rollback names it either.
     assert table.timeline().instants == before
     other = create(f"{uri}-plain")
@@ -128,15 +128,15 @@ def test_buckets_know_no_keys(uri: str) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("is_explicit", [True, False])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_clustering_leaves_records_in_their_buckets(uri: str, table_type: str, said: bool) -> None:
+def test_clustering_leaves_records_in_their_buckets(uri: str, table_type: str, is_explicit: bool) -> None:
     """Also if no option names the bucketing of the table, and through a plan of a writer that combines buckets."""
     table = create(uri, table_type, **BUCKET)
     table.bulk_insert(rows(*range(8)))
     table.upsert(rows(2, 5, ts=2))
     order = {"hoodie.clustering.plan.strategy.sort.columns": "ts"}
-    clustering = hp.Table(uri, options={**order, **(BUCKET if said else {})})
+    clustering = hp.Table(uri, options={**order, **(BUCKET if is_explicit else {})})
     planned = clustering.schedule_clustering()
     with pytest.raises(TableState, match="pending clustering"):
         table.upsert(rows(2, ts=3))
@@ -213,7 +213,7 @@ def test_memory_holds_the_keys_of_files(uri: str, monkeypatch: pytest.MonkeyPatc
     # Each write of p made a new file; that of q was never requested.
     assert len(read) == len(set(read)) == 3
     assert all(path.startswith("p/") for path in read)
-    assert len(tag_location._HELD[uri]) == 1
+    assert len(tag_location._CACHED_KEYS[uri]) == 1
 
 
 def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPa
     assert table.upsert(rows(8), options={"hoodie.bloom.index.use.metadata": False}).index_source == "footers"
 
 
-def test_groups_of_logs_alone_are_refused() -> None:
+def test_file_groups_with_only_logs_are_refused() -> None:
     with pytest.raises(TableState, match="only log files"):
         _refuse_groups_of_logs(IndexType.SIMPLE, [FileSlice("p", "g-0", "1", None)])
 

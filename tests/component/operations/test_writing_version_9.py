@@ -258,7 +258,7 @@ def test_tables_of_release_1_1_are_written_with_their_indexes(name: str, tmp_pat
     assert (path / ".hoodie" / ".index_defs" / "index.json").read_text() == document
 
 
-def test_new_indexes_have_the_second_form(tmp_path: Path) -> None:
+def test_new_indexes_have_version_2(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", record_key="id", partition_by="p", ordering="ts", table_type="mor", options=VERSION)
     table.upsert(ROWS, options={"hoodie.metadata.record.index.enable": "true"})
     table.index.create("secondary_index", "v")

@@ -65,7 +65,7 @@ class Adding:
         return newer.set_column(at, newer.schema.field(at), pc.add(older["n"], newer["n"])), None
 
 
-def test_a_payload_class_of_ones_own(uri: str) -> None:
+def test_custom_payload_class(uri: str) -> None:
     options = {"hoodie.datasource.write.payload.class": ADDING, "hoodie.write.record.merge.mode": "CUSTOM"}
     with pytest.raises(Unsupported, match="register_payload"):
         create(uri, **options).upsert(rows(1))
@@ -86,7 +86,7 @@ def smallest(operations: Sequence[CompactionOperation]) -> Sequence[CompactionOp
     return sorted(operations, key=lambda one: (one.partition_path or "", one.file_id or ""))[:1]
 
 
-def test_a_compaction_strategy_of_ones_own(uri: str) -> None:
+def test_custom_compaction_strategy(uri: str) -> None:
     table = create(uri)
     table.bulk_insert(rows(1, 2))
     table.upsert(rows(1, 2, ts=2))
@@ -110,7 +110,7 @@ def pairs(partition: str, slices: Sequence[FileSlice]) -> Sequence[Sequence[File
     return [ordered[start : start + 2] for start in range(0, len(ordered), 2)]
 
 
-def test_a_clustering_strategy_of_ones_own(uri: str) -> None:
+def test_custom_clustering_strategy(uri: str) -> None:
     table = create(uri)
     for ts in range(1, 5):
         table.insert(
@@ -131,7 +131,7 @@ def test_a_clustering_strategy_of_ones_own(uri: str) -> None:
     assert not table.timeline().pending()
 
 
-def test_an_installed_plug_in_is_asked_before_a_name_is_refused(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_plugins_are_loaded_before_a_name_is_refused(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def register() -> None:
@@ -207,7 +207,7 @@ def test_the_suite_finds_what_cannot_be_pickled_and_partial_merges_that_differ()
 
 
 @pytest.mark.parametrize("how", ["returned 1 results", "depends on other deletes"])
-def test_the_suite_finds_what_a_merger_must_not_say_of_deletes(how: str) -> None:
+def test_suite_finds_invalid_delete_decisions_of_a_merger(how: str) -> None:
     @dataclass(frozen=True)
     class Deletes(Adding):
         def deletes(self, older: pa.Table, newer: pa.Table) -> pa.Array:
@@ -217,7 +217,7 @@ def test_the_suite_finds_what_a_merger_must_not_say_of_deletes(how: str) -> None
         testing.check_merger(Deletes(), *STATES)
 
 
-def test_the_suite_finds_strategies_that_make_things_up() -> None:
+def test_suite_finds_strategies_that_return_unknown_files() -> None:
     with pytest.raises(InvalidRequest, match="twice"):
         testing.check_compaction_strategy(lambda operations: [*operations, *operations])
     with pytest.raises(InvalidRequest, match="not offered"):

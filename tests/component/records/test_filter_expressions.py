@@ -139,7 +139,7 @@ def test_what_filters_do_not_have_is_refused_by_name(expression: Any, named: str
 
 
 @pytest.mark.parametrize(
-    ("filter_", "said"),
+    ("filter_", "message"),
     [
         (pc.scalar(1), "1 is not a condition"),
         (pl.lit("x"), "'x' is not a condition"),
@@ -150,12 +150,12 @@ def test_what_filters_do_not_have_is_refused_by_name(expression: Any, named: str
     ],
     ids=str,
 )
-def test_what_is_no_filter_is_refused(filter_: Any, said: str) -> None:
-    with pytest.raises((InvalidRequest, Unsupported), match=said):
+def test_what_is_no_filter_is_refused(filter_: Any, message: str) -> None:
+    with pytest.raises((InvalidRequest, Unsupported), match=message):
         parse_filter(filter_)
 
 
-def test_verbs_take_expressions_wherever_they_take_filters() -> None:
+def test_operations_accept_expressions_wherever_they_accept_filters() -> None:
     table = Table.create("memory://expressions", record_key="fare")
     rows = ROWS.select(["n", "city", "fare"]).filter(N.is_valid() & pc.field("fare").is_valid())
     table.insert(rows)

@@ -44,7 +44,7 @@ def table(tmp_path: Path) -> hp.Table:
     return hp.Table.create(tmp_path / "t", name=EVIL, record_key="id", partition_by="city")
 
 
-def test_a_table_shows_its_facts_and_nothing_of_it_is_markup(table: hp.Table) -> None:
+def test_html_repr_of_a_table_escapes_its_values(table: hp.Table) -> None:
     seen = Seen(table._repr_html_())
     assert seen.tags == {"table", "tr", "th", "td"}
     assert all(part in seen.text for part in (EVIL, table.uri, "city", "COPY_ON_WRITE"))

@@ -92,7 +92,7 @@ def test_time_travel_and_what_changed(sql: Sql, trips: hp.Table) -> None:
         sql("SELECT * FROM hudi_query('trips', 'real_time')")
 
 
-def test_values_are_sparks_where_the_engines_differ(sql: Sql) -> None:
+def test_values_equal_those_of_spark_where_duckdb_differs(sql: Sql) -> None:
     casts = "CAST(1.9 AS INT) AS a, CAST(-1.5D AS BIGINT) AS b, CAST('12' AS INT) AS c, TRY_CAST('x' AS INT) AS d"
     assert sql(f"SELECT {casts}, 7 / 2 AS e") == [{"a": 1, "b": -1, "c": 12, "d": None, "e": 3.5}]
     with pytest.raises(hp.InvalidRequest, match="no whole number: 1x"):
@@ -119,6 +119,8 @@ def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -
     assert sql("CREATE TABLE IF NOT EXISTS Trips (other INT) USING hudi") == []
     sql(f"CREATE TABLE again USING hudi LOCATION '{trips.uri}'")
     assert sql("SELECT count(*) AS n FROM AGAIN") == [{"n": 2}]
+    assert sql("SHOW TABLES LIKE 'TR*|x'") == sql("SHOW TABLES 'trips'") == [{"tableName": "trips"}]
+    assert len(sql("SHOW TABLES IN default LIKE '*'")) == 2 and sql("SHOW TABLES LIKE 'trip'") == []
     assert sql("DROP TABLE again") == [] and sql("DROP TABLE IF EXISTS again") == []
     with pytest.raises(hp.InvalidRequest, match=r"table again is not in the catalog \(it has trips\)"):
         sql("SELECT * FROM again")
@@ -144,7 +146,7 @@ def test_the_catalog_of_the_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "kind", "said"),
+    ("statement", "kind", "message"),
     [
         ("TBLPROPERTIES (primaryKey = 'nope')", hp.InvalidRequest, "'nope' is not a column"),
         ("PARTITIONED BY (nope)", hp.InvalidRequest, "PARTITIONED BY nope"),
@@ -154,8 +156,8 @@ def test_the_catalog_of_the_process(tmp_path: Path) -> None:
         ("LOCATION 'memory://made' AS SELECT 1", hp.InvalidRequest, "remove the column list"),
     ],
 )
-def test_tables_that_are_not_made(sql: Sql, statement: str, kind: type[Exception], said: str, tmp_path: Path) -> None:
-    with pytest.raises(kind, match=said):
+def test_tables_that_are_not_made(sql: Sql, statement: str, kind: type[Exception], message: str, tmp_path: Path) -> None:
+    with pytest.raises(kind, match=message):
         sql(f"CREATE TABLE t (id BIGINT, v STRING) USING hudi {statement}")
     assert not (tmp_path / "warehouse").exists() and sql("SHOW TABLES") == []
 
@@ -168,7 +170,7 @@ def test_a_query_that_fails_leaves_no_table(sql: Sql, tmp_path: Path) -> None:
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         ("INSERT INTO trips VALUES (1, 1.0, 1)", r"takes 4 columns \(id, fare, ts, city\), but the query has 3"),
         ("INSERT INTO trips (id, ID) VALUES (1, 2)", "assigns column id twice"),
@@ -184,9 +186,9 @@ def test_a_query_that_fails_leaves_no_table(sql: Sql, tmp_path: Path) -> None:
         ("SELECT nope FROM trips", "column nope does not exist"),
     ],
 )
-def test_statements_that_do_not_fit_the_table(sql: Sql, trips: hp.Table, statement: str, said: str) -> None:
+def test_statements_that_do_not_fit_the_table(sql: Sql, trips: hp.Table, statement: str, message: str) -> None:
     before = len(trips.timeline().instants)
-    with pytest.raises(hp.InvalidRequest, match=said):
+    with pytest.raises(hp.InvalidRequest, match=message):
         sql(statement)
     assert len(trips.timeline().instants) == before
 
@@ -203,6 +205,8 @@ def test_an_overwrite_of_a_partition_by_no_rows_empties_it(sql: Sql, trips: hp.T
 
 
 def test_partitions_by_some_of_their_columns(sql: Sql) -> None:
+    sql("CREATE TABLE whole (id INT) USING hudi")
+    assert sql("SHOW PARTITIONS whole") == []
     sql("CREATE TABLE d (id INT, a STRING, b DATE) USING hudi PARTITIONED BY (a, b)")
     sql("INSERT INTO d VALUES (1, 'x', DATE '2024-01-02'), (2, 'x', DATE '2024-01-03'), (3, 'xy', DATE '2024-01-02')")
     assert len(sql("SHOW PARTITIONS d PARTITION (a = 'x')")) == 2
@@ -222,7 +226,15 @@ def test_columns_are_changed(sql: Sql, trips: hp.Table) -> None:
     sql("ALTER TABLE trips ALTER COLUMN tip TYPE BIGINT")
     sql("ALTER TABLE trips RENAME COLUMN Fare TO price")
     sql("ALTER TABLE trips ALTER COLUMN price COMMENT 'net'")
-    sql("ALTER TABLE trips DROP COLUMN note")
+    sql("ALTER TABLE trips ADD COLUMNS (place STRUCT<x: INT>, tags ARRAY<INT>)")
+    sql("ALTER TABLE trips ADD COLUMN place.y STRING FIRST")
+    sql("ALTER TABLE trips ALTER COLUMN place.x FIRST")
+    sql("ALTER TABLE trips ALTER COLUMN tags.element TYPE BIGINT")
+    sql("ALTER TABLE trips ALTER COLUMN price DROP NOT NULL")
+    struct = pa.struct({"x": pa.int32(), "y": pa.string()})
+    assert [trips.schema().field(name).type for name in ("place", "tags")] == [struct, pa.list_(pa.field("element", pa.int64()))]
+    sql("ALTER TABLE trips DROP COLUMNS note, place.y, tags")
+    sql("ALTER TABLE trips DROP COLUMN place")
     found = sql("DESCRIBE TABLE trips")[5:]
     assert [(row["col_name"], row["data_type"], row["comment"]) for row in found] == [
         ("id", "bigint", None),
@@ -351,7 +363,7 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         ("UPDATE trips SET id = 5", "'id' is a key or partition field"),
         ("UPDATE trips SET nope = 5", "column nope cannot be assigned"),
@@ -371,18 +383,18 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
         ("MERGE INTO trips t USING two s ON t.id IN (SELECT id FROM two) WHEN MATCHED THEN DELETE", "query within a condition"),
     ],
 )
-def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table, statement: str, said: str) -> None:
+def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table, statement: str, message: str) -> None:
     catalog.register("two", pa.table({"id": [1, 1], "fare": [1.0, 2.0], "city": ["sf", "other"], "ts": [5, 6]}).slice(0, 2))
-    if "would insert" in said:
+    if "would insert" in message:
         catalog.register("two", pa.table({"id": [1], "fare": [1.0], "city": ["sf"], "ts": [5]}))
     before = sql("SELECT * FROM trips")
-    with pytest.raises(hp.InvalidRequest, match=said):
+    with pytest.raises(hp.InvalidRequest, match=message):
         sql(statement)
     assert sql("SELECT * FROM trips") == before
 
 
 def test_properties_are_set_and_a_table_is_renamed(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
-    sql("ALTER TABLE trips SET TBLPROPERTIES ('owner' = 'fares')")
+    sql("ALTER TABLE trips SET SERDEPROPERTIES ('owner' = 'fares')")
     assert sql("SHOW TBLPROPERTIES trips ('owner')") == [{"key": "owner", "value": "fares"}]
     with pytest.raises(hp.InvalidRequest, match="property nothing does not exist"):
         sql("ALTER TABLE trips UNSET TBLPROPERTIES ('owner', 'nothing')")
@@ -401,7 +413,7 @@ def test_properties_are_set_and_a_table_is_renamed(sql: Sql, catalog: hp.Catalog
     assert "trips" not in catalog and hp.Table(trips.uri).name == "rides"
 
 
-def test_a_change_meets_what_another_writer_did_meanwhile(sql: Sql, trips: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_update_conflicts_with_a_concurrent_writer(sql: Sql, trips: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyhudi.sql_engine import dml
 
     marked = dml._marked
@@ -575,3 +587,16 @@ def test_options_of_create_index_are_those_of_the_build(tmp_path: Path) -> None:
         with pytest.raises(hp.InvalidRequest, match=r"no\.such|foo"):
             hp.sql(f"CREATE INDEX by_n ON {name} (n) OPTIONS ({wrong})")
     assert hp.Table(tmp_path / "t").validate().ok
+
+
+def test_time_travel_has_the_columns_of_its_time(sql: Sql, trips: hp.Table) -> None:
+    then = trips.timeline().completed_writes()[-1].request_time
+    sql("ALTER TABLE trips RENAME COLUMN fare TO price")
+    sql("ALTER TABLE trips ALTER COLUMN price TYPE STRING")
+    past = f"trips TIMESTAMP AS OF '{then}'"
+    assert sql(f"SELECT id, fare FROM {past} WHERE fare > 15") == [{"id": 2, "fare": 20.0}]
+    assert sql(f"SELECT p.fare, t.price FROM {past} AS p JOIN trips AS t USING (id) WHERE id = 2") == [
+        {"fare": 20.0, "price": "20.0"}
+    ]
+    with pytest.raises(hp.InvalidRequest, match="column price does not exist"):
+        sql(f"SELECT price FROM {past}")

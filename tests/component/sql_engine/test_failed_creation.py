@@ -43,7 +43,9 @@ def test_a_failed_commit_leaves_no_table(tmp_path: Path, monkeypatch: pytest.Mon
     assert hp.Table(tmp_path / "t").validate().ok
 
 
-def test_a_table_that_another_writer_uses_stays_and_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_create_as_keeps_a_table_used_by_another_writer_and_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uri, real = str(tmp_path / "t"), Transaction.commit
 
     def fail_after_another_write(*args: Any, **kwargs: Any) -> None:

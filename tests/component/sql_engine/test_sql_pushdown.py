@@ -79,12 +79,12 @@ COLUMNS = pa.schema(
         ("SELECT * FROM t AS t", None),
     ],
 )  # fmt: skip
-def test_what_a_query_asks_of_a_table(query: str, known: str | None) -> None:
+def test_predicate_that_a_query_pushes_down(query: str, known: str | None) -> None:
     found = table_predicate(read_spark(query), "t", COLUMNS, is_exact_in_duckdb)
     assert (found and bind(found, COLUMNS)) == (None if known is None else bind(parse_filter(known), COLUMNS))
 
 
-def test_what_a_condition_equates() -> None:
+def test_columns_that_a_condition_equates() -> None:
     tree = read_spark("(T.id = s.key AND s.City = t.city) AND t.x < s.x AND t.y <=> s.y AND t.z = t.w", expression=True)
     assert equality_columns(tree, "t", "s") == {"id": "key", "city": "city"}
     assert equality_columns(read_spark("t.id = s.id OR t.x = s.x", expression=True), "t", "s") == {}
@@ -176,7 +176,7 @@ def test_files_without_rows_for_a_statement_are_not_read(trips: hp.Table, monkey
     }  # fmt: skip
 
 
-def test_an_insert_meets_a_record_that_a_merge_did_not_look_at(trips: hp.Table) -> None:
+def test_merge_insert_conflicts_with_a_key_in_a_pruned_file(trips: hp.Table) -> None:
     catalog = hp.Catalog()
     catalog.register("trips", trips.uri)
     merge = "MERGE INTO trips t USING (SELECT CAST(13 AS BIGINT) AS id, 'c3' AS city) AS s ON t.id = s.id AND t.city = 'c0' "

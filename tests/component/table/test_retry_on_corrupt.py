@@ -19,7 +19,7 @@ from pyhudi.table.retry_on_corrupt import PAUSES_MS
 _names = itertools.count()
 
 
-class WritingMeanwhile(ReplayEnvironment):
+class ConcurrentWriter(ReplayEnvironment):
     """Each time that a reader waits the writer takes its next step; it has as many as it is given."""
 
     def __init__(self, *steps: Callable[[], object]) -> None:
@@ -56,7 +56,7 @@ def test_what_is_half_written_is_read_again(made: Table, path: str, steps: int) 
     storage = copied(made)
     whole = storage.read(path) or b""
     parts = [whole[: len(whole) * step // steps // 2] for step in range(steps)]
-    writer = WritingMeanwhile(*(lambda part=part: storage.put(path, part) for part in (*parts[1:], whole)))
+    writer = ConcurrentWriter(*(lambda part=part: storage.put(path, part) for part in (*parts[1:], whole)))
     storage.put(path, parts[0])
     context = Table(storage.uri, environment=writer).context
     assert context.config.name and "secondary_index_city" in load_index_definitions(context)
@@ -65,7 +65,7 @@ def test_what_is_half_written_is_read_again(made: Table, path: str, steps: int) 
 
 @pytest.mark.parametrize("path", [PROPERTIES_FILE, INDEX_DEFINITIONS_FILE])
 def test_what_stays_damaged_is_damaged(made: Table, path: str) -> None:
-    storage, writer = copied(made), WritingMeanwhile()
+    storage, writer = copied(made), ConcurrentWriter()
     storage.put(path, (storage.read(path) or b"")[:40])
     with pytest.raises(CorruptData) as caught:
         load_index_definitions(Table(storage.uri, environment=writer).context)

@@ -26,7 +26,7 @@ def keys(first: int, last: int) -> pa.Array:
     return pa.array([f"key-{number}" for number in range(first, last)], pa.string())
 
 
-def grown(sizes: Sizes, *counts: int) -> BloomFilter:
+def table_with_commits(sizes: Sizes, *counts: int) -> BloomFilter:
     building = GrowingFilter(sizes)
     first = 0
     for count in counts:
@@ -39,7 +39,7 @@ def grown(sizes: Sizes, *counts: int) -> BloomFilter:
     ("count", "entries"), [(0, 64), (1, 64), (64, 64), (65, 128), (500, 512), (501, 1000), (1000, 1000), (1001, 1000)]
 )
 def test_few_keys_have_a_filter_of_their_size(count: int, entries: int) -> None:
-    found = grown(Sizes(), count // 2, count - count // 2)
+    found = table_with_commits(Sizes(), count // 2, count - count // 2)
     of_entries = BloomFilter.create("DYNAMIC_V0", entries, 1e-9, 4000)
     if count:
         of_entries.add(keys(0, count))
@@ -49,12 +49,12 @@ def test_few_keys_have_a_filter_of_their_size(count: int, entries: int) -> None:
 
 
 def test_a_filter_of_one_size_has_it() -> None:
-    assert grown(Sizes("SIMPLE"), 3).size_bytes == BloomFilter.create("SIMPLE", 1000, 1e-9).size_bytes
+    assert table_with_commits(Sizes("SIMPLE"), 3).size_bytes == BloomFilter.create("SIMPLE", 1000, 1e-9).size_bytes
 
 
 def test_small_options_are_kept() -> None:
-    assert grown(Sizes(bloom_entries=1), 3).row_count == 3
-    assert grown(Sizes(bloom_entries=20), 3).size_bytes == BloomFilter.create("DYNAMIC_V0", 20, 1e-9).size_bytes
+    assert table_with_commits(Sizes(bloom_entries=1), 3).row_count == 3
+    assert table_with_commits(Sizes(bloom_entries=20), 3).size_bytes == BloomFilter.create("DYNAMIC_V0", 20, 1e-9).size_bytes
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])

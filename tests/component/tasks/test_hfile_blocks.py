@@ -18,7 +18,7 @@ from tests.support.positioned_logs import SCHEMA, Group, rows
 HFILE = {"hoodie.logfile.data.block.format": "hfile"}
 
 
-def test_rows_come_back_whatever_order_they_came_in() -> None:
+def test_rows_of_any_input_order_are_read_back() -> None:
     group = Group.of(list(range(40)))
     log = group.append(rows([31, 3, 39, 0, 17, 45], 20, frozenset({17})), options=HFILE)
     data, deletes = group.blocks(log)
@@ -48,7 +48,7 @@ def test_a_key_that_comes_twice_is_refused() -> None:
         group.append(rows([2, 2], 20), options=HFILE)
 
 
-def test_tables_without_meta_columns_have_keys_in_their_hfiles_alone() -> None:
+def test_hfile_blocks_store_keys_of_tables_without_meta_columns() -> None:
     table = Table.create(
         "memory://hfile-virtual-keys",
         name="t",

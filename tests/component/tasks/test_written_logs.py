@@ -32,7 +32,9 @@ def logs_of(table: Table) -> Iterator[tuple[Storage, LogFile, WriteStat]]:
                     yield context.storage, LogFile(info.path, name, info.size_bytes), stat
 
 
-def said_and_held(storage: Storage, log: LogFile, stat: WriteStat, validity: InstantValidity) -> list[tuple[int, LogContents]]:
+def recorded_and_stored(
+    storage: Storage, log: LogFile, stat: WriteStat, validity: InstantValidity
+) -> list[tuple[int, LogContents]]:
     """Size and contents in the commit, and those of the files."""
     said = LogContents(stat.num_writes, stat.num_deletes, frozenset({log.name.instant_time}))
     held = count_log(LogCount(storage.spec(), log, validity))
@@ -41,14 +43,14 @@ def said_and_held(storage: Storage, log: LogFile, stat: WriteStat, validity: Ins
 
 @pytest.mark.sample(24)
 @pytest.mark.parametrize("name", CASES)
-def test_apache_hudi_writes_what_its_commits_say(name: str, tmp_path: Path) -> None:
+def test_logs_of_hudi_match_their_commit_metadata(name: str, tmp_path: Path) -> None:
     table = Table(open_golden(name, tmp_path).path)
     for storage, log, stat in logs_of(table):
-        said, held = said_and_held(storage, log, stat, InstantValidity.of(table.context.timeline.load()))
+        said, held = recorded_and_stored(storage, log, stat, InstantValidity.of(table.context.timeline.load()))
         assert said == held
 
 
-def test_a_log_that_holds_something_else(tmp_path: Path) -> None:
+def test_log_that_differs_from_its_commit_metadata(tmp_path: Path) -> None:
     table = Table(open_golden("mor_deletes", tmp_path).path)
     found = list(logs_of(table))
     assert len(found) > 2
@@ -60,6 +62,6 @@ def test_a_log_that_holds_something_else(tmp_path: Path) -> None:
             with pytest.raises(CorruptData, match=log.name.text.replace(".", r"\.")):
                 count_log(LogCount(storage.spec(), LogFile(log.path, log.name, len(data)), validity))
         storage.put(log.path, whole + whole)
-        said, held = said_and_held(storage, LogFile(log.path, log.name, 2 * len(whole)), stat, validity)
+        said, held = recorded_and_stored(storage, LogFile(log.path, log.name, 2 * len(whole)), stat, validity)
         assert said[0] != held[0] and said[1] != held[1]
         storage.put(log.path, whole)

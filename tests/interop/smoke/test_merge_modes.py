@@ -11,7 +11,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import ApacheHudi
-from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
+from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, AlternatingWrites
 
 
 def _ways(smoke: str, full: str) -> list[object]:
@@ -23,9 +23,9 @@ def _ways(smoke: str, full: str) -> list[object]:
 # Both merge modes, columns that are left as they were, deletes by a column, and two ordering fields; values that a database left
 # out are in Postgres, in turn with Spark.
 @pytest.mark.parametrize("way", _ways("OverwriteNonDefaults", "AWSDms"))
-def test_merge_on_read_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
+def test_hudi_and_pyhudi_alternate_on_merge_on_read(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
     """Ours makes the table, theirs compacts; then ours compacts what both wrote."""
-    turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "mor")
+    turns = AlternatingWrites(newer_hudi, tmp_path / "t", WAYS[way], "mor")
     Table.create(turns.path, options=turns.options)
     turns.ours(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
     turns.theirs(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("e", 11, "c", "e11", 5))
@@ -42,9 +42,9 @@ def test_merge_on_read_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str)
 
 
 @pytest.mark.parametrize("way", [pytest.param("two_fields", marks=pytest.mark.wide), "Postgres"])
-def test_copy_on_write_in_turn(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
+def test_hudi_and_pyhudi_alternate_on_copy_on_write(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
     """Theirs makes the table; each rewrites, clusters, cleans and archives what the other wrote."""
-    turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "cow")
+    turns = AlternatingWrites(newer_hudi, tmp_path / "t", WAYS[way], "cow")
     turns.theirs(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
     turns.ours(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("c", 12, "d", "gone", 0), ("d", 9, "d", "late", 0))
     turns.read_by_both()

@@ -26,7 +26,7 @@ MORE = 2 if WIDE else 0
         pytest.param("mor", "theirs", marks=pytest.mark.wide),
     ],
 )
-def test_writers_take_turns(hudi: ApacheHudi, tmp_path: Path, kind: str, first: str) -> None:
+def test_hudi_and_pyhudi_alternate(hudi: ApacheHudi, tmp_path: Path, kind: str, first: str) -> None:
     pair = Pair(hudi, tmp_path / "t", kind)
     if first == "ours":
         pair.create()

@@ -28,7 +28,7 @@ def rows(*values: tuple[str, int, int | None, str | None]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, value, strict=True)) for value in values], SCHEMA)
 
 
-def test_it_reads_and_goes_on_with_what_we_write_to_its_tables_of_version_8(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_hudi_1_1_reads_and_writes_version_8_tables_after_pyhudi(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     path = tmp_path / "t"
     options = {**OPTIONS, "hoodie.write.table.version": 8}
     newer_hudi.write(rows(("a", 5, 1, "x"), ("b", 5, 2, "y")), path, **options)
@@ -43,7 +43,7 @@ def test_it_reads_and_goes_on_with_what_we_write_to_its_tables_of_version_8(newe
 
 
 @pytest.mark.parametrize("ordering", [pytest.param("ts", marks=pytest.mark.wide), "ts,qty"])
-def test_a_table_of_version_9_is_read_as_it_reads_it(newer_hudi: ApacheHudi, tmp_path: Path, ordering: str) -> None:
+def test_version_9_table_is_read_as_by_hudi(newer_hudi: ApacheHudi, tmp_path: Path, ordering: str) -> None:
     path = tmp_path / "t"
     options = {**OPTIONS, "hoodie.datasource.write.precombine.field": ordering}
     newer_hudi.write(rows(("a", 5, 1, "x"), ("b", 5, 2, "y"), ("c", 5, 3, "z")), path, **options)

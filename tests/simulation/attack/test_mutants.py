@@ -13,7 +13,7 @@ from tests.support.needs import WIDE
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("place", ["memory", "local"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_served_wrong(kind: str, place: str, tmp_path: Path) -> None:
+def test_mutated_files_give_correct_rows_or_an_error(kind: str, place: str, tmp_path: Path) -> None:
     folder = str(tmp_path) if place == "local" else f"memory://mutants-{kind.replace(' ', '-')}"
     found = list(attack([subject(kind, folder)], seed=1, first=0, count=40 if WIDE else 15))
     assert [(mutant, became) for mutant, became in found if became.startswith("WRONG")] == []

@@ -11,8 +11,8 @@ import pytest
 
 from tests.simulation.attack import flaky, kills, suspensions
 from tests.simulation.attack.processes import killed, suspended
-from tests.simulation.checker.kept import excused
 from tests.simulation.checker.quick import quickly
+from tests.simulation.checker.recorded_schedules import is_known
 from tests.support.needs import WIDE
 
 
@@ -22,13 +22,13 @@ def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_writer_that_sleeps_while_others_work_loses_nothing(tmp_path: Path) -> None:
+def test_suspended_writer_loses_nothing(tmp_path: Path) -> None:
     assert suspended(tmp_path, 1) == []
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("mode", kills.MODES)
-def test_deaths_one_after_the_other_lose_nothing(mode: str) -> None:
+def test_successive_kills_lose_nothing(mode: str) -> None:
     # Each mode by itself; by hand some hundreds of each: PYHUDI_KILLS=300.
     in_wide = "200" if mode == "lazy" else "20"
     number = os.environ.get("PYHUDI_KILLS", in_wide if WIDE else "8")
@@ -46,16 +46,16 @@ def test_a_full_disk_loses_nothing() -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(10 if WIDE else 4))
-def test_a_store_that_often_does_not_answer(seed: int) -> None:
+def test_storage_with_frequent_lost_responses_loses_nothing(seed: int) -> None:
     with quickly():
         schedule, verdict = flaky.attack(seed)
-    if not excused(verdict):
+    if not is_known(verdict):
         pytest.fail("\n".join((repr(schedule), *verdict.outcomes, *verdict.faults)))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("lock", suspensions.LOCKS)
-def test_a_writer_suspended_at_a_call_of_a_commit_blocks_nobody_for_longer_than_the_lock_wait(lock: str) -> None:
+def test_suspended_writer_blocks_others_at_most_for_the_lock_wait(lock: str) -> None:
     every = "1" if WIDE else "60"
     program = [sys.executable, "-m", "tests.simulation.attack.suspensions", "--lock", lock, "--every", every]
     done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[3])

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tests.simulation.attack.random_tables.drawn import draw_table, seeds_of_pairs
-from tests.simulation.attack.random_tables.explore import THEMES, Plan, carry_out, plan_of, report, shrink
+from tests.simulation.attack.random_tables.explore import THEMES, Plan, plan_of, report, run_plan, shrink
 from tests.simulation.attack.random_tables.rules import RULES
+from tests.simulation.attack.random_tables.table_generator import draw_table, seeds_of_pairs
 from tests.simulation.checker.quick import quickly
 from tests.support.needs import WIDE
 
@@ -17,7 +17,7 @@ PAIRED = seeds_of_pairs(range(1000, 1300), 60 if WIDE else 20)
 
 
 @pytest.mark.parametrize("seed", [*PAIRED[:6], *(pytest.param(seed, marks=pytest.mark.full) for seed in PAIRED[6:])])
-def test_tables_are_their_dictionaries(seed: int) -> None:
+def test_random_tables_equal_their_model(seed: int) -> None:
     passes(plan_of(seed, 25 if WIDE else 16))
 
 
@@ -26,17 +26,17 @@ MET = [(theme, seed) for seed in range(2000, 2005) for theme in (None, *sorted(T
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("theme", "seed"), [pytest.param(*each, marks=[pytest.mark.wide] * (each[1] > 2000)) for each in MET])
-def test_tables_that_others_meet_in_the_midst_of_a_step(theme: str | None, seed: int) -> None:
+def test_random_tables_with_concurrent_steps_equal_their_model(theme: str | None, seed: int) -> None:
     passes(plan_of(seed, 20 if WIDE else 14, 0.5, theme))
 
 
 def passes(plan: Plan) -> None:
     with quickly():
-        failure = carry_out(plan)
+        failure = run_plan(plan)
         assert failure is None, report(*shrink(plan, failure))
 
 
-def test_every_property_is_drawn() -> None:
+def test_every_table_property_is_generated() -> None:
     drawn = [draw_table(random.Random(seed)) for seed in range(400)]
     for name in ("kind", "version", "keyed", "partitioned", "ordered", "soft", "moves", "has_cdc", "has_metadata"):
         assert len({getattr(each, name) for each in drawn}) == 2, name

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from tests.simulation.checker.kept import KEPT
 from tests.simulation.checker.quick import quickly
+from tests.simulation.checker.recorded_schedules import KEPT
 from tests.simulation.checker.run import replay
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_kept(name: str) -> None:
+def test_recorded_schedules_stay_correct(name: str) -> None:
     kept = KEPT[name]
     with quickly():
         verdict = replay(kept.schedule)
@@ -20,5 +20,5 @@ def test_kept(name: str) -> None:
     if kept.known is None:
         assert verdict.good, shown
         return
-    assert not verdict.good, f"this begins to pass: take its reason out of tests/simulation/checker/kept.py\n{shown}"
+    assert not verdict.good, f"this passes now: remove its reason from tests/simulation/checker/recorded_schedules.py\n{shown}"
     assert any(re.search(kept.fails, fault) for fault in verdict.faults), shown

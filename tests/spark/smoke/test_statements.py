@@ -24,7 +24,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
         hs.sql(spark, f"DROP TABLE {row['tableName']}")
 
 
-def test_queries_are_sparks_own_over_tables_of_ours(session: SparkSession, tmp_path: Path) -> None:
+def test_spark_queries_read_pyhudi_tables(session: SparkSession, tmp_path: Path) -> None:
     table = hp.Table.create(tmp_path / "t", record_key="id", ordering="ts")
     first = table.upsert(pa.table({"id": [1, 2], "ts": [1, 1], "name": ["a", "b"]}))
     table.upsert(pa.table({"id": [1], "ts": [2], "name": ["{braces}"]}))
@@ -48,7 +48,7 @@ def test_queries_are_sparks_own_over_tables_of_ours(session: SparkSession, tmp_p
         hs.sql(session, "INSERT INTO fares VALUES (1)")
 
 
-def test_files_that_a_query_does_not_ask_for_need_not_be_there(session: SparkSession, tmp_path: Path) -> None:
+def test_query_does_not_open_pruned_files(session: SparkSession, tmp_path: Path) -> None:
     options = {"hoodie.metadata.enable": True, "hoodie.metadata.index.column.stats.enable": True}
     table = hp.Table.create(tmp_path / "t", record_key="id", partition_by="city", options=options)
     table.upsert(pa.table({"id": [1, 2, 3], "city": ["a", "b", "c"], "fare": [10, 20, 30]}))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_every_batch_is_one_commit_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_batch_is_one_commit_and_a_restart_continues(spark: SparkSession, tmp_path: Path) -> None:
     folder, path = tmp_path / "in", tmp_path / "t"
     for number in range(3):
         put_file(folder, number, range(number * 10, number * 10 + 10))

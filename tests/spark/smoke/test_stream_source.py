@@ -78,7 +78,7 @@ def ids(batch: list[dict[str, object]]) -> str:
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
-def test_it_goes_on_after_a_failure(source: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_stream_continues_after_a_failure(source: SparkSession, tmp_path: Path, kind: str) -> None:
     """The batch in which it failed comes again with the same rows; what was committed does not."""
     table = make(tmp_path / "t", kind)
     for ts, keys in enumerate(["ab", "bc", "a"]):
@@ -103,7 +103,7 @@ def test_it_goes_on_after_a_failure(source: SparkSession, tmp_path: Path, kind: 
 
 
 @pytest.mark.full
-def test_change_data_and_what_completes_meanwhile(source: SparkSession, tmp_path: Path) -> None:
+def test_change_data_with_concurrent_commits(source: SparkSession, tmp_path: Path) -> None:
     table = make(tmp_path / "t", "cow")
     table.upsert(rows("ab", 1))
     table.upsert(rows("b", 2))

@@ -10,7 +10,7 @@ import pytest
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.tasks.clustering_tasks import run_cluster
 from tests.support.rows import assert_same_rows
-from tests.support.spark_services import grown, rows
+from tests.support.spark_services import rows, table_with_commits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_clustering(spark: SparkSession, tmp_path: Path, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = grown(tmp_path / "t", table_type)
+    table = table_with_commits(tmp_path / "t", table_type)
     before = table.scan(["*"]).to_arrow()
     counts: list[int] = []
     whole = SparkEngine.map
@@ -39,7 +39,7 @@ def test_clustering(spark: SparkSession, tmp_path: Path, table_type: str, monkey
 
 
 def test_compactions(spark: SparkSession, tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", "mor")
+    table = table_with_commits(tmp_path / "t", "mor")
     before = table.scan(["id", "ts", "x"]).to_arrow()
     assert table.log_compact(spark=spark).runs[0].file_groups == 3
     assert_same_rows(table.scan(["id", "ts", "x"]).to_arrow(), before)

@@ -67,7 +67,7 @@ def test_merge_on_read_appends_updates_and_deletes(spark: SparkSession, tmp_path
     assert [row for row in rows_of(spark, tmp_path / "t") if row[0] == "id3"] == [("id3", "la", 5000, 9.0)]
 
 
-def test_bulk_insert_combines_when_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_bulk_insert_combines_when_enabled(spark: SparkSession, tmp_path: Path) -> None:
     rows = [("a", "sf", 1, 1.0), ("a", "sf", 3, 3.0), ("a", "sf", 2, 2.0), ("b", "ny", 1, 1.0)]
     written(spark, tmp_path / "t", rows, "bulk_insert", **{"hoodie.combine.before.insert": "true"})
     assert rows_of(spark, tmp_path / "t") == [("a", "sf", 3, 3.0), ("b", "ny", 1, 1.0)]

@@ -17,7 +17,7 @@ def keys(table: pa.Table) -> set[tuple[int, int]]:
     return set(zip(table["l_orderkey"].to_pylist(), table["l_linenumber"].to_pylist(), strict=True))
 
 
-def test_a_batch_updates_and_inserts_as_many_rows_as_asked() -> None:
+def test_batch_updates_and_inserts_the_requested_rows() -> None:
     batch = data.random_batch(ROWS, 3, 50, 7)
     assert batch.schema == data.SCHEMA
     assert len(keys(batch)) == batch.num_rows == 57

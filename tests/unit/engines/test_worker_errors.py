@@ -37,7 +37,7 @@ def same(found: HudiError | None, error: HudiError) -> None:
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
-def test_errors_come_back_whole(error: HudiError) -> None:
+def test_errors_round_trip(error: HudiError) -> None:
     same(pickle.loads(pickle.dumps(error)), error)
     same(parse_error(f"Traceback ...\n{format_error(error)}\n\nJVM stacktrace:\n at org.apache..."), error)
 
@@ -49,7 +49,7 @@ class Job:
         raise WriteConflict("lost the race", instants=("20260101000000000",))
 
 
-def test_what_a_job_raises_is_told() -> None:
+def test_job_errors_are_raised() -> None:
     job = pickle.loads(pickle.dumps(Job()))
     batch = pa.record_batch({"x": [1]})
     with pytest.raises(WriteConflict) as raised:
@@ -77,7 +77,7 @@ def test_other_texts_make_no_error(text: str) -> None:
     assert extract_error(text) is None
 
 
-def test_texts_without_a_note_still_tell_the_kind() -> None:
+def test_error_type_is_parsed_from_text_without_a_note() -> None:
     found = extract_error("pyhudi.errors.InvalidRequest: column x is missing\n\nJVM stacktrace:\n...")
     assert type(found) is InvalidRequest and str(found) == "column x is missing"
 
@@ -97,7 +97,7 @@ Driver stacktrace:"""
 
 
 @pytest.mark.parametrize("kind", [Py4JJavaError, PySparkException])
-def test_a_worker_that_died(kind: type[Exception]) -> None:
+def test_crashed_worker_is_an_engine_failure(kind: type[Exception]) -> None:
     with pytest.raises(EngineFailed, match=r"Task 0 .*Python worker exited unexpectedly") as caught, translated_errors():
         raise kind(DEAD)
     assert "\n" not in str(caught.value)
@@ -105,13 +105,13 @@ def test_a_worker_that_died(kind: type[Exception]) -> None:
     assert isinstance(caught.value.__cause__, kind)
 
 
-def test_an_error_of_the_jvm_that_carries_one_of_ours() -> None:
+def test_pyhudi_error_inside_a_jvm_error_is_extracted() -> None:
     with pytest.raises(InvalidRequest, match="no such column"), translated_errors():
         raise Py4JJavaError("An error occurred.\npyhudi.errors.InvalidRequest: no such column\n\n\tat org.apache.spark.x")
 
 
 @pytest.mark.parametrize("error", [PySparkException("[UNRESOLVED_COLUMN] no x"), ValueError("theirs")])
-def test_errors_of_the_callers_own_plan_stay_as_they_are(error: Exception) -> None:
+def test_errors_of_the_callers_plan_are_not_translated(error: Exception) -> None:
     with pytest.raises(type(error)) as caught, translated_errors():
         raise error
     assert caught.value is error

@@ -93,7 +93,7 @@ def test_the_schema_is_written_as_avro_for_java_does() -> None:
     )
 
 
-def test_the_container_is_byte_for_byte_what_the_format_says() -> None:
+def test_container_bytes_match_the_specification() -> None:
     schema = parse_schema('"string"')
     assert encode_container(schema, "bob", SYNC) == (
         b"Obj\x01\x02\x16avro.schema\x10" + b'"string"' + b"\x00" + SYNC + b"\x02\x08\x06bob" + SYNC
@@ -189,7 +189,7 @@ def test_every_type_as_fastavro_has_it(value: dict[str, Any]) -> None:
         decode_datum(schema, data + b"\x00")
 
 
-def test_unions_of_several_records_say_their_branch() -> None:
+def test_unions_of_records_name_their_branch() -> None:
     boxes = [
         {"type": "record", "name": name, "fields": [{"name": "value", "type": kind}]}
         for name, kind in (("IntBox", "int"), ("LongBox", "long"))
@@ -235,7 +235,7 @@ def test_other_order_other_unions_narrower_numbers_other_names() -> None:
     assert _shape_written_as(fields, value) == Shape((Point(5, "a"),), {"k": Point(6)}, 0.5, 4, 2)
 
 
-def test_unknown_fields_are_passed_over_and_missing_ones_take_their_default() -> None:
+def test_unknown_fields_are_skipped_and_missing_ones_take_their_default() -> None:
     fields = [
         {"name": "later", "type": {"type": "map", "values": {"type": "array", "items": POINTS}}},
         {"name": "points", "type": {"type": "array", "items": "P"}},
@@ -430,7 +430,7 @@ def nested_twice(depth: int) -> str:
 
 
 @pytest.mark.parametrize("read", [parse_schema, avro_to_arrow, avro_records], ids=["values", "types", "columns"])
-def test_a_schema_that_stands_for_more_than_any_memory(read: Callable[[str], object]) -> None:
+def test_schema_that_expands_beyond_memory_is_refused(read: Callable[[str], object]) -> None:
     read(nested_twice(5).replace('"fields": []', '"fields": [{"name": "x", "type": "int"}]'))
     with pytest.raises(Unsupported, match="100000 types"):
         read(nested_twice(40))

@@ -93,7 +93,7 @@ VALUES: dict[Wrapper, st.SearchStrategy[Any]] = {
 @given(
     st.lists(st.sampled_from(STATISTICS_BRANCHES).flatmap(lambda wrapper: VALUES[wrapper].map(lambda value: (wrapper, value))))
 )
-def test_mixed_columns_come_back(rows: list[tuple[Wrapper, Any]]) -> None:
+def test_mixed_columns_round_trip(rows: list[tuple[Wrapper, Any]]) -> None:
     values = mixed_values(np.array([wrapper for wrapper, _ in rows], np.int8), [value for _, value in rows])
     values.validate(full=True)
     assert decoded(encoded(values)).equals(values)
@@ -165,7 +165,7 @@ TWO = "18020" + "40e206d7973716c2d62696e2e303030303130060200"
 MANY = "180214040406040" + "80000c03f0a00000000000004400e06747874" + "18d8b40206808b91d7ca9c880612" + "0e2bd72a248740000406040800"
 
 
-def test_tuples_of_the_real_writer() -> None:
+def test_tuples_written_by_hudi() -> None:
     values, absent = unwrap_tuples(decoded([bytes.fromhex(TWO)], DELETE_BRANCHES), [pa.string(), pa.int64()])
     assert (values.to_pylist(), absent.to_pylist()) == ([{"0": "mysql-bin.000010", "1": 1}], [False])
     kinds = [pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us", "UTC")]
@@ -205,7 +205,7 @@ def test_a_tuple_of_null_is_damage() -> None:
         decoded([bytes.fromhex("1800")], DELETE_BRANCHES)
 
 
-def test_tuples_are_written_as_the_real_writer_does() -> None:
+def test_tuples_are_written_as_by_hudi() -> None:
     kinds = [pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us", "UTC")]
     kinds += [pa.decimal128(10, 2), pa.int8(), pa.int16()]
     for row, types in ((TWO, [pa.string(), pa.int64()]), (MANY, kinds)):
@@ -223,7 +223,7 @@ def test_a_place_of_a_tuple_without_a_value_is_zero() -> None:
     assert absent.to_pylist() == [False, False, True]
 
 
-def test_decimals_alone_are_written_where_they_are_read_back() -> None:
+def test_only_decimals_that_read_back_are_written() -> None:
     values = pa.array([decimal.Decimal("12.34"), None], pa.decimal128(10, 2))
     assert [row.hex() for row in encoded(wrap_ordering(values, decimals=True))] == ["120e2bd72a24874000", "0400"]
     with pytest.raises(Unsupported, match="decimal"):

@@ -17,7 +17,9 @@ TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, m
 
 
 @given(TEXTS, st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=8), st.sampled_from(BloomKind), st.integers(1, 13))
-def test_what_the_whole_filter_answers(held: list[str], others: list[str], kind: BloomKind, entries: int) -> None:
+def test_probe_results_equal_those_of_the_decoded_filter(
+    held: list[str], others: list[str], kind: BloomKind, entries: int
+) -> None:
     made = BloomFilter.create(kind, entries, 0.1, 30)
     made.add(pa.array(held, pa.string()))
     text = made.to_text().encode()

@@ -104,7 +104,7 @@ def test_fixed_numbers_are_big_endian_and_advance() -> None:
 
 
 @pytest.mark.parametrize("name", ["u8", "i16", "i32", "u32", "i64", "f32", "f64", "varint", "zigzag", "vlong"])
-def test_reading_past_the_end_neither_advances_nor_looks_beyond(name: str) -> None:
+def test_reading_past_the_end_does_not_advance(name: str) -> None:
     cursor = ByteCursor(b"\x88" * 16, 3, 3, base=100)
     with pytest.raises(CorruptData) as caught:
         getattr(cursor, name)()

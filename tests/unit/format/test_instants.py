@@ -112,7 +112,7 @@ def test_names_with_completion_time_are_no_instants_of_layout_1() -> None:
 
 
 @given(st.from_regex(r"[0-9]{1,20}(_[0-9]{1,20})?\.[a-z]{1,13}(\.[a-z]{1,10})?", fullmatch=True))
-def test_whatever_parses_is_written_back(name: str) -> None:
+def test_parsed_names_round_trip(name: str) -> None:
     for layout in (V1, V2):
         instant = parse_instant_file(name, layout)
         assert instant is None or instant.file_name(layout) == name
@@ -200,6 +200,6 @@ def test_shifting() -> None:
 
 
 @pytest.mark.parametrize("epoch_ms", [1 << 62, -(1 << 62), 1 << 80])
-def test_moments_outside_the_calendar(epoch_ms: int) -> None:
+def test_times_outside_the_calendar(epoch_ms: int) -> None:
     with pytest.raises(InvalidRequest):
         format_instant_time(epoch_ms, UTC)

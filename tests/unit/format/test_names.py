@@ -80,13 +80,13 @@ def test_log_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NEITHER)
-def test_names_that_are_neither(name: str) -> None:
+def test_names_that_are_neither_base_nor_log_files(name: str) -> None:
     assert parse_base_file(name) is None
     assert parse_log_file(name) is None
 
 
 @given(st.text())
-def test_whatever_parses_is_written_back(name: str) -> None:
+def test_parsed_names_round_trip(name: str) -> None:
     for parsed in (parse_log_file(name), parse_archive_file(name)):
         assert parsed is None or str(parsed) == name
 
@@ -98,7 +98,7 @@ def test_very_many_names_are_taken_apart_alike() -> None:
         assert made == parse_base_file(name)
 
 
-def test_externally_created_files_are_refused_not_passed_over() -> None:
+def test_externally_created_files_are_refused_not_skipped() -> None:
     with pytest.raises(Unsupported):
         parse_base_file("anything_20261121044645518_hudiext")
 

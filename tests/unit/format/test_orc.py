@@ -119,7 +119,7 @@ def test_several_stripes() -> None:
     assert pa.concat_tables(parts).column("id").to_pylist() == list(range(30_000))
 
 
-def test_a_file_that_says_no_schema() -> None:
+def test_file_without_schema_metadata() -> None:
     sink = io.BytesIO()
     po.write_table(pa.table({"at": pa.array([MOMENT], pa.timestamp("us", "UTC")), "small": pa.array([1], pa.int16())}), sink)
     read = opened(sink.getvalue()).read()
@@ -208,7 +208,7 @@ def file_of_java(calendar: int | None, rows: pa.Table) -> bytes:
 
 
 @pytest.mark.parametrize("calendar", [None, 1, 2])
-def test_old_dates_of_files_from_outside_mean_what_their_calendar_says(calendar: int | None) -> None:
+def test_old_dates_of_external_files_follow_their_calendar(calendar: int | None) -> None:
     """Those of a table are Hudi's, which counts by the Gregorian calendar regardless of the file's entry."""
     # Each row: a list of a struct, and of a null; a map.
     nested = pa.StructArray.from_arrays(

@@ -19,7 +19,7 @@ WRITTEN = b"""{
 }"""
 
 
-def test_a_file_of_the_real_one() -> None:
+def test_partition_bucket_config_of_hudi() -> None:
     found = BucketCounts.decode(WRITTEN)
     assert found == BucketCounts("d2,1;e,4", 2, "20261122234512345")
     assert found.encode() == WRITTEN

@@ -128,7 +128,7 @@ def sealed() -> bytes:
     return format_checksummed_properties({"a": "1", "b": "text", "hoodie.table.base.file.format": "PARQUET", "c": ""}, ("saved",))
 
 
-def test_a_sealed_file_tells_every_changed_byte_of_its_pairs() -> None:
+def test_checksum_detects_every_changed_byte() -> None:
     data, passed = sealed(), 0
     check_checksum(data)
     for at in range(len(data)):

@@ -34,14 +34,14 @@ from pyhudi.records.hashing import file_hash, key_shards, name_hash
 SCHEMA = pa.schema([("id", pa.string()), ("fare", pa.float64()), ("moment", pa.timestamp("us", "UTC"))])
 
 
-def said(records: object) -> list[tuple[str, str, int, bool]]:
+def file_entries(records: object) -> list[tuple[str, str, int, bool]]:
     rows = decode_files(records.keys.cast(pa.binary()), records.values, RECORD_SCHEMA)  # type: ignore[attr-defined]
     return list(zip(*(rows.column(i).to_pylist() for i in range(4)), strict=True))
 
 
 def test_a_commit_names_its_files_and_its_partitions() -> None:
     records = files_records({"a": {"f1": 10, ".l1": 20}, "b": {}})
-    assert said(records) == [
+    assert file_entries(records) == [
         ("__all_partitions__", "a", 0, False),
         ("__all_partitions__", "b", 0, False),
         ("a", ".l1", 20, False),
@@ -50,18 +50,18 @@ def test_a_commit_names_its_files_and_its_partitions() -> None:
     assert not len(records.deletes)
 
 
-def test_a_commit_without_files_still_says_something() -> None:
+def test_commit_without_files_has_a_partition_list_record() -> None:
     records = files_records({})
-    assert records.keys.to_pylist() == ["__all_partitions__"] and said(records) == []
+    assert records.keys.to_pylist() == ["__all_partitions__"] and file_entries(records) == []
 
 
 def test_a_table_without_partitions_is_named_by_a_dot() -> None:
-    assert said(files_records({"": {"f": 1}})) == [(".", "f", 1, False), ("__all_partitions__", ".", 0, False)]
+    assert file_entries(files_records({"": {"f": 1}})) == [(".", "f", 1, False), ("__all_partitions__", ".", 0, False)]
 
 
-def test_a_clean_says_only_what_went() -> None:
+def test_clean_records_contain_only_deleted_files() -> None:
     records = files_records({}, {"a": ["f1", ".l1"]}, ["b"])
-    assert said(records) == [("__all_partitions__", "b", 0, True), ("a", ".l1", 0, True), ("a", "f1", 0, True)]
+    assert file_entries(records) == [("__all_partitions__", "b", 0, True), ("a", ".l1", 0, True), ("a", "f1", 0, True)]
     assert files_records({}, {"a": ["f1"]}).keys.to_pylist() == ["a"]
 
 
@@ -112,8 +112,8 @@ def test_statistics_of_partitions_that_are_not_tight_remove_nothing() -> None:
     full = {"id": ColumnRange("a", "b", 0, 2)}
     records = partition_stats_records({"p": full, "gone": None}, ("id",), SCHEMA, is_tight=False)
     stats, _ = decode_column_stats(records.values, RECORD_SCHEMA)
-    said = {row["file_name"]: (row["is_tight"], row["value_count"], row["min"]["kind"]) for row in stats.to_pylist()}
-    assert said == {"p": (False, 2, int(Wrapper.STRING)), "gone": (False, 0, int(Wrapper.NULL))}
+    file_entries = {row["file_name"]: (row["is_tight"], row["value_count"], row["min"]["kind"]) for row in stats.to_pylist()}
+    assert file_entries == {"p": (False, 2, int(Wrapper.STRING)), "gone": (False, 0, int(Wrapper.NULL))}
     assert not len(records.deletes)
 
 

@@ -88,7 +88,7 @@ def test_pending_writes_and_services_hold_the_completed_one_before_them(action: 
     assert "up to 9 are kept" in plan(pending(35, action)).reason
 
 
-def test_what_a_pending_write_still_has_to_meet_stays() -> None:
+def test_commits_a_pending_write_must_check_are_kept() -> None:
     """30 completed when the pending write had begun, so the write has not seen it, though newer ones it has."""
     late = Instant("030", Action.COMMIT, State.COMPLETED, "057")
     commits = tuple(late if i.request_time == "030" else i for i in COMMITS)
@@ -146,7 +146,7 @@ def test_a_compaction_that_completed_after_a_clean_keeps_what_replaced_its_file_
     assert times(plan(commits=unrelated, bounds=ArchivalBounds(clean))) == [10, 20, 30, 40], "it was planned afterwards"
 
 
-def test_savepoints_stop_archival_or_are_passed_over() -> None:
+def test_savepoints_stop_archival_unless_archived_past() -> None:
     saved = done(30, Action.SAVEPOINT)
     assert times(plan(saved)) == [10, 20]
     beyond = plan(saved, settings=replace(SETTINGS, archives_past_savepoint=True))
@@ -170,7 +170,7 @@ def test_a_metadata_table_keeps_what_its_data_table_has() -> None:
     assert times(plan(bounds=ArchivalBounds(None, data_table=waiting))) == [10]
 
 
-def test_cleans_and_rollbacks_go_along_and_nothing_else() -> None:
+def test_only_cleans_and_rollbacks_are_archived_with_commits() -> None:
     others = [done(15, Action.CLEAN), done(25, Action.ROLLBACK), done(26, Action.RESTORE), done(27, Action.INDEXING)]
     assert times(plan(*others, done(45, Action.CLEAN), pending(16, Action.CLEAN))) == [10, 15, 20, 25, 30, 40]
 

@@ -70,7 +70,7 @@ def test_in_buckets() -> None:
     assert in_buckets(UUID, {0}), "a group that tells no bucket may hold anything"
 
 
-def test_two_new_groups_of_one_bucket_meet() -> None:
+def test_two_new_file_groups_of_one_bucket_conflict() -> None:
     assert new_bucket("p", "00000001-a") == new_bucket("p", "00000001-b") != new_bucket("q", "00000001-b")
     assert new_bucket("p", "00000001-a") != new_bucket("p", "00000002-a")
     assert new_bucket("p", UUID) == ()
@@ -82,7 +82,7 @@ def test_counts_of_partitions() -> None:
     assert {partition: layout.bucket_count(partition) for partition in counts} == counts
 
 
-def test_a_cell_lies_in_one_bucket_of_its_partition_and_of_any() -> None:
+def test_key_maps_to_one_bucket_with_and_without_partition() -> None:
     keys = KeySpec.from_properties({"hoodie.table.recordkey.fields": "a"})
     layout = BucketLayout(4, rules="p,6;q,10")
     texts = pa.array([f"k{number}" for number in range(200)])
@@ -108,7 +108,7 @@ def test_patterns_that_java_may_read_in_another_way(pattern: str) -> None:
         BucketLayout(2, rules=f"{pattern},3")
 
 
-def test_what_the_table_keeps_comes_before_options() -> None:
+def test_stored_bucket_counts_take_precedence_over_options() -> None:
     stored = BucketCounts("p,3", 2)
     for said in (BucketLayout(2), BucketLayout(2, rules="p,3;"), BucketLayout(256, is_explicit=False)):
         assert said.from_table_counts(stored).bucket_count("p") == 3

@@ -68,7 +68,7 @@ def at(**places: str) -> dict[Values, str]:
     return {(value,): place for value, place in places.items()}
 
 
-def test_what_a_catalog_is_told() -> None:
+def test_partition_changes_for_the_catalog() -> None:
     stored = at(a="s3a://b/t/a", b="s3a://b/u/b")
     known = at(a="s3://b/t/a", b="s3://b/t/b", c="s3://b/t/c")
     moved = at(b="s3a://b/u/b")

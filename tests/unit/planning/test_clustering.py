@@ -63,7 +63,7 @@ def test_groups_by_size_are_closed_at_the_byte_cap_and_sized_by_the_target() -> 
     assert groups[0].output_count == 3
 
 
-def test_a_single_slice_is_a_group_only_when_it_is_worth_it() -> None:
+def test_single_file_slice_is_clustered_only_when_sorted_or_enabled() -> None:
     alone = {"p": [piece("f0", 10)]}
     assert plan_groups(alone, {}, SETTINGS) == ()
     assert ids(plan_groups(alone, {}, replace(SETTINGS, single_groups=True))) == [["f0"]]
@@ -88,7 +88,7 @@ def test_overlapping_slices_form_groups_and_a_slice_that_overlaps_none_stays() -
     assert ids(plan_groups({"p": slices}, ranges, settings)) == [["a", "b"], ["d", "e"]]
 
 
-def test_neighbours_by_record_key_and_by_commit_time_meet() -> None:
+def test_slices_adjacent_by_record_key_or_commit_time_are_grouped() -> None:
     slices = [piece("a", 100, "20260103000000000"), piece("b", 100, "20260101000000000"), piece("c", 100, "20260102000000000")]
     ranges = {
         ("p", "a"): SliceRange((), ("k1", "k2")),
@@ -136,7 +136,7 @@ def test_metrics_count_logs_and_megabytes() -> None:
     }
 
 
-def test_metrics_tell_the_bounds_of_sort_columns_where_they_are_known_and_numbers() -> None:
+def test_metrics_contain_known_numeric_bounds_of_sort_columns() -> None:
     slices = [piece("a", 100), piece("b", 50)]
     ranges = {
         ("p", "a"): SliceRange(((1, 10), ("x", "y"), None)),

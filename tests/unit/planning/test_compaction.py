@@ -124,7 +124,7 @@ def test_by_number_and_or_time() -> None:
     assert [due(three, "NUM_OR_TIME", 9), due(one, "NUM_OR_TIME", 99), due(one, "NUM_OR_TIME", 100)] == [True, False, True]
 
 
-def test_a_log_compaction_is_due_by_delta_commits_since_the_last_of_either_kind() -> None:
+def test_log_compaction_is_due_by_delta_commits_since_the_last_compaction_of_any_type() -> None:
     chosen = CompactionRules(log_block_threshold=3)
     timeline = Timeline.of([delta(0), delta(2), delta(4)])
     assert log_compaction_due(timeline, chosen, "").is_due
@@ -148,7 +148,7 @@ def slice_of(partition: str, number: int, base_mb: float | None = 1.0, *logs_mb:
     return FileSlice(partition, file_id, at(0) if base else at(10), base, tuple(logs))
 
 
-def test_an_operation_names_files_and_says_what_they_cost() -> None:
+def test_compaction_operation_lists_files_and_metrics() -> None:
     slice_ = slice_of("p", 1, 2.5, 0.75, 1.5)
     backwards = replace(slice_, logs=slice_.logs[::-1])
     assert compaction_operation(backwards, 100 * MB) == CompactionOperation(
@@ -200,16 +200,19 @@ DAYS = ("2026/11/09", "2026/11/10", "dt=2026/11/11", "year=2026/month=11/day=21"
 
 
 def test_partitions_by_day() -> None:
-    def kept(strategy: Strategy) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def selected_partitions(strategy: Strategy) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return select_partitions(DAYS, settings(strategies=(strategy,), day_partitions=2), f"{DAY}120000000")
 
     newest = ("year=2026/month=11/day=21", "2026/11/20")
-    assert kept(Strategy.DAY) == (newest, DAYS[:3])
+    assert selected_partitions(Strategy.DAY) == (newest, DAYS[:3])
     # Not older than 21 - 2.
-    assert kept(Strategy.BOUNDED_PARTITIONS) == (newest, DAYS[:3])
-    assert kept(Strategy.UNBOUNDED_PARTITIONS) == (("dt=2026/11/11", "2026/11/10", "2026/11/09"), (DAYS[4 - 1], DAYS[4]))
+    assert selected_partitions(Strategy.BOUNDED_PARTITIONS) == (newest, DAYS[:3])
+    assert selected_partitions(Strategy.UNBOUNDED_PARTITIONS) == (
+        ("dt=2026/11/11", "2026/11/10", "2026/11/09"),
+        (DAYS[4 - 1], DAYS[4]),
+    )
     assert select_partitions(("2026/11/19",), settings(strategies=(Strategy.BOUNDED_PARTITIONS,), day_partitions=2), at(0))[0]
-    assert kept(Strategy.LOG_FILE_SIZE) == (DAYS, ())
+    assert selected_partitions(Strategy.LOG_FILE_SIZE) == (DAYS, ())
     assert partition_day("a=2026/b=01/c=02") == date(2026, 1, 2)
     for bad in ("", "2026", "2026/13/01", "city=sf", "2026/11/10/x"):
         with pytest.raises(InvalidRequest, match="not a day"):
@@ -228,7 +231,7 @@ def test_strategies_in_a_chain_narrow_each_other() -> None:
     assert chosen_ids(slices, Strategy.LOG_FILE_SIZE, Strategy.DAY, day_partitions=1, target_io_mb=2) == ["3"]
 
 
-def test_what_was_left_over_stands_in_the_plan() -> None:
+def test_skipped_partitions_are_stored_in_the_plan() -> None:
     slices = [slice_of("a", 1, 10, 1), slice_of("b", 2, 10, 3), slice_of("c", 3, 10, 2)]
     plan = plan_compaction(slices, settings(strategies=(Strategy.LOG_FILE_SIZE,), target_io_mb=1), at(0), ["z", "c"])
     assert plan is not None
@@ -253,7 +256,7 @@ def test_a_plan_of_a_log_compaction_takes_slices_with_enough_blocks() -> None:
     assert plan_log_compaction([(one, 2)], CompactionRules(log_block_threshold=3)) is None
 
 
-def test_candidates_have_logs_that_completed_in_time_and_wait_for_nothing_else() -> None:
+def test_candidates_have_completed_logs_and_no_pending_plan() -> None:
     timeline = Timeline.of([delta(0), delta(10), delta(20, took=30), delta(30, State.INFLIGHT)])
 
     def log(file_id: str, seconds: int) -> FileInfo:

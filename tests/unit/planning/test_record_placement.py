@@ -60,7 +60,7 @@ def slice_of(size: int, name: str = "a", logs: int = 0) -> FileSlice:
     return FileSlice("p", name, "001", base, found)
 
 
-def test_the_average_of_the_real_table() -> None:
+def test_average_record_size_of_a_hudi_table() -> None:
     assert of_commits(commit((2319141, 10000)), limit=MEBIBYTE) == 231
     assert rows_per_new_file(231, sizing(max_file=MEBIBYTE)) == 4540
 
@@ -144,7 +144,7 @@ def plan(
     return [(target.file_id, target.row_count) for targets in found.values() for target in targets]
 
 
-def test_the_buckets_of_the_real_table() -> None:
+def test_insert_buckets_of_a_hudi_table() -> None:
     assert plan({"p": 10000}, max_file=MEBIBYTE) == [*((f"new-{n}", 2048) for n in range(4)), ("new-4", 10000 - 4 * 2048)]
     assert len(plan({"p": 10000}, size=231, max_file=MEBIBYTE)) == 3
 

@@ -23,7 +23,7 @@ def test_forms(text: str, digits: str) -> None:
     assert parse_as_of(text) == digits
 
 
-def test_fourteen_digits_leave_the_whole_second_out() -> None:
+def test_timestamp_without_milliseconds_excludes_the_second() -> None:
     assert parse_as_of("20261121054507") < "20261121054507000"
 
 
@@ -62,7 +62,7 @@ def test_a_pending_write_bounds_the_time_and_services_do_not() -> None:
     assert reason_not_to_travel(clustering, "25", None, frozenset({"20"})) is None
 
 
-def test_what_was_cleaned_cannot_be_read_unless_it_is_saved() -> None:
+def test_cleaned_instants_are_readable_only_by_savepoint() -> None:
     instants = [commit("10"), commit("20"), commit("30")]
     last = LastClean("35", "20", "30", ())
     assert reason_not_to_travel(Timeline.of(instants), "20", last) is None

@@ -153,7 +153,7 @@ def test_stored_values() -> None:
 
 
 @given(st.lists(st.lists(st.floats() | st.none(), max_size=4), max_size=4))
-def test_batches_in_parts_have_the_range_of_the_whole(parts: list[list[float | None]]) -> None:
+def test_ranges_of_partial_batches_equal_the_total_range(parts: list[list[float | None]]) -> None:
     collector = RangeCollector(["d"])
     for part in parts:
         collector.add(pa.record_batch({"d": pa.array(part, pa.float64())}))

@@ -45,7 +45,7 @@ def test_bounds_grow_over_tables_and_rows_without_the_column_change_nothing() ->
     assert (times.least, times.greatest) == (1_700_000_001_000, 1_700_000_009_000)
 
 
-def test_columns_that_tell_no_time_are_refused() -> None:
+def test_columns_without_a_time_are_refused() -> None:
     schema = pa.schema([("day", pa.date32()), ("event", pa.struct([("at", pa.int64())])), ("price", pa.float64())])
     check_event_time("event.at", schema)
     with pytest.raises(InvalidRequest, match=r"event.time.field=when is not a column .* day, event, price"):

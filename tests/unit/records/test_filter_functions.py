@@ -66,7 +66,7 @@ def test_text_is_parsed(text: str, tree: Expr) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "error", "message"),
     [
         ("soundex(s) = 'a'", Unsupported, "function soundex is not supported; supported are: abs"),
         ("lower(n) = 'a'", InvalidRequest, r"lower\(n\): .*text"),
@@ -86,8 +86,8 @@ def test_text_is_parsed(text: str, tree: Expr) -> None:
         ("st < st", InvalidRequest, "cannot be compared"),
     ],
 )
-def test_what_functions_do_not_take_is_refused(text: str, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_what_functions_do_not_take_is_refused(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         bind(parse_filter(text), SCHEMA)
 
 
@@ -99,7 +99,7 @@ def test_tuples_and_assignments_have_no_functions() -> None:
         to_arrow(parse_filter("lower(s) = 'a'"), SCHEMA)
 
 
-def test_what_a_filter_reads_and_asks_for() -> None:
+def test_columns_and_key_literals_of_a_filter() -> None:
     bound = bind(parse_filter("lower(st.a) in ('a', 'b') and n + big > 1"), SCHEMA)
     assert columns(bound) == ("st.a", "n", "big")
     assert key_literals(bound, calls(bound)[0]) == ["a", "b"]

@@ -75,7 +75,7 @@ def test_a_null_part_counts_zero_and_an_empty_part_is_empty() -> None:
     assert bucket_ids(pa.array(["a:1,b:__null__", "a:1,b:__empty__"]), 16, ["a", "b"]).tolist() == [expected, expected]
 
 
-def test_a_null_part_on_a_ring_is_the_text_null() -> None:
+def test_null_key_part_is_hashed_as_the_text_null() -> None:
     hashes = consistent_hashes(
         pa.array(["a:1,b:__null__", "a:1,b:null", "a:1,b:__empty__", "a:1null,b:__empty__"]), ["a", "b"]
     ).tolist()
@@ -83,7 +83,7 @@ def test_a_null_part_on_a_ring_is_the_text_null() -> None:
     assert hashes[2] == xxhash.xxh32(b"1").intdigest() & 0x7FFFFFFF
 
 
-def test_a_key_that_looks_composite_has_no_known_part() -> None:
+def test_key_with_composite_syntax_is_hashed_as_one_part() -> None:
     # A single key `x,y:z` is read as field `x,y`, which is not hashed: the hash of an empty list is 1.
     assert bucket_ids(pa.array(["x,y:z"]), 16, ["id"]).tolist() == [1]
 
@@ -108,7 +108,7 @@ def test_xxh32_is_that_of_the_library(texts: list[str | None]) -> None:
     assert consistent_hashes(pa.array(keys, pa.string()), ["id"]).tolist() == hashed
 
 
-def test_the_ring_hashes_the_joined_values() -> None:
+def test_consistent_hash_uses_the_joined_values() -> None:
     joined = xxhash.xxh32(b"12").intdigest() & 0x7FFFFFFF
     assert consistent_hashes(pa.array(["a:1,b:2", None]), ["a", "b"]).tolist()[0] == joined
 

@@ -72,7 +72,7 @@ def test_a_finer_timestamp_is_rounded_down() -> None:
     assert timestamp_micros(pa.array([-1, 1999, None], pa.timestamp("ns"))).to_pylist() == [-1, 1, None]
 
 
-def test_what_has_no_text_and_what_does_not_fit_is_refused() -> None:
+def test_values_without_a_java_string_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="cannot be converted to strings"):
         value_text(pa.array([[1]]))
     with pytest.raises(InvalidRequest, match="microseconds"):

@@ -53,7 +53,7 @@ def meant(value: dict[str, Any] | None) -> Any:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.none() | VALUES, max_size=6), st.integers(0, 3))
-def test_it_reads_back(values: list[dict[str, Any] | None], skip: int) -> None:
+def test_json_strings_round_trip(values: list[dict[str, Any] | None], skip: int) -> None:
     array = pa.array(values, ROW).slice(skip)
     texts = json_text(array).to_pylist()
     assert [None if text is None else json.loads(text) for text in texts] == [meant(value) for value in values[skip:]]

@@ -63,7 +63,7 @@ def test_a_composite_key_names_its_fields() -> None:
     assert keys_of(spec("s.a,n"), s=[{"a": 5}, None], n=[1, 2]) == ["s.a:5,n:1", "s.a:__null__,n:2"]
 
 
-def test_one_field_is_prefixed_where_the_table_asks_for_it() -> None:
+def test_single_key_field_is_prefixed_when_configured() -> None:
     assert keys_of(spec("id", "", "GLOBAL_DELETE"), id=[1]) == ["id:1"]
     assert keys_of(KeySpec(KeyGenerator.COMPLEX, ("id",), (PartitionField("p"),), prefix_single_key=True), id=[1]) == ["id:1"]
 
@@ -187,7 +187,7 @@ def test_decoding_undoes_encoding(text: str) -> None:
 
 
 @given(st.lists(st.text() | st.none()))
-def test_encoded_paths_come_back(values: list[str | None]) -> None:
+def test_encoded_paths_round_trip(values: list[str | None]) -> None:
     key_spec = spec("id", "p", url_encode=True)
     values = [None if value in ("", ".", "..", ".hoodie", HIVE_NULL) else value for value in values]
     paths = partition_paths(key_spec, pa.record_batch({"p": pa.array(values, pa.string())})).to_pylist()

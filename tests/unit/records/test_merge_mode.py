@@ -94,11 +94,11 @@ def test_contradictions(given: dict[str, str], message: str) -> None:
         (None, OWN, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, Ordering())),
     ],
 )
-def test_before_version_8(payload: str | None, sid: str, expected: MergeSettings) -> None:
+def test_merge_mode_of_tables_before_version_8(payload: str | None, sid: str, expected: MergeSettings) -> None:
     assert infer(payload=payload, sid=sid, version=6) == expected
 
 
-def test_by_payload() -> None:
+def test_merge_mode_by_payload_class() -> None:
     assert infer(payload=PARTIAL).by_payload
     assert not infer(sid=OWN, payload=PARTIAL).by_payload
     assert not infer(ts="ts").by_payload

@@ -21,7 +21,7 @@ from pyhudi.format.meta_columns import META_FIELDS, is_meta_field, with_meta_fie
 from pyhudi.records.dotted_columns import column_at, field_at
 from pyhudi.records.schema_cast import conform, refuse_rounding, relabel
 from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from tests.support.vectors import vector
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -66,12 +66,12 @@ def test_the_schema_text_of_a_real_table_is_reproduced(table: str) -> None:
         record: Any = next(iter(fastavro.reader(io.BytesIO(archive.read(name)))))
         text = record["extraMetadata"]["schema"]
         schema = avro_to_arrow(text)
-        assert normalise(schema).equals(schema)
+        assert normalize_types(schema).equals(schema)
         assert arrow_to_avro(schema, name.split("/")[0]) == text
 
 
 @given(SCHEMAS)
-def test_every_schema_comes_back_and_is_valid_avro(schema: pa.Schema) -> None:
+def test_every_schema_round_trips_as_valid_avro(schema: pa.Schema) -> None:
     text = arrow_to_avro(schema, "t")
     assert avro_to_arrow(text).equals(schema)
     assert arrow_to_avro(schema, "other", text) == text
@@ -213,7 +213,7 @@ def test_meta_columns_come_first_and_go() -> None:
     assert is_meta_field("_hoodie_commit_time") and not is_meta_field("_hoodie_other")
 
 
-def test_columns_are_found_by_dotted_name() -> None:
+def test_dotted_names_select_nested_columns() -> None:
     batch = pa.record_batch({"s": pa.array([{"a": 1}, None, {"a": None}]), "c": pa.array(["x", "y", None]).dictionary_encode()})
     assert column_at(batch, "s.a").to_pylist() == [1, None, None]
     assert column_at(batch, "c").type == pa.string()
@@ -227,7 +227,7 @@ def test_columns_are_found_by_dotted_name() -> None:
         field_at(batch.schema, "c.x")
 
 
-# --- normalise
+# --- normalize_types
 
 
 def test_layouts_and_widths_become_canonical() -> None:
@@ -258,11 +258,11 @@ def test_layouts_and_widths_become_canonical() -> None:
         decimals = {pa.decimal32(5, 2): pa.decimal128(5, 2), pa.decimal64(12, 2): pa.decimal128(12, 2)}
         cases |= {**decimals, pa.json_(): pa.string()}
     for given_, expected in cases.items():
-        found = normalise(pa.schema([pa.field("c", given_, False, metadata={"comment": "why", "other": "x"})]))
+        found = normalize_types(pa.schema([pa.field("c", given_, False, metadata={"comment": "why", "other": "x"})]))
         assert found.field("c").type == expected, given_
         assert not found.field("c").nullable
         assert found.field("c").metadata == {b"comment": b"why"}
-    assert normalise(pa.schema([("l", pa.list_(pa.int32()))])).field("l").type.value_field.name == "element"
+    assert normalize_types(pa.schema([("l", pa.list_(pa.int32()))])).field("l").type.value_field.name == "element"
 
 
 @pytest.mark.parametrize(
@@ -284,13 +284,13 @@ def test_layouts_and_widths_become_canonical() -> None:
 )
 def test_types_that_hudi_cannot_hold_are_refused_with_a_hint(type_: pa.DataType, hint: str) -> None:
     with pytest.raises(InvalidRequest, match=hint):
-        normalise(pa.schema([("ok", pa.int32()), ("c", type_)]))
+        normalize_types(pa.schema([("ok", pa.int32()), ("c", type_)]))
 
 
 def test_all_problems_are_named_at_once() -> None:
     schema = pa.schema([("a", pa.null()), ("b", pa.uint64()), ("a", pa.int32()), ("B", pa.int32()), ("c d", pa.int32())])
     with pytest.raises(InvalidRequest) as caught:
-        normalise(schema)
+        normalize_types(schema)
     lines = str(caught.value).splitlines()
     assert len(lines) == 6
     assert "two columns of this name" in lines[1] and "only in case" in lines[2]
@@ -370,7 +370,7 @@ def test_fixed_columns_keep_their_type_in_every_mode() -> None:
     assert evolve(table, incoming, fixed=fixed).equals(table)
 
 
-def test_changes_are_told() -> None:
+def test_schema_changes_are_listed() -> None:
     old, new = pa.struct([("x", pa.float32()), ("y", pa.int32())]), pa.struct([("x", pa.float64()), ("z", pa.date32())])
     before = pa.schema([pa.field("a", pa.int32(), False), ("s", old), ("b", pa.int32())])
     after = pa.schema([("a", pa.int64()), ("s", new), ("c", pa.string())])
@@ -402,7 +402,7 @@ def test_numbers_that_would_be_rounded_are_refused() -> None:
             refuse_rounding(pa.record_batch({"v": pa.array([value], width)}), pa.schema([("v", pa.float32())]))
 
 
-def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
+def test_column_of_only_nulls_takes_the_table_type() -> None:
     table = pa.schema([("a", pa.int64()), ("b", pa.string())])
     incoming = pa.schema([("a", pa.null()), ("b", pa.string()), ("c", pa.null())])
     assert typed_nulls(incoming, table).types == [pa.int64(), pa.string(), pa.null()]
@@ -426,7 +426,7 @@ def test_nulls_at_any_depth_take_the_tables_type() -> None:
     assert typed_nulls(dictionary, table).types == [pa.string()]
 
 
-def test_a_new_table_takes_the_normalised_schema() -> None:
+def test_new_table_takes_the_normalized_schema() -> None:
     assert evolve(None, pa.schema([pa.field("a", pa.int8(), False)])).equals(pa.schema([pa.field("a", pa.int32(), False)]))
 
 

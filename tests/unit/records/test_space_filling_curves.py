@@ -32,7 +32,7 @@ def test_linear_order_is_lexicographic_and_stable() -> None:
 
 
 @pytest.mark.parametrize(("dimensions", "bits"), [(2, 5), (3, 3)])
-def test_hilbert_visits_every_cell_and_steps_to_a_neighbour(dimensions: int, bits: int) -> None:
+def test_hilbert_curve_covers_every_cell_in_adjacent_steps(dimensions: int, bits: int) -> None:
     axes = grid(dimensions, bits)
     keys = hilbert_keys(axes)
     assert len(np.unique(keys)) == len(keys)
@@ -59,7 +59,7 @@ def test_curves_keep_more_bits_than_fit_by_scaling() -> None:
         assert len(np.unique(keys)) == len(keys)
 
 
-def test_a_filter_on_two_columns_meets_fewer_blocks_of_a_curve_than_of_a_lexicographic_order() -> None:
+def test_two_column_filter_reads_fewer_blocks_with_a_curve_than_in_lexicographic_order() -> None:
     random = np.random.default_rng(7)
     x, y = random.integers(0, 1000, 20_000), random.integers(0, 1000, 20_000)
 

@@ -29,13 +29,13 @@ def settings(mode: MergeMode, **properties: str) -> MergeSettings:
 
 
 @pytest.mark.parametrize(("operation", "deletes"), [("D", True), ("-U", True), ("U", False), ("I", False), (None, False)])
-def test_the_kind_of_a_change_deletes(operation: str | None, deletes: bool) -> None:
+def test_operation_column_marks_deletes(operation: str | None, deletes: bool) -> None:
     table = rows(("a", 1, "x")).append_column(OPERATION, pa.array([operation], pa.string()))
     flags = UpdateModeRule(BY_TS).deletes(table)
     assert (flags is not None and bool(flags.all())) is deletes
 
 
-def test_a_marker_counts_beside_the_flag_and_not_where_its_column_is_missing() -> None:
+def test_delete_marker_combines_with_the_flag_if_its_column_exists() -> None:
     rule = UpdateModeRule(BY_TS, default_delete_marker=DeleteMarker("v", "DEL", combines_with_flag=True))
     table = rows(("a", 1, "DEL"), ("b", 1, "x"), ("c", 1, None)).append_column(
         "_hoodie_is_deleted", pa.array([False, True, None])
@@ -45,7 +45,7 @@ def test_a_marker_counts_beside_the_flag_and_not_where_its_column_is_missing() -
     assert rule.deletes(rows(("a", 1, "DEL")).drop_columns(["v"])) is None
 
 
-def test_commit_time_looks_at_no_ordering_field() -> None:
+def test_commit_time_ordering_ignores_the_ordering_field() -> None:
     rule = mode_rule(settings(MergeMode.COMMIT_TIME_ORDERING))
     assert rule is not None and not rule.ordering
     assert rule.newer_wins(rows(("a", 9, "o")), rows(("a", 1, "n")), None).tolist() == [True]
@@ -69,7 +69,7 @@ def test_an_unknown_property_is_refused_and_a_merger_has_its_own() -> None:
         (pa.float64(), 0.0, [None, 0.0, 1.0], [False, False, False]),
     ],
 )
-def test_defaults_are_gaps_where_java_finds_them_equal(
+def test_defaults_are_missing_values_when_equal_in_java(
     kind: pa.DataType, default: Any, values: list[Any], gaps: list[bool]
 ) -> None:
     filling = PartialUpdateFill(UpdateMode.IGNORE_DEFAULTS, () if default is None else (("c", default),))
@@ -77,7 +77,7 @@ def test_defaults_are_gaps_where_java_finds_them_equal(
     assert (np.zeros(3, np.bool_) if found is None else found).tolist() == gaps
 
 
-def test_what_was_not_carried_is_a_gap_in_text_and_bytes_alone() -> None:
+def test_unavailable_marker_is_missing_only_in_strings_and_binary() -> None:
     filling = PartialUpdateFill(UpdateMode.FILL_UNAVAILABLE, unavailable="?")
     for column, gaps in ((pa.array(["?", "x", None]), [True, False, False]), (pa.array([b"?", None, b""]), [True, False, False])):
         found = filling.missing("c", pa.chunked_array([column]))
@@ -86,7 +86,7 @@ def test_what_was_not_carried_is_a_gap_in_text_and_bytes_alone() -> None:
     assert PartialUpdateFill(UpdateMode.FILL_UNAVAILABLE).missing("c", pa.chunked_array([["?"]])) is None
 
 
-def test_late_records_fill_gaps_and_deletes_do_not() -> None:
+def test_late_records_fill_missing_values_and_deletes_do_not() -> None:
     rule = UpdateModeRule(BY_TS, PartialUpdateFill(UpdateMode.IGNORE_DEFAULTS))
     older = rows(("a", 5, None), ("b", 5, "old"), ("c", 5, None))
     newer = rows(("a", 3, "late"), ("b", 7, None), ("c", 7, "new"))

@@ -28,7 +28,7 @@ class NotWalked:
         raise AssertionError("all columns were looked at")
 
 
-def test_a_field_is_found_without_looking_at_the_others() -> None:
+def test_field_lookup_does_not_scan_all_fields() -> None:
     schema: pa.Schema = NotWalked()  # type: ignore[assignment]
     assert field_at(schema, "c2998") == WIDE.field("c2998")
     assert field_at(schema, "c2999.x").type == pa.int64()
@@ -39,7 +39,7 @@ def test_a_field_is_found_without_looking_at_the_others() -> None:
         field_at(WIDE, "C2998")
 
 
-def test_no_more_columns_are_judged_than_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_support_is_checked_only_for_selected_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def counted(schema: pa.Schema, name: str) -> pa.Field:

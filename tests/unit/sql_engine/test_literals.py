@@ -27,7 +27,7 @@ def test_text_literals(literal: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("literal", "said"),
+    ("literal", "message"),
     [
         ("'a", "line 1, column 8: the quote ' is not closed"),
         ("1, `a", "line 1, column 11: the quote ` is not closed"),
@@ -47,8 +47,8 @@ def test_text_literals(literal: str, value: str) -> None:
         (r"'ab' LIKE 'a\\b'", "Write two backslashes"),
     ],
 )
-def test_what_spark_refuses_has_no_value(literal: str, said: str) -> None:
-    with pytest.raises((hp.InvalidRequest, hp.Unsupported), match=said):
+def test_what_spark_refuses_has_no_value(literal: str, message: str) -> None:
+    with pytest.raises((hp.InvalidRequest, hp.Unsupported), match=message):
         hp.sql(f"SELECT {literal}")
 
 

@@ -177,7 +177,7 @@ def test_other_statements() -> None:
     assert parse("TRUNCATE TABLE t") == S.Truncate(T, ())
 
 
-def test_the_tables_of_a_query_are_found_where_they_stand() -> None:
+def test_tables_of_a_query_are_found_with_positions() -> None:
     query = select("""
         WITH trips AS (SELECT * FROM trips), b AS (SELECT * FROM trips)
         SELECT x.y, 'FROM hidden' FROM trips JOIN `/data/a b` VERSION AS OF 20240102030405006 ON true, db.q AS r
@@ -195,12 +195,12 @@ def test_the_tables_of_a_query_are_found_where_they_stand() -> None:
     assert query.references[-1].arguments == ("db.q", "cdc", "earliest")
 
 
-def test_a_recursive_expression_sees_itself() -> None:
+def test_recursive_cte_references_itself() -> None:
     assert names(select("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT * FROM r")) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "statement is empty"),
         ("SELEC 1", r"line 1, column 1: expected a statement .*, found SELEC$"),
@@ -227,14 +227,14 @@ def test_a_recursive_expression_sees_itself() -> None:
         ("SELECT * FROM hudi_query(t)", "expected a literal as argument of hudi_query"),
     ],
 )
-def test_what_is_no_statement_is_told_with_its_place(text: str, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said) as caught:
+def test_syntax_errors_name_their_position(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
         parse(text)
     assert not isinstance(caught.value, Unsupported)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("SET TIME ZONE 'UTC'", "the statement SET TIME"),
         ("EXPLAIN DELETE FROM t", "EXPLAIN of a statement"),
@@ -246,13 +246,13 @@ def test_what_is_no_statement_is_told_with_its_place(text: str, said: str) -> No
         ("CREATE TABLE t (a INT) USING hudi CLUSTERED BY (a) INTO 4 BUCKETS", "CLUSTERED"),
         ("ALTER TABLE t SET SERDE 'a'", "ALTER TABLE ... SET"),
         ("ALTER TABLE t PARTITION (a = 1) RENAME TO PARTITION (a = 2)", "ALTER TABLE ... PARTITION"),
-        ("ALTER TABLE t ALTER COLUMN a DROP NOT NULL", "NOT NULL"),
+        ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", "NOT NULL"),
         ("DROP FUNCTION f", "DROP FUNCTION"),
         ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
         ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "WITH in front of INSERT"),
         ("SELECT * FROM t TIMESTAMP AS OF current_timestamp()", "AS OF"),
     ],
 )
-def test_what_is_not_carried_out_is_named(text: str, said: str) -> None:
-    with pytest.raises(Unsupported, match=said):
+def test_unsupported_statements_are_named(text: str, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
         parse(text)

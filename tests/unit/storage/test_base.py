@@ -26,28 +26,28 @@ def test_joined_paths_skip_what_is_empty() -> None:
     assert join_path("", "") == ""
 
 
-class TestSettling:
+class TestConfirmedPut:
     def test_a_free_name_is_taken(self, storage: Storage) -> None:
         assert put_if_absent_confirmed(storage, "f", b"mine", ReplayEnvironment(1))
         assert storage.read("f") == b"mine"
 
-    def test_another_writers_name_is_not(self, storage: Storage) -> None:
+    def test_name_of_another_writer_is_not_taken(self, storage: Storage) -> None:
         storage.put("f", b"theirs")
         assert not put_if_absent_confirmed(storage, "f", b"mine", ReplayEnvironment(1))
         assert storage.read("f") == b"theirs"
 
     @pytest.mark.parametrize("moment", [FaultPoint.BEFORE, FaultPoint.AFTER])
-    def test_a_lost_answer_is_found_out(self, storage: Storage, moment: FaultPoint) -> None:
+    def test_put_with_a_lost_response_is_confirmed_by_reading(self, storage: Storage, moment: FaultPoint) -> None:
         faulty = FaultyStorage(storage, Fault(1, moment, FaultOutcome.LOST_RESPONSE))
         assert put_if_absent_confirmed(faulty, "f", b"mine", ReplayEnvironment(1))
         assert storage.read("f") == b"mine"
 
-    def test_a_lost_answer_about_a_lost_race(self, storage: Storage) -> None:
+    def test_put_with_a_lost_response_that_lost_the_race(self, storage: Storage) -> None:
         storage.put("f", b"theirs")
         faulty = FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE))
         assert not put_if_absent_confirmed(faulty, "f", b"mine", ReplayEnvironment(1))
 
-    def test_a_lost_answer_to_the_look(self, storage: Storage) -> None:
+    def test_lost_response_to_the_confirming_read(self, storage: Storage) -> None:
         storage.put("f", b"mine")
         faulty = FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE, CountedCalls.READS))
         assert put_if_absent_confirmed(faulty, "f", b"mine", ReplayEnvironment(1))

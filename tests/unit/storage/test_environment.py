@@ -27,14 +27,14 @@ def test_ids_are_uuids_of_version_4(env: Environment) -> None:
     assert len(env.token_bytes(16)) == 16
 
 
-def test_time_stands_still_until_somebody_sleeps() -> None:
+def test_replay_time_advances_only_by_sleep() -> None:
     env = ReplayEnvironment(1, 1_000)
     assert env.now_ms() == env.now_ms() == 1_000
     env.sleep_ms(250)
     assert env.now_ms() == 1_250
 
 
-def test_repeated_tasks_run_at_their_moments_inside_the_sleep() -> None:
+def test_repeated_tasks_run_at_their_times_during_sleep() -> None:
     env = ReplayEnvironment(1, 0)
     seen: list[tuple[str, int]] = []
     every_30 = env.every_ms(30, lambda: seen.append(("a", env.now_ms())))
@@ -46,7 +46,7 @@ def test_repeated_tasks_run_at_their_moments_inside_the_sleep() -> None:
     assert seen[5:] == [("b", 150)]
 
 
-def test_a_suspended_process_runs_nothing_meanwhile() -> None:
+def test_suspended_process_runs_no_repeated_tasks() -> None:
     env = ReplayEnvironment(1, 0)
     seen: list[int] = []
     env.every_ms(10, lambda: seen.append(env.now_ms()))
@@ -62,7 +62,7 @@ def test_an_interval_is_at_least_a_millisecond(env: Environment) -> None:
         env.every_ms(0, lambda: None)
 
 
-def test_the_real_environment_repeats_until_stopped() -> None:
+def test_system_environment_repeats_until_stopped() -> None:
     env = SystemEnvironment()
     ran = threading.Semaphore(0)
     repetition = env.every_ms(1, ran.release)
@@ -113,7 +113,7 @@ def test_a_child_of_fork_repeats_its_own_tasks() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_the_real_environment_travels_to_workers() -> None:
+def test_system_environment_is_pickled_to_workers() -> None:
     env = pickle.loads(pickle.dumps(SystemEnvironment()))
     before_ms = env.now_ms()
     env.sleep_ms(2)

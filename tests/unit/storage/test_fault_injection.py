@@ -73,7 +73,7 @@ def test_nothing_works_after_a_crash(inner: Storage) -> None:
     assert sorted(info.path for info in inner.walk("")) == ["a", "old"]
 
 
-def test_everything_works_after_a_lost_answer(inner: Storage) -> None:
+def test_calls_work_after_a_lost_response(inner: Storage) -> None:
     storage = FaultyStorage(inner, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE))
     with pytest.raises(StorageUnavailable):
         storage.put("a", b"1")
@@ -99,7 +99,7 @@ def test_each_kind_of_call_is_counted_by_itself(inner: Storage, counted: Counted
     assert struck_at == {CountedCalls.ALL: 1, CountedCalls.READS: 2, CountedCalls.WRITES: 3}[counted]
 
 
-def test_the_calls_are_told_in_order(inner: Storage) -> None:
+def test_calls_are_recorded_in_order(inner: Storage) -> None:
     storage = FaultyStorage(inner)
     storage.child("d").put("f", b"1")
     open_storage(pickle.loads(pickle.dumps(storage.spec()))).read("d/f")
@@ -145,7 +145,7 @@ def test_a_crash_inside_a_deletion_has_deleted_some(inner: Storage, delete: str)
     assert sorted(info.path for info in inner.walk("d")) == ["d/2", "d/3"]
 
 
-def test_a_spec_of_a_plan_that_is_gone_does_not_open_without_it(inner: Storage) -> None:
+def test_spec_of_a_collected_fault_plan_does_not_open(inner: Storage) -> None:
     spec = FaultyStorage(inner).spec()
     gc.collect()
     with pytest.raises(InvalidRequest, match="faulty"):

@@ -18,7 +18,7 @@ from pyhudi.storage.fenced_storage import FencedStorage
 from pyhudi.storage.locks import LEASE_PATH, StorageLock
 
 
-def write_whole(storage: Storage, path: str) -> None:
+def write_file(storage: Storage, path: str) -> None:
     with storage.open_output(path) as sink:
         sink.write(b"new")
 
@@ -36,7 +36,7 @@ CHANGES: dict[str, Callable[[Storage], object]] = {
     "delete": lambda storage: storage.delete(["a/old"]),
     "delete_folder": lambda storage: storage.delete_folder("a"),
     "make_folder": lambda storage: storage.make_folder("b"),
-    "open_output": lambda storage: write_whole(storage, "a/old"),
+    "open_output": lambda storage: write_file(storage, "a/old"),
     "set_modified": lambda storage: storage.set_modified("a/old", 1),
     "sweep_unfinished": lambda storage: storage.sweep_unfinished("a", 1 << 60),
     "of a child": lambda storage: storage.child("a").put("old", b"new"),
@@ -63,7 +63,7 @@ def test_a_lost_lease_changes_nothing(change: Callable[[Storage], object]) -> No
     assert [(info.path, inner.read(info.path)) for info in inner.walk("") if info.path != LEASE_PATH] == [("a/old", b"old")]
 
 
-def test_a_plan_that_was_stored_while_the_lease_ran_out_is_taken_back() -> None:
+def test_plan_stored_after_lease_expiry_is_removed() -> None:
     env = ReplayEnvironment(2)
     below = open_storage("memory://leased-plans")
     inner = FaultyStorage(below, listener=lambda *_: suspend_past_the_lease(below, env))
@@ -73,7 +73,7 @@ def test_a_plan_that_was_stored_while_the_lease_ran_out_is_taken_back() -> None:
     assert below.read("t/1.compaction.requested") is None
 
 
-def test_the_lock_is_taken_through_the_one_door() -> None:
+def test_lock_is_acquired_through_one_function() -> None:
     """Other ways to acquire it would publish without a check."""
     root = Path(pyhudi.__file__).parent
     found = {str(path.relative_to(root)) for path in root.rglob("*.py") if re.search(r"lock\.held\(", path.read_text("utf-8"))}

@@ -20,20 +20,20 @@ STATUS = {"FileStatus": {"pathSuffix": "", "type": "FILE", "length": 3, "modific
 class NameNode:
     """The HTTP server of a NameNode: `says` is its response, the name of an exception, or None for a closed connection."""
 
-    def __init__(self, says: str | None = "") -> None:
-        self.says = says
+    def __init__(self, response: str | None = "") -> None:
+        self.response = response
         self.asked: list[str] = []
         node = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 node.asked.append(self.path)
-                if node.says is None:
+                if node.response is None:
                     self.close_connection = True
                     return
-                failure: dict[str, Any] = {"RemoteException": {"exception": node.says, "message": "not now"}}
-                body = json.dumps(failure if node.says else STATUS).encode()
-                self.send_response(403 if node.says else 200)
+                failure: dict[str, Any] = {"RemoteException": {"exception": node.response, "message": "not now"}}
+                body = json.dumps(failure if node.response else STATUS).encode()
+                self.send_response(403 if node.response else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -66,7 +66,7 @@ def client(*addresses: str) -> HdfsClient:
     return HdfsClient(addresses, "me", {}, timeout_s=5, connect_timeout_s=5)
 
 
-def test_the_active_one_is_found_and_asked_from_then_on(nodes: tuple[NameNode, NameNode]) -> None:
+def test_active_name_node_is_found_and_remembered(nodes: tuple[NameNode, NameNode]) -> None:
     standby, active = nodes
     asking = client(standby.address, active.address)
     for _ in range(2):
@@ -79,17 +79,17 @@ def test_a_failover_between_two_requests(nodes: tuple[NameNode, NameNode]) -> No
     first, second = nodes
     asking = client(first.address, second.address)
     assert asking.status("/a") is not None
-    first.says, second.says = "", "StandbyException"
+    first.response, second.response = "", "StandbyException"
     asking.rename("/a", "/b", replace=False)
     assert len(first.asked) == 2 and "op=RENAME" in first.asked[-1]
     # What did nothing is sent again, a rename too; what may have been done is not.
-    first.says, second.says = None, ""
+    first.response, second.response = None, ""
     with pytest.raises(NoResponse):
         asking.rename("/a", "/b", replace=False)
     assert asking.status("/a") is not None
 
 
-def test_one_that_is_gone(nodes: tuple[NameNode, NameNode]) -> None:
+def test_unreachable_name_node_is_skipped(nodes: tuple[NameNode, NameNode]) -> None:
     gone, active = nodes
     gone.server.shutdown()
     gone.server.server_close()
@@ -98,8 +98,8 @@ def test_one_that_is_gone(nodes: tuple[NameNode, NameNode]) -> None:
     assert len(active.asked) == 1
 
 
-def test_none_is_active(nodes: tuple[NameNode, NameNode]) -> None:
-    nodes[1].says = "StandbyException"
+def test_no_active_name_node_is_an_error(nodes: tuple[NameNode, NameNode]) -> None:
+    nodes[1].response = "StandbyException"
     with pytest.raises(RemoteError, match="not now"):
         client(*(node.address for node in nodes)).status("/a")
     assert len(nodes[0].asked) > 1

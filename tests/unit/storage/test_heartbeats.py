@@ -32,7 +32,7 @@ def storage(env: ReplayEnvironment) -> Storage:
     return MemoryStorage(f"memory://{uuid.uuid4().hex}", env)
 
 
-def test_it_beats_until_it_is_stopped(storage: Storage, env: ReplayEnvironment) -> None:
+def test_heartbeat_repeats_until_stopped(storage: Storage, env: ReplayEnvironment) -> None:
     heartbeat = Heartbeat(storage, env, T, SETTINGS)
     heartbeat.start()
     assert storage.read(f".hoodie/.heartbeat/{T}") == b""
@@ -46,7 +46,7 @@ def test_it_beats_until_it_is_stopped(storage: Storage, env: ReplayEnvironment) 
     assert list_heartbeats(storage) == ()
 
 
-def test_stopping_may_leave_the_file_for_others_to_judge(storage: Storage, env: ReplayEnvironment) -> None:
+def test_stop_can_keep_the_heartbeat_file(storage: Storage, env: ReplayEnvironment) -> None:
     heartbeat = Heartbeat(storage, env, T, SETTINGS)
     heartbeat.start()
     heartbeat.stop(delete=False)
@@ -67,7 +67,7 @@ def test_no_file_is_expired(storage: Storage) -> None:
     assert heartbeat_expired(storage, T, 0, SETTINGS)
 
 
-def test_the_defaults_are_hudis() -> None:
+def test_defaults_are_those_of_hudi() -> None:
     assert HeartbeatSettings().expiry_ms == 120_000
 
 

@@ -49,7 +49,7 @@ def alive_as(storage: Storage, env: ReplayEnvironment, **changes: object) -> boo
     return is_alive(storage, env, TIME, SETTINGS)
 
 
-def test_while_it_runs(storage: Storage, env: ReplayEnvironment) -> None:
+def test_running_write_is_alive(storage: Storage, env: ReplayEnvironment) -> None:
     write = WriterHeartbeat(storage, env, TIME, SETTINGS)
     assert not is_alive(storage, env, TIME, SETTINGS)
     write.start()
@@ -62,7 +62,7 @@ def test_while_it_runs(storage: Storage, env: ReplayEnvironment) -> None:
     assert storage.read(heartbeat_path(TIME)) is None
 
 
-def test_what_this_process_gave_up_is_dead_at_once(storage: Storage, env: ReplayEnvironment) -> None:
+def test_write_released_by_this_process_is_not_alive(storage: Storage, env: ReplayEnvironment) -> None:
     write = WriterHeartbeat(storage, env, TIME, SETTINGS)
     write.start()
     write.stop(delete=False)
@@ -73,7 +73,7 @@ def test_what_this_process_gave_up_is_dead_at_once(storage: Storage, env: Replay
     remove_heartbeat(storage, TIME)
 
 
-def test_tables_are_told_apart(env: ReplayEnvironment) -> None:
+def test_writers_of_different_tables_are_distinguished(env: ReplayEnvironment) -> None:
     one, other = (MemoryStorage(f"memory://liveness-{next(_names)}", env) for _ in range(2))
     write = WriterHeartbeat(one, env, TIME, SETTINGS)
     write.start()
@@ -91,7 +91,7 @@ def test_a_first_beat_that_fails(storage: Storage, env: ReplayEnvironment) -> No
     assert not is_alive(storage, env, TIME, SETTINGS)
 
 
-def test_silence_is_death_on_any_machine(storage: Storage, env: ReplayEnvironment) -> None:
+def test_expired_heartbeat_on_any_host_is_not_alive(storage: Storage, env: ReplayEnvironment) -> None:
     WriterHeartbeat(storage, env, TIME, SETTINGS).start()
     assert alive_as(storage, env, host="elsewhere")
     env.stall_ms(2001)
@@ -131,7 +131,7 @@ def _dead_pid() -> int:
     return child.pid
 
 
-def test_a_dead_child_that_nobody_waited_for(storage: Storage, env: ReplayEnvironment) -> None:
+def test_zombie_child_process_is_not_alive(storage: Storage, env: ReplayEnvironment) -> None:
     WriterHeartbeat(storage, env, TIME, SETTINGS).start()
     ready, held = os.pipe()
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=ready)
@@ -150,7 +150,7 @@ def _forked(storage: Storage, answers: multiprocessing.Queue[bool]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_fork_is_not_the_writer(storage: Storage, env: ReplayEnvironment) -> None:
+def test_forked_process_is_not_the_writer(storage: Storage, env: ReplayEnvironment) -> None:
     """The child has a copy of what its parent runs; the parent's write lives as long as the parent does."""
     write = WriterHeartbeat(storage, env, TIME, SETTINGS)
     write.start()

@@ -46,7 +46,7 @@ def test_percent_signs_in_a_uri_are_not_decoded(tmp_path: Path) -> None:
 
 class TestChecksumSidecars:
     @pytest.mark.parametrize("name", ["f", ".hoodie_partition_metadata"])
-    def test_every_way_of_writing_or_deleting_drops_a_stale_one(self, storage: Storage, tmp_path: Path, name: str) -> None:
+    def test_every_write_or_delete_removes_a_stale_checksum_file(self, storage: Storage, tmp_path: Path, name: str) -> None:
         sidecar = tmp_path / "d" / f".{name}.crc"
         path = f"d/{name}"
         storage.put(path, b"first")
@@ -76,7 +76,7 @@ class TestChecksumSidecars:
             assert not sidecar.exists()
             storage.delete([path])
 
-    def test_a_write_that_does_not_happen_keeps_it(self, storage: Storage, tmp_path: Path) -> None:
+    def test_failed_write_keeps_the_checksum_file(self, storage: Storage, tmp_path: Path) -> None:
         storage.put("f", b"1")
         (tmp_path / ".f.crc").write_bytes(b"crc")
         assert not storage.put_if_absent("f", b"2")
@@ -85,7 +85,7 @@ class TestChecksumSidecars:
             raise ValueError("stop")
         assert (tmp_path / ".f.crc").exists()
 
-    def test_listings_hide_them(self, storage: Storage, tmp_path: Path) -> None:
+    def test_listings_hide_checksum_files(self, storage: Storage, tmp_path: Path) -> None:
         storage.put(".x.log.1", b"1")
         (tmp_path / "..x.log.1.crc").write_bytes(b"crc")
         (tmp_path / "data.crc").write_bytes(b"a file that is only named so")
@@ -101,7 +101,7 @@ def test_a_link_to_a_missing_file_is_not_listed(storage: Storage, tmp_path: Path
     assert storage.names("") == ("a", "c") == tuple(info.name for info in storage.list("").files)
 
 
-class TestWhatADeadWriterLeaves:
+class TestLeftoversOfCrashedWriters:
     @pytest.fixture
     def leftover(self, storage: Storage, tmp_path: Path) -> str:
         output = storage.open_output("p/f.parquet")
@@ -111,19 +111,17 @@ class TestWhatADeadWriterLeaves:
         (left,) = names(tmp_path / "p")
         return left
 
-    def test_no_name_of_it_looks_like_anything(self, leftover: str) -> None:
+    def test_temporary_names_match_no_table_file_pattern(self, leftover: str) -> None:
         assert leftover.startswith(".pyhudi-")
         assert leftover.endswith(".tmp")
         assert "_" not in leftover
         assert ".log" not in leftover
 
-    def test_it_is_not_listed(self, storage: Storage, leftover: str) -> None:
+    def test_temporary_files_are_not_listed(self, storage: Storage, leftover: str) -> None:
         assert storage.list("p").files == ()
         assert list(storage.walk("")) == []
 
-    def test_sweeping_removes_that_of_another_machine_when_it_is_old(
-        self, storage: Storage, tmp_path: Path, leftover: str
-    ) -> None:
+    def test_sweeping_removes_old_temporary_files_of_another_host(self, storage: Storage, tmp_path: Path, leftover: str) -> None:
         storage.put("p/g", b"1")
         own = Process.current()
         theirs = leftover.replace(own.text, replace(own, host="elsewhere").text)
@@ -133,13 +131,13 @@ class TestWhatADeadWriterLeaves:
         assert storage.sweep_unfinished("p", 5_001) == 1
         assert names(tmp_path / "p") == ["g"]
 
-    def test_sweeping_leaves_that_of_a_process_that_runs(self, storage: Storage, tmp_path: Path, leftover: str) -> None:
+    def test_sweeping_keeps_temporary_files_of_a_running_process(self, storage: Storage, tmp_path: Path, leftover: str) -> None:
         os.utime(tmp_path / "p" / leftover, ns=(5_000_000_000, 5_000_000_000))
         assert storage.sweep_unfinished("p", 1 << 50) == 0
         assert names(tmp_path / "p") == [leftover]
 
     @pytest.mark.parametrize("method", ["put", "put_if_absent", "open_output"])
-    def test_its_writer_lives_after_all_and_is_told_that_it_lost(
+    def test_writer_whose_temporary_file_was_swept_gets_an_error(
         self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
     ) -> None:
         storage.put("old", b"old")
@@ -212,7 +210,9 @@ class TestWithoutLinks:
         assert storage.read("f") == b"1"
         assert names(tmp_path) == ["f"]
 
-    def test_a_name_that_appears_meanwhile_wins(self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_put_if_absent_loses_to_a_concurrently_created_file(
+        self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "f").write_bytes(b"theirs")
         monkeypatch.setattr(os.path, "lexists", lambda _: False)
         assert not storage.put_if_absent("f", b"ours")
@@ -230,7 +230,7 @@ class TestWithoutLinks:
         assert names(tmp_path) == []
 
 
-def test_a_link_whose_answer_was_lost_counts(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_with_a_lost_response_counts(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     real_link = os.link
 
     def link(source: str, target: str) -> None:
@@ -279,7 +279,7 @@ class TestErrors:
             (errno.EDQUOT, StorageFull),
         ],
     )
-    def test_others_say_path_and_remedy(
+    def test_operating_system_errors_name_path_and_remedy(
         self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[HudiError]
     ) -> None:
         def fail(*_: object, **__: object) -> None:
@@ -296,17 +296,17 @@ class TestErrors:
         with pytest.raises(InvalidRequest, match="owner or mode"):
             storage.put("f", b"1")
 
-    def test_a_full_disk_is_heard_from_inside_an_output(self, storage: Storage, tmp_path: Path) -> None:
+    def test_full_disk_inside_an_output_is_storage_full(self, storage: Storage, tmp_path: Path) -> None:
         with pytest.raises(StorageUnavailable, match="No space left"), storage.open_output("f"):
             raise OSError(errno.ENOSPC, "No space left on device")
         assert names(tmp_path) == []
 
-    def test_arrows_own_complaints_pass_through(self, storage: Storage) -> None:
+    def test_arrow_errors_are_not_translated(self, storage: Storage) -> None:
         with pytest.raises(OSError, match="Corrupt snappy"), storage.open_output("f"):
             raise OSError("Corrupt snappy compressed data.")
 
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-    def test_a_real_full_disk(self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_full_device_is_storage_full(self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pyhudi.storage.local._temporary_path", lambda _: str(tmp_path / "full"))
         os.symlink("/dev/full", tmp_path / "full")
         with pytest.raises(StorageUnavailable, match="space"), storage.open_output("f") as sink:
@@ -442,7 +442,7 @@ class TestSuspendedReplacement:
 
     @pytest.mark.parametrize("step", ["flock", "mkdir", "rename", "scandir", "replace", "rmdir"])
     @pytest.mark.parametrize("content", [b"other", b"old"])
-    def test_call_that_others_overtake_loses(
+    def test_put_if_matches_overtaken_by_another_loses(
         self, storage: Storage, tmp_path: Path, tag: str, step: str, content: bytes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """content: what another call writes in its place; the same content again counts as unchanged."""

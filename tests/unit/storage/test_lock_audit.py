@@ -13,7 +13,7 @@ import pytest
 from pyhudi.errors import StorageFull, StorageUnavailable
 from pyhudi.storage.base import Listing, Storage
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.locks import (
     AUDIT_FOLDER,
     AUDIT_SWITCH_PATH,
@@ -191,3 +191,24 @@ def test_damaged_files_decode_to_a_hold_or_to_none(storage: Storage, env: Replay
         damaged = bytearray(data)
         damaged[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         AuditedHold.decode("x", bytes(damaged))
+
+
+def test_an_interruption_at_any_call_of_an_acquisition_leaves_the_lock_free(env: ReplayEnvironment) -> None:
+    def audited() -> Storage:
+        storage = MemoryStorage(f"memory://{uuid.uuid4().hex}", env)
+        set_audit_enabled(storage, enabled=True)
+        return storage
+
+    counting = FaultyStorage(audited())
+    StorageLock(counting, env).acquire(0)
+    assert any(AUDIT_FOLDER in call.path for call in counting.calls)
+    for interrupted_call in range(1, len(counting.calls) + 1):
+
+        def interrupt(number: int, _call: StorageCall, interrupted_call: int = interrupted_call) -> None:
+            if number == interrupted_call:
+                raise KeyboardInterrupt
+
+        storage = audited()
+        with pytest.raises(KeyboardInterrupt):
+            StorageLock(FaultyStorage(storage, listener=interrupt), env).acquire(0)
+        StorageLock(storage, env).acquire(0)

@@ -67,7 +67,7 @@ def lease(storage: Storage) -> dict[str, object]:
 
 
 class TestStorageLock:
-    def test_the_object_is_hudis(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_lock_file_has_the_format_of_hudi(self, storage: Storage, env: ReplayEnvironment) -> None:
         lock = StorageLock(storage, env, label="host:1:")
         lock.acquire()
         assert lock.owner is not None
@@ -85,14 +85,14 @@ class TestStorageLock:
                 owners.add(lock.owner)
         assert len(owners) == 3
 
-    def test_a_holder_that_lives_keeps_it_for_ever(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_live_holder_keeps_its_lease(self, storage: Storage, env: ReplayEnvironment) -> None:
         holder = StorageLock(storage, env)
         holder.acquire()
         with pytest.raises(StorageUnavailable, match=f"{holder.owner} holds it"):
             StorageLock(storage, env).acquire(3_600_000)
         holder.check()
 
-    def test_a_holder_that_died_loses_it_when_its_lease_has_run_out(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_lease_of_a_crashed_holder_expires(self, storage: Storage, env: ReplayEnvironment) -> None:
         dead = StorageLock(FaultyStorage(storage, Fault(2)), env)
         dead.acquire()
         with pytest.raises(SimulatedCrash):
@@ -104,7 +104,9 @@ class TestStorageLock:
         next_one.check()
 
     @pytest.mark.parametrize(("late_ms", "free"), [(0, False), (500, False), (501, True)])
-    def test_the_margin(self, storage: Storage, env: ReplayEnvironment, late_ms: int, free: bool) -> None:
+    def test_lease_is_taken_over_only_after_the_clock_margin(
+        self, storage: Storage, env: ReplayEnvironment, late_ms: int, free: bool
+    ) -> None:
         document = {"expired": False, "validUntil": env.now_ms() - late_ms, "owner": "somebody"}
         storage.put(LEASE_PATH, json.dumps(document).encode())
         lock = StorageLock(storage, env)
@@ -114,7 +116,7 @@ class TestStorageLock:
             with pytest.raises(StorageUnavailable):
                 lock.acquire(0)
 
-    def test_a_writer_that_slept_too_long_notices(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_suspended_holder_notices_its_expired_lease(self, storage: Storage, env: ReplayEnvironment) -> None:
         sleeper, other = StorageLock(storage, env), StorageLock(storage, env)
         sleeper.acquire()
         env.stall_ms(61_000)
@@ -127,7 +129,7 @@ class TestStorageLock:
         assert lease(storage) == held
         other.check()
 
-    def test_a_writer_that_slept_and_lost_nothing_goes_on(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_suspended_holder_with_an_untaken_lease_continues(self, storage: Storage, env: ReplayEnvironment) -> None:
         sleeper = StorageLock(storage, env)
         sleeper.acquire()
         env.stall_ms(3_600_000)
@@ -135,7 +137,7 @@ class TestStorageLock:
         with pytest.raises(StorageUnavailable):
             StorageLock(storage, env).acquire(0)
 
-    def test_check_asks_the_store_only_when_little_is_left(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_check_reads_storage_only_near_expiry(self, storage: Storage, env: ReplayEnvironment) -> None:
         counting = FaultyStorage(storage)
         lock = StorageLock(counting, env)
         lock.acquire()
@@ -158,7 +160,7 @@ class TestStorageLock:
         env.sleep_ms(100_000)
         assert lease(storage) == after
 
-    def test_renewal_survives_a_store_that_is_away_for_a_while(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_renewal_survives_a_temporary_outage(self, storage: Storage, env: ReplayEnvironment) -> None:
         faulty = FaultyStorage(storage, Fault(2, FaultPoint.BEFORE, FaultOutcome.LOST_RESPONSE))
         lock = StorageLock(faulty, env)
         lock.acquire()
@@ -169,7 +171,7 @@ class TestStorageLock:
 
     @pytest.mark.parametrize("moment", [FaultPoint.BEFORE, FaultPoint.AFTER])
     @pytest.mark.parametrize("counted", [CountedCalls.READS, CountedCalls.WRITES])
-    def test_a_lost_answer_while_it_is_taken(
+    def test_acquire_with_a_lost_response(
         self, storage: Storage, env: ReplayEnvironment, moment: FaultPoint, counted: CountedCalls
     ) -> None:
         lock = StorageLock(FaultyStorage(storage, Fault(1, moment, FaultOutcome.LOST_RESPONSE, counted)), env)
@@ -178,21 +180,23 @@ class TestStorageLock:
         lock.release()
         StorageLock(storage, env).acquire(0)
 
-    def test_a_lost_answer_while_it_is_taken_over(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_takeover_with_a_lost_response(self, storage: Storage, env: ReplayEnvironment) -> None:
         with StorageLock(storage, env).held():
             pass
         lock = StorageLock(FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE)), env)
         lock.acquire(5_000)
         assert lease(storage)["owner"] == lock.owner
 
-    def test_giving_up_after_a_lost_answer_leaves_no_lease(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_timed_out_acquire_with_a_lost_response_leaves_no_lease(self, storage: Storage, env: ReplayEnvironment) -> None:
         lock = StorageLock(FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE)), env)
         with pytest.raises(StorageUnavailable):
             lock.acquire(0)
         StorageLock(storage, env).acquire(0)
 
     @pytest.mark.parametrize("moment", [FaultPoint.BEFORE, FaultPoint.AFTER])
-    def test_a_lost_answer_at_release_raises_nothing(self, storage: Storage, env: ReplayEnvironment, moment: FaultPoint) -> None:
+    def test_release_with_a_lost_response_raises_nothing(
+        self, storage: Storage, env: ReplayEnvironment, moment: FaultPoint
+    ) -> None:
         with StorageLock(FaultyStorage(storage, Fault(2, moment, FaultOutcome.LOST_RESPONSE)), env).held():
             pass
         StorageLock(storage, env).acquire(120_000)
@@ -274,7 +278,7 @@ class TestStorageLock:
         with pytest.raises(InvalidRequest, match="twice as often"):
             StorageLock(storage, env, validity_ms=1_000, renew_ms=600)
 
-    def test_a_dead_owner_of_this_machine_is_asked_after(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_ended_owner_process_on_this_host_is_detected(self, storage: Storage, env: ReplayEnvironment) -> None:
         gone = replace(Process.current(), pid=os.getpid(), started=1)
         elsewhere = replace(gone, host="elsewhere")
         for process, dead in ((gone, True), (elsewhere, False), (Process.current(), False)):
@@ -297,7 +301,7 @@ class TestStorageLock:
             lock.release()
 
     @pytest.mark.parametrize("step_ms", [-3_600_000, -86_400_000])
-    def test_a_clock_that_is_set_back_keeps_nobody_waiting(self, storage: Storage, env: ReplayEnvironment, step_ms: int) -> None:
+    def test_clock_set_back_does_not_extend_the_wait(self, storage: Storage, env: ReplayEnvironment, step_ms: int) -> None:
         dead = replace(Process.current(), host="elsewhere")
         document = {"expired": False, "validUntil": env.now_ms() + 30_000, "owner": f"{dead.text}:30000:id"}
         storage.put(LEASE_PATH, json.dumps(document).encode())
@@ -315,7 +319,7 @@ class TestStorageLock:
         with pytest.raises(StorageUnavailable, match="lost"):
             sleeper.check()
 
-    def test_tickets_of_the_dead_keep_nobody_waiting(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_queue_tickets_of_ended_processes_are_ignored(self, storage: Storage, env: ReplayEnvironment) -> None:
         gone, elsewhere = (replace(Process.current(), started=1), replace(Process.current(), host="elsewhere"))
         storage.put(f"{QUEUE_FOLDER}/000000000001.{gone.text}.00000000", b"")
         StorageLock(storage, env).held().__enter__()
@@ -326,7 +330,7 @@ class TestStorageLock:
         assert env.monotonic_ms() - begun_ms < 12_000
         assert storage.list(QUEUE_FOLDER).files == ()
 
-    def test_a_full_disk_is_said_at_once(self, env: ReplayEnvironment) -> None:
+    def test_full_disk_is_reported_at_once(self, env: ReplayEnvironment) -> None:
         class Full(MemoryStorage):
             def put_if_absent(self, path: str, data: bytes) -> bool:
                 raise StorageFull(f"cannot write {path}: no space left")
@@ -336,7 +340,7 @@ class TestStorageLock:
             open_lock(LockSettings(), Full(f"memory://{uuid.uuid4().hex}", env), env).acquire()
         assert env.monotonic_ms() == begun_ms
 
-    def test_what_was_written_last_is_not_read_before_it_is_given_back(self, env: ReplayEnvironment) -> None:
+    def test_release_reuses_the_last_written_version(self, env: ReplayEnvironment) -> None:
         storage = FaultyStorage(MemoryStorage(f"memory://{uuid.uuid4().hex}", env))
         lock = StorageLock(storage, env)
         for _ in range(2):
@@ -351,7 +355,7 @@ class TestStorageLock:
         lock.release()
         assert [call.operation for call in storage.calls[made:]] == ["put_if_matches"]
 
-    def test_a_lock_that_another_took_over_stays_with_it(self, env: ReplayEnvironment) -> None:
+    def test_release_keeps_a_lease_taken_over_by_another(self, env: ReplayEnvironment) -> None:
         storage = MemoryStorage(f"memory://{uuid.uuid4().hex}", env)
         first, second = StorageLock(storage, env), StorageLock(storage, env)
         first.acquire()
@@ -365,7 +369,7 @@ class TestStorageLock:
         found = storage.read(LEASE_PATH)
         assert found is not None and json.loads(found)["owner"] == owner and not json.loads(found)["expired"]
 
-    def test_a_full_disk_has_room_for_a_lock_that_is_given_back(self, env: ReplayEnvironment) -> None:
+    def test_release_works_on_a_full_disk(self, env: ReplayEnvironment) -> None:
         class Full(MemoryStorage):
             full = False
 
@@ -387,7 +391,7 @@ class TestStorageLock:
         second.release()
         assert storage.read(LEASE_PATH) is not None
 
-    def test_the_real_clock_renews_it(self, tmp_path: Path) -> None:
+    def test_lease_is_renewed_in_real_time(self, tmp_path: Path) -> None:
         storage, env = open_storage(tmp_path, {"sync": "none"}), SystemEnvironment()
         lock = StorageLock(storage, env, validity_ms=600_000, renew_ms=20)
         with lock.held():
@@ -419,7 +423,7 @@ def _take_and_die(path: str) -> None:
 
 
 @pytest.mark.full
-def test_processes_under_contention_and_a_death_lose_no_count(tmp_path: Path) -> None:
+def test_contending_processes_and_a_crash_lose_no_count(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_work, args=(str(tmp_path), 8)) for _ in range(3)]
     victim = context.Process(target=_take_and_die, args=(str(tmp_path),))
@@ -438,7 +442,7 @@ class TestFileSystemLock:
     def folder(self, storage: Storage) -> Storage:
         return storage.child(".hoodie")
 
-    def test_the_file_is_hudis(self, storage: Storage, folder: Storage, env: ReplayEnvironment) -> None:
+    def test_lock_file_is_that_of_hudi(self, storage: Storage, folder: Storage, env: ReplayEnvironment) -> None:
         lock = FileSystemLock(folder, env)
         with lock.held():
             assert storage.read(".hoodie/lock") == b""
@@ -456,7 +460,7 @@ class TestFileSystemLock:
         FileSystemLock(folder, env, expire_ms=60_000).acquire(61_500)
         assert env.now_ms() > 1_060_000
 
-    def test_somebody_elses_file_is_noticed_and_left_alone(self, folder: Storage, env: ReplayEnvironment) -> None:
+    def test_lock_file_of_another_holder_is_kept(self, folder: Storage, env: ReplayEnvironment) -> None:
         lock = FileSystemLock(folder, env)
         lock.acquire()
         env.sleep_ms(10)
@@ -488,7 +492,7 @@ class TestInProcessLock:
             with pytest.raises(Internal):
                 call()
 
-    def test_a_real_wait(self) -> None:
+    def test_waiting_in_real_time(self) -> None:
         env = SystemEnvironment()
         lock = InProcessLock("real wait", env)
         lock.acquire()
@@ -522,7 +526,7 @@ class TestCombinedLock:
     def events(self) -> Iterator[list[str]]:
         yield []
 
-    def test_in_order_and_back(self, env: ReplayEnvironment, events: list[str]) -> None:
+    def test_locks_are_acquired_in_order_and_released_in_reverse(self, env: ReplayEnvironment, events: list[str]) -> None:
         lock = CombinedLock(Recorded("a", events), Recorded("b", events), env=env)
         with lock.held(70):
             lock.check()
@@ -533,7 +537,7 @@ class TestCombinedLock:
             *("b release", "a release"),
         ]
 
-    def test_what_was_taken_is_given_back_when_a_later_one_fails(self, env: ReplayEnvironment, events: list[str]) -> None:
+    def test_acquired_locks_are_released_when_a_later_one_fails(self, env: ReplayEnvironment, events: list[str]) -> None:
         lock = CombinedLock(Recorded("a", events), Recorded("b", events, fails=True), Recorded("c", events), env=env)
         with pytest.raises(StorageUnavailable):
             lock.acquire(5)
@@ -556,7 +560,7 @@ class TestOpenLock:
             with pytest.raises(StorageUnavailable, match="holds it"):
                 StorageLock(storage, env).acquire(0)
 
-    def test_hudis_names(self, storage: Storage, env: ReplayEnvironment, tmp_path: Path) -> None:
+    def test_provider_class_names_of_hudi(self, storage: Storage, env: ReplayEnvironment, tmp_path: Path) -> None:
         with open_lock(LockSettings(CLASS + "StorageBasedLockProvider"), storage, env).held():
             assert lease(storage)["expired"] is False
         with open_lock(LockSettings(CLASS + "FileSystemBasedLockProvider"), storage, env).held():
@@ -583,7 +587,7 @@ class TestOpenLock:
             (HIVE, {"hive": HiveLockSettings(("thrift://h:x",), "d", "t")}, r"uris=thrift://h:x: expected thrift://host:port"),
         ],
     )
-    def test_what_a_provider_lacks_is_said_at_once(
+    def test_missing_provider_settings_are_reported_at_once(
         self, storage: Storage, env: ReplayEnvironment, name: str, settings: dict[str, Any], missing: str
     ) -> None:
         with pytest.raises(InvalidRequest, match=missing):
@@ -597,7 +601,7 @@ class TestOpenLock:
             (HIVE, {"hive": HiveLockSettings(("thrift://h",), "d", "t")}, "thriftpy2", "hive"),
         ],
     )
-    def test_a_package_that_a_provider_lacks_is_said_at_once(
+    def test_missing_provider_package_is_reported_at_once(
         self,
         storage: Storage,
         env: ReplayEnvironment,
@@ -614,7 +618,9 @@ class TestOpenLock:
             open_lock(LockSettings(name, **settings), storage, env)
 
     @pytest.mark.parametrize("name", [None, CLASS + "InProcessLockProvider", DYNAMODB])
-    def test_a_server_of_locks_is_not_passed_over(self, storage: Storage, env: ReplayEnvironment, name: str | None) -> None:
+    def test_lock_server_settings_without_its_provider_are_refused(
+        self, storage: Storage, env: ReplayEnvironment, name: str | None
+    ) -> None:
         settings = LockSettings(name, zookeeper=ZookeeperSettings("h:1"), dynamodb=DynamoDbSettings(None))
         with pytest.raises(InvalidRequest, match=r"zookeeper\.url=h:1 selects where writers lock.*set hoodie.*Zookeeper"):
             open_lock(settings, storage, env)
@@ -644,11 +650,11 @@ class TestOpenLock:
         assert ZookeeperSettings(base_path="/a", lock_key="k").path("trips") == "/a/k"
 
     @pytest.mark.parametrize("name", ["com.example.Mine", ""])
-    def test_others_are_refused_by_name(self, storage: Storage, env: ReplayEnvironment, name: str) -> None:
+    def test_unknown_providers_are_refused_by_name(self, storage: Storage, env: ReplayEnvironment, name: str) -> None:
         with pytest.raises(Unsupported, match=f"{name} is not available.*FileSystemBasedLockProvider.*StorageBased"):
             open_lock(LockSettings(name), storage, env)
 
-    def test_the_door_for_others(self, storage: Storage, env: ReplayEnvironment) -> None:
+    def test_registered_provider_is_used(self, storage: Storage, env: ReplayEnvironment) -> None:
         events: list[str] = []
         register_lock_provider("com.example.Registered", lambda *_: Recorded("mine", events))
         with open_lock(LockSettings("com.example.Registered", wait_ms=9), storage, env).held():

@@ -23,7 +23,7 @@ def paths(storage: Storage) -> list[str]:
     return sorted(info.path for info in storage.walk(""))
 
 
-def test_direct_markers_are_empty_files_beside_their_kind(storage: Storage) -> None:
+def test_direct_markers_are_empty_files_with_a_type_suffix(storage: Storage) -> None:
     markers = Markers(storage, T)
     markers.create(BASE, MarkerType.MERGE)
     markers.create(LOG, MarkerType.CREATE)

@@ -10,7 +10,7 @@ from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 
 
-def test_a_name_is_one_store_until_it_is_forgotten() -> None:
+def test_memory_storage_of_one_name_is_shared_until_cleared() -> None:
     name = uuid.uuid4().hex
     open_storage(f"memory://{name}/t").put("f", b"1")
     assert open_storage(f"memory://{name}").read("t/f") == b"1"
@@ -30,7 +30,7 @@ def test_times_come_from_the_environment() -> None:
     assert {info.path: info.modified_ms for info in storage.walk("")} == {"f": 5_000, "d/g": 5_100}
 
 
-def test_a_tag_tells_equal_contents_apart() -> None:
+def test_version_tag_distinguishes_equal_contents() -> None:
     storage = MemoryStorage(f"memory://{uuid.uuid4().hex}")
     storage.put("f", b"same")
     found = storage.read_versioned("f")
@@ -39,7 +39,7 @@ def test_a_tag_tells_equal_contents_apart() -> None:
     assert not storage.put_if_matches("f", b"other", found[1])
 
 
-def test_what_it_does_not_take() -> None:
+def test_invalid_memory_storage_arguments_are_refused() -> None:
     with pytest.raises(InvalidRequest):
         open_storage("memory://x", {"sync": "all"})
     with pytest.raises(InvalidRequest):

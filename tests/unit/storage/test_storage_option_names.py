@@ -216,7 +216,7 @@ def test_values_that_are_no_text() -> None:
         open_storage(URIS["s3"], {"client_kwargs": {"config": object()}})  # type: ignore[dict-item]
 
 
-def test_what_is_secret_is_told_by_its_name() -> None:
+def test_secrets_are_recognized_by_option_name() -> None:
     for name in ("sas_key", "connection_string", "adls.connection-string", "encryption_key", "sse_customer_key_base64"):
         assert redact_secret(name, VALUE) != VALUE
     given = {"account_key": VALUE}
@@ -231,7 +231,7 @@ def test_what_is_secret_is_told_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("s3", "AWS_ACCESS_KEY_ID"), ("gcs", "GOOGLE_"), ("azure", "AZURE_STORAGE_ACCOUNT_KEY")]
 )
-def test_what_a_store_refuses_says_what_to_set(kind: str, name: str) -> None:
+def test_access_errors_name_the_option_to_set(kind: str, name: str) -> None:
     nobody = OSError("Error performing PUT http://169.254.169.254/latest/api/token in 1ms - HTTP error")
     unknown = OSError("Server returned non-2xx status code: 403 Forbidden: ")
     for where in (f"{URIS[kind]}/f", f"3 objects of {URIS[kind]}"):
@@ -281,7 +281,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
     listening.server_close()
 
 
-class TestTheEnvironment:
+class TestEnvironmentVariables:
     @pytest.fixture(autouse=True)
     def credentials(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")

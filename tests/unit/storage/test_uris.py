@@ -31,7 +31,7 @@ from pyhudi.storage.uris import parse_uri, without_secrets
         ("memory://", "memory://"),
     ],
 )
-def test_what_parses(text: str, uri: str) -> None:
+def test_valid_uris_parse(text: str, uri: str) -> None:
     assert parse_uri(text).uri == uri
     assert parse_uri(uri).uri == uri
 
@@ -39,7 +39,7 @@ def test_what_parses(text: str, uri: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a\x00b", "file://host/data", "s3:///path", "s3:/path", "s3://bucket/a/../b", "file:/a/./b"]
 )
-def test_what_must_not_parse(text: str) -> None:
+def test_invalid_uris_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_uri(text)
 

@@ -99,7 +99,7 @@ def test_groups_and_slices_come_in_order() -> None:
     assert groups[1].slices[0].size_bytes == 100
 
 
-def test_files_of_others_are_passed_over() -> None:
+def test_unrelated_files_are_ignored() -> None:
     known = state(done("010"))
     others = [".hoodie_partition_metadata", "readme.txt", ".g_010.tmp", "g_010.parquet.crc", "part-00000.parquet"]
     files = [base("010"), *(FileInfo(f"p/{name}", 1, 0) for name in others), log("010", cdc=True)]
@@ -108,7 +108,7 @@ def test_files_of_others_are_passed_over() -> None:
     assert len(with_changes.slices[0].logs) == 1
 
 
-def test_a_group_of_logs_alone_is_keyed_by_the_first() -> None:
+def test_file_group_of_only_logs_has_the_first_log_as_base_instant() -> None:
     known = state(done("010", action=DELTA), done("020", action=DELTA))
     group = group_of([log("020"), log("010")], known)
     assert [s.base_instant for s in group.slices] == ["010"]
@@ -141,14 +141,14 @@ def test_a_pending_log_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(("instant", "read"), [("090", False), ("025", False), ("005", True)])
-def test_a_log_of_an_instant_that_is_nowhere(instant: str, read: bool) -> None:
+def test_log_of_an_unknown_instant(instant: str, read: bool) -> None:
     """Newer than all, between two commits, and older than the timeline."""
     known = state(done("010", action=DELTA), done("020", action=DELTA), done("030", action=DELTA))
     files = [base("001"), log(instant)]
     assert seen(files, known) == ("001", [instant] if read else [])
 
 
-def test_a_base_file_whose_commit_is_gone() -> None:
+def test_base_file_of_a_removed_commit() -> None:
     files = [base("010"), base("020"), base("030")]
     # The first one: older than the timeline, so it counts.
     assert seen(files[:1], state(done("020"), done("030"))) == ("010", [])
@@ -164,7 +164,7 @@ def test_a_pending_base_file_is_invisible() -> None:
     assert seen([base("010")], state(done("010", action=Action.CLEAN))) is None
 
 
-def test_logs_beside_a_base_file_that_is_not_committed_are_read() -> None:
+def test_logs_next_to_an_uncommitted_base_file_are_read() -> None:
     """Apache Hudi hands them to the newer base file and shows neither."""
     files = [base("010"), base("050"), log("020"), log("060")]
     committed = [done("010", action=DELTA), done("020", action=DELTA), done("060", action=DELTA)]

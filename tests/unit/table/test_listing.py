@@ -67,7 +67,7 @@ def test_a_table_without_partitions() -> None:
 
 
 @pytest.mark.parametrize("asked", [["a"], ["a", "b", "a"]])
-def test_partitions_named_are_listed_alone(asked: list[str]) -> None:
+def test_only_requested_partitions_are_listed(asked: list[str]) -> None:
     storage = table(f"a/{META}", f"b/{META}", f"c/{META}")
     assert list(DirectoryListing(storage).files(asked)) == list(dict.fromkeys(asked))  # type: ignore[arg-type]
     assert sorted(storage.listed) == sorted(set(asked))

@@ -114,7 +114,7 @@ def test_flags_in_any_case_and_the_zone() -> None:
     assert moment.astimezone(local_zone()).utcoffset() == moment.astimezone().utcoffset()
 
 
-def test_the_backup_stands_in() -> None:
+def test_backup_replaces_missing_properties() -> None:
     other = {**MINIMAL, "hoodie.table.type": "COPY_ON_WRITE"}
     assert not load_table_config(storage_with(main=MINIMAL, backup=other)).is_cow
     assert load_table_config(storage_with(backup=other)).is_cow

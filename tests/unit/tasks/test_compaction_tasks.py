@@ -85,7 +85,7 @@ def test_a_group_without_base_file_gets_one() -> None:
     assert (stat.prev_commit, stat.prev_base_file, stat.num_inserts, stat.num_update_writes) == ("null", None, 1, 0)
 
 
-def test_nothing_is_written_where_nothing_lives() -> None:
+def test_no_file_is_written_for_a_file_group_without_rows() -> None:
     slice_ = Slice(None).log(1, data(1, ("a", 1, 1))).log(2, plain_delete("a"))
     assert run_compact(slice_.spec, slice_.task()) is None
     assert [info.path for info in slice_.storage.walk("p")] == [f"p/{log}" for log in sorted(slice_.logs)]
@@ -99,7 +99,7 @@ def test_a_base_file_whose_rows_are_all_deleted_is_followed_by_an_empty_one() ->
 
 
 @pytest.mark.parametrize("task", [run_compact, run_log_compact])
-def test_a_file_of_the_plan_that_is_gone_is_told(task) -> None:  # type: ignore[no-untyped-def]
+def test_missing_file_of_a_plan_is_reported(task) -> None:  # type: ignore[no-untyped-def]
     slice_ = Slice([("a", 1, 1)]).log(1, data(1, ("a", 2, 2)))
     slice_.storage.delete([f"p/{slice_.logs[0]}"])
     with pytest.raises(TableState, match="but is missing"):
@@ -186,7 +186,7 @@ def test_a_log_compaction_changes_nothing_for_readers(logs: str, after: str, bas
     )
 
 
-def test_a_merged_block_stands_where_the_newest_of_what_it_merged_stood() -> None:
+def test_merged_block_has_the_position_of_its_newest_source() -> None:
     """A write requested before the log compaction, completed after it and not merged: its record is newer than the merged one."""
     slice_ = Slice([("a", 5, 1)], COMMIT).log(1, data(1, ("a", 6, 10)))
     _, name = slice_.log_compact()
@@ -230,7 +230,7 @@ def test_partial_updates_are_merged_to_partial_blocks() -> None:
     assert rows == [("a", 7, 10), ("b", 6, 11), ("c", 7, 12)]
 
 
-def test_a_log_compaction_of_apache_hudi_stands_for_no_partial_updates() -> None:
+def test_log_compaction_of_hudi_does_not_replace_partial_updates() -> None:
     """It skips their rows, writes only the complete ones, and lists all instants as merged."""
     slice_ = Slice([("a", 5, 1), ("b", 5, 2)]).log(1, partial(1, ("a", 6, 10))).log(2, data(2, ("b", 6, 11)))
     kind, headers, content = data(3, ("b", 6, 11))
@@ -276,7 +276,7 @@ def test_deletes_among_partial_updates(case: str, merged: bool) -> None:
     assert [row for row in slice_.rows() if row[0] == "a"] == ([] if left is None else [left])
 
 
-def test_a_late_change_that_fills_gaps_competes_by_its_own_ordering_value() -> None:
+def test_late_partial_update_competes_by_its_own_ordering_value() -> None:
     """The merged row has the larger ordering value, and a delete between the two wins all the same: it is written twice."""
     rule = payload_rule("org.apache.hudi.common.model.PartialUpdateAvroPayload", Ordering.by("ts"))
     assert rule is not None
@@ -294,7 +294,7 @@ def test_a_late_change_that_fills_gaps_competes_by_its_own_ordering_value() -> N
             assert slice_.rows() == [("b", 9, 10)]
 
 
-def test_a_log_compaction_of_apache_hudi_stands_for_nothing_where_a_payload_decides() -> None:
+def test_log_compaction_of_hudi_is_ignored_with_a_payload_class() -> None:
     """It merges by the larger ordering value: under a class by which the last change wins its block holds an older one."""
     rule = payload_rule("org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload", Ordering.by("ts"))
     assert rule is not None

@@ -65,7 +65,7 @@ def test_a_task_that_was_tried_again_is_read_once() -> None:
     ]
 
 
-def test_a_rollback_takes_back_what_came_before_it() -> None:
+def test_rollback_block_removes_earlier_blocks_of_its_target() -> None:
     slice_ = Slice(BASE).log(1, data(1, ("kay", 6, 10))).log(2, data(2, ("kay", 7, 11)), plain_delete("kbe"))
     assert slice_.rows() == [("kay", 7, 11), ("kce", 5, 3)]
     assert slice_.log(3, command("0", TARGET_INSTANT_TIME=time(2))).rows() == [("kay", 6, 10), *BASE[1:]]
@@ -76,14 +76,14 @@ def test_a_rollback_takes_back_what_came_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "error", "said"),
+    ("block", "error", "message"),
     [
         (command("1", TARGET_INSTANT_TIME=time(1)), Unsupported, "unsupported command '1'"),
         (command("0"), CorruptData, "TARGET_INSTANT_TIME"),
         ((BlockType.CDC, {}, b""), Unsupported, "change data block"),
     ],
 )
-def test_what_has_no_place_in_a_log_is_refused(block: Block, error: type[Exception], said: str) -> None:
+def test_what_has_no_place_in_a_log_is_refused(block: Block, error: type[Exception], message: str) -> None:
     slice_ = Slice(BASE).log(1, data(1, ("kay", 6, 10))).log(2, block)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         slice_.rows()

@@ -16,7 +16,7 @@ from tests.support.positioned_logs import BASE_TIME, Group, rows
 OF = HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS
 
 
-def test_updates_and_deletes_say_where_their_rows_stand() -> None:
+def test_updates_and_deletes_record_row_positions() -> None:
     group = Group.of(list(range(40)))
     keys = rows([31, 3, 39, 0, 17, 5], 20, frozenset({17}))
     log = group.append(keys, [False, False, False, False, False, True])
@@ -49,7 +49,7 @@ def test_merging_by_position_is_merging_by_key(rule: RecordMergeRule, seed: int)
             assert group.read(columns) == group.read(columns, use_positions=False)
 
 
-def test_a_record_without_a_row_leaves_the_whole_log_without_positions() -> None:
+def test_record_without_a_base_row_omits_positions_of_the_log() -> None:
     group = Group.of([1, 2, 3])
     log = group.append(rows([2, 9], 20, frozenset({2})))
     assert all(block.header(HeaderKey.RECORD_POSITIONS) is None and block.header(OF) is None for block in group.blocks(log))
@@ -65,7 +65,7 @@ def test_a_key_that_the_base_file_holds_twice_has_no_position() -> None:
     assert group.read(["id", "ts"]) == [("k0004", 20), ("k0004", 20), ("k0005", 10)]
 
 
-def test_positions_are_left_out_when_the_option_says_so() -> None:
+def test_positions_are_omitted_when_disabled() -> None:
     group = Group.of([1, 2, 3])
     log = group.append(rows([2], 20), options={"hoodie.write.record.positions": False})
     assert group.blocks(log)[0].header(HeaderKey.RECORD_POSITIONS) is None
@@ -84,7 +84,7 @@ def test_positions_are_left_out_when_the_option_says_so() -> None:
     ids=["another base file", "no base file", "no positions", "too many", "too few", "empty"],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_positions_that_do_not_fit_give_way_to_keys(headers: dict[str, str | None], first: bool) -> None:
+def test_invalid_positions_fall_back_to_keys(headers: dict[str, str | None], first: bool) -> None:
     group = Group.of(list(range(20)))
     logs = [group.append(rows([7, 3], 20)), group.append(rows([3, 11], 30))]
     group.rewrite(logs[0 if first else 1], **headers)

@@ -100,14 +100,14 @@ def test_no_files() -> None:
     assert (len(hits.row), len(hits.candidate), len(hits.position)) == (0, 0, 0)
 
 
-def test_many_keys_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys_are_looked_up_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyhudi.tasks.tag_location.KEYS_PER_LOOKUP", 2)
     storage = new_storage()
     (hits,) = run_tag(task(storage, files(storage, CONTENTS), bloom=False), [pa.array(["a", "n"])])
     assert pairs(hits, ["a", "n"]) == {("a", 0, 1), ("a", 2, 1), ("a", 2, 2), ("n", 3, 1)}
 
 
-def looked_into(
+def files_read(
     found: tuple[FileGroupCandidate, ...], inner: Storage, keys: list[str], *, bloom: bool, ranges: bool = True
 ) -> int:
     """How many files had their keys read."""
@@ -127,12 +127,12 @@ def looked_into(
 def test_footers_keep_files_from_being_read() -> None:
     storage = new_storage()
     found = files(storage, [["a", "c"], ["d", "e", "f"], ["g", "h", "i", "j"]])
-    assert looked_into(found, storage, ["e"], bloom=False) == 3
-    assert looked_into(found, storage, ["e"], bloom=True) == 1
-    assert looked_into(found, storage, ["e"], bloom=True, ranges=False) == 1
+    assert files_read(found, storage, ["e"], bloom=False) == 3
+    assert files_read(found, storage, ["e"], bloom=True) == 1
+    assert files_read(found, storage, ["e"], bloom=True, ranges=False) == 1
     # Between two keys of a file: its range holds the key, its filter does not.
-    assert looked_into(found, storage, ["b"], bloom=True) == 0
-    assert looked_into(found, storage, ["zz"], bloom=True) == 0
+    assert files_read(found, storage, ["b"], bloom=True) == 0
+    assert files_read(found, storage, ["zz"], bloom=True) == 0
 
 
 def test_files_without_footers_are_always_read() -> None:

@@ -47,7 +47,17 @@ from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.merge_mode import MARKER_FIELD, MergeMode
 from pyhudi.records.record_merge import IS_DELETED
-from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype, changed_columns
+from pyhudi.records.schema_on_read.column_changes import (
+    Add,
+    AllowNulls,
+    ColumnChange,
+    Comment,
+    Drop,
+    Move,
+    Rename,
+    Retype,
+    changed_columns,
+)
 from pyhudi.table.schema_on_read_history import ColumnHistory, WrittenColumns
 from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot
 from pyhudi.table.table_config import TableConfig, store_table_config
@@ -191,6 +201,8 @@ def _describe_change(change: ColumnChange) -> str:
             return f"{change.path} moved {f'after {change.after}' if change.after else 'to the first position'}"
         case Comment():
             return f"{change.path} has another comment"
+        case AllowNulls():
+            return f"{change.path} may be null"
 
 
 def _check_still_open(context: TableContext, current_timeline: Timeline) -> None:

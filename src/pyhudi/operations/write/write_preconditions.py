@@ -6,9 +6,12 @@ under its instant. The file slices that were loaded for the checks are reused if
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 
-from pyhudi.errors import Unsupported
+import pyarrow as pa
+
+from pyhudi.errors import TableState, Unsupported
 from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.operations.write.index_lookup import check_lookup, depends_on_groups
 from pyhudi.operations.write.operation_traits import OperationTraits
@@ -18,11 +21,16 @@ from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.options import table_options
 from pyhudi.options.table_options import SLASH_DATES
 from pyhudi.planning.bucket_routing import hashed_fields
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
+from pyhudi.records.keys.partition_paths import parse_partition_path
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.slash_dates import check_one_spelling
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_config import store_table_config
 from pyhudi.table.table_context import TableContext
+
+_SQL_TIMESTAMP = re.compile(r"\d+-\d\d-\d\d \d\d(:|%3A)\d\d(:|%3A)\d\d")
+"""Timestamp in a partition path of Hudi's SQL: escaped, and without the fraction of `consistent_timestamps`."""
 
 LoadedCommits = Mapping[str, tuple[FileSlice, ...]]
 """File slices of a snapshot that a write may touch, by partition."""
@@ -51,6 +59,8 @@ def check_preconditions(
     check_columns_by_ids(context, schemas, snapshot)
     if context.config.keys.slash_dates:
         _keep_slash_dates(context, settings, snapshot)
+    if not shape.replaces_table:
+        _check_timestamp_paths(context, schemas, snapshot, counts)
     if not shape.needs_lookup:
         return None
     if settings.index.buckets is not None:
@@ -70,6 +80,32 @@ def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: 
     if not context.config.property(SLASH_DATES.stored_as):
         with context.locked(settings.commit.lock_wait_ms) as locked:
             store_table_config(locked.storage, {SLASH_DATES.stored_as: "true"}, locked.env)
+
+
+def _check_timestamp_paths(context: TableContext, schemas: WriteSchemas, snapshot: Snapshot, counts: Mapping[str, int]) -> None:
+    """Raise Unsupported if Hudi's SQL wrote partitions of a timestamp column: the rows to write have other paths."""
+    keys = context.config.keys
+    fields = {
+        name
+        for name in path_valued_columns(keys)
+        if name in schemas.data_schema.names and pa.types.is_timestamp(schemas.data_schema.field(name).type)
+    }
+    if not fields:
+        return
+    theirs = {path for path in snapshot.listing.partitions() if _is_path_of_hudi_sql(path, keys, fields)}
+    if theirs and not (counts and theirs.issuperset(counts)) and any(snapshot.slices(theirs).values()):
+        raise Unsupported(
+            f"cannot write the table at {context.storage.uri}: Hudi's SQL formats the timestamps of a partition path "
+            f"({min(theirs)!r}) in its own way, so records would be stored twice. Write it with Hudi's SQL"
+        )
+
+
+def _is_path_of_hudi_sql(path: str, keys: KeySpec, fields: Collection[str]) -> bool:
+    try:
+        texts = dict(zip(partition_columns(keys), parse_partition_path(keys, path), strict=True))
+    except TableState:
+        return False
+    return any(text is not None and _SQL_TIMESTAMP.fullmatch(text) for text in (texts[name] for name in fields))
 
 
 def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot: Snapshot) -> None:

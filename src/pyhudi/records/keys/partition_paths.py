@@ -45,6 +45,8 @@ UNUSABLE_PATHS = (
 )
 """Patterns of paths that storage does not support, each with the problem."""
 
+_UNUSABLE = "|".join(f"({pattern})" for pattern, _ in UNUSABLE_PATHS)
+_MICROSECONDS = re.compile(r"-?[0-9]+")
 _ENCODED = {ord(character): f"%{ord(character):02X}" for character in ENCODED_CHARACTERS}
 
 
@@ -141,7 +143,7 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
             return pa.scalar(text, type_)
         if is_binary_like(type_):
             return pa.scalar(bytes.fromhex(text), type_)
-        if types.is_timestamp(type_) and re.fullmatch(r"-?[0-9]+", text):
+        if types.is_timestamp(type_) and _MICROSECONDS.fullmatch(text):
             return pa.scalar(int(text), pa.int64()).cast(type_)
         if types.is_floating(type_):
             return pa.scalar(float(text.replace("Infinity", "inf")), type_)
@@ -154,6 +156,11 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
         raise CorruptData(
             "a partition path contains an invalid value for its column's type", expected=str(type_), found=text
         ) from error
+
+
+def is_exact(text: str | None, type_: pa.DataType) -> bool:
+    """True if the string of a partition field determines the value: a formatted timestamp lacks the smaller units."""
+    return text is None or not pa.types.is_timestamp(type_) or _MICROSECONDS.fullmatch(text) is not None
 
 
 def values_from_path(spec: KeySpec, path: str, schema: pa.Schema, names: Collection[str]) -> dict[str, pa.Scalar]:
@@ -204,6 +211,8 @@ def _combined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.nda
 
 
 def _check_paths(paths: pa.StringArray, rows: np.ndarray) -> None:
+    if not pc.any(pc.match_substring_regex(paths, _UNUSABLE)).as_py():
+        return
     for pattern, problem in UNUSABLE_PATHS:
         mask = pc.match_substring_regex(paths, pattern)
         # The default partition has a code even without rows, so an invalid path is an error only if a row has it.

@@ -1,15 +1,16 @@
 """Changes of columns by id: the effect of `ALTER TABLE` on a schema with column ids.
 
 A column is identified by its dotted path: `fare`, `address.city`, `stops.element.name` in a list of structs,
-`prices.value.net` in a map. The entries of lists and maps themselves cannot be changed.
+`prices.value.net` in a map. Of the entries of lists and maps themselves (`stops.element`), only the type can be changed.
 
     add       new ids after the highest assigned id, those of nested fields after the column's own; always nullable,
-              placed after its siblings or one of them
+              placed after its siblings or one of them, or first in its struct
     drop      its id is never assigned again
     rename    the same id with another name, at the same level
     retype    the same id with another plain type, if Hudi has a cast from the old one
     move      the same columns in another order
     comment   the description of a column
+    nulls     a column that may not be null becomes nullable
 
 The caller checks whether a column is a key, partition, ordering or other column that must not change.
 
@@ -38,7 +39,7 @@ from pyhudi.records.schema_on_read.column_ids import (
     type_from_name,
     type_name,
 )
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,14 @@ class Add:
         type: Type of the column.
         comment: Description.
         after: Sibling to place it after; None for the last position.
+        first: Place it first in its struct.
     """
 
     path: str
     type: pa.DataType
     comment: str | None = None
     after: str | None = None
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,14 @@ class Comment:
     text: str | None
 
 
-ColumnChange: TypeAlias = Add | Drop | Rename | Retype | Move | Comment
+@dataclass(frozen=True, slots=True)
+class AllowNulls:
+    """Make a column nullable."""
+
+    path: str
+
+
+ColumnChange: TypeAlias = Add | Drop | Rename | Retype | Move | Comment | AllowNulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +144,7 @@ def changed_columns(stored_schema: VersionedSchema, arrow: pa.Schema, change: Co
     types = dict(_plain_types(stored_schema.columns, list(arrow)))
     highest = stored_schema.max_column_id
     if isinstance(change, Add):
-        field = normalise(pa.schema([pa.field(change.path.rpartition(".")[2], change.type)])).field(0)
+        field = normalize_types(pa.schema([pa.field(change.path.rpartition(".")[2], change.type)])).field(0)
         (column,), highest = assign_new_columns([field], highest + 1)
         types |= dict(_plain_types([column], [field]))
         column = replace(column, doc=change.comment)
@@ -142,14 +152,16 @@ def changed_columns(stored_schema: VersionedSchema, arrow: pa.Schema, change: Co
     elif isinstance(change, Drop):
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _without(siblings, name, change.path))
     elif isinstance(change, Rename):
-        normalise(pa.schema([pa.field(change.name, pa.string())]))
+        normalize_types(pa.schema([pa.field(change.name, pa.string())]))
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _renamed(siblings, name, change))
     elif isinstance(change, Retype):
-        type_ = normalise(pa.schema([pa.field("value", change.type)])).field(0).type
+        type_ = normalize_types(pa.schema([pa.field("value", change.type)])).field(0).type
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _retyped(siblings, name, type_, change.path))
         types = {**types, _find_path(columns, change.path).column_id: type_}
     elif isinstance(change, Move):
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _moved(siblings, name, change))
+    elif isinstance(change, AllowNulls):
+        columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _nullable(siblings, name, change.path))
     else:
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _commented(siblings, name, change.text))
     if columns == stored_schema.columns:
@@ -187,12 +199,22 @@ def _edited_type(type_: ColumnType, parts: tuple[str, ...], edit: _Edit, path: s
         raise InvalidRequest(f"column {path!r}: the keys of a map cannot be changed")
     if parts[0] != entry:
         raise InvalidRequest(f"column {path!r}: the entries of this column are named {entry!r}, not {parts[0]!r}")
-    if len(parts) == 1:
-        raise Unsupported(f"column {path!r}: the entries of lists and maps cannot be changed, only their fields")
     if isinstance(type_, ArrayType):
-        return replace(type_, element=_edited_type(type_.element, parts[1:], edit, path))
+        entries = SchemaField(type_.element_id, ELEMENT, type_.element_optional, type_.element)
+        return replace(type_, element=_edited_entries(entries, parts, edit, path))
     assert isinstance(type_, MapType), "it has entries, and is no list"
-    return replace(type_, value=_edited_type(type_.value, parts[1:], edit, path))
+    entries = SchemaField(type_.value_id, VALUE, type_.value_optional, type_.value)
+    return replace(type_, value=_edited_entries(entries, parts, edit, path))
+
+
+def _edited_entries(entries: SchemaField, parts: tuple[str, ...], edit: _Edit, path: str) -> ColumnType:
+    """Apply an edit to the entries of a list or map, or below them; return their type."""
+    if len(parts) > 1:
+        return _edited_type(entries.type, parts[1:], edit, path)
+    edited = edit((entries,), parts[0])
+    if edited != tuple(replace(entries, type=column.type) for column in edited):
+        raise Unsupported(f"column {path!r}: of the entries of lists and maps only the type can be changed, and their fields")
+    return edited[0].type
 
 
 def _find(columns: Sequence[SchemaField], name: str, path: str) -> SchemaField:
@@ -227,7 +249,10 @@ def _check_free(columns: Iterable[SchemaField], name: str, path: str) -> None:
 
 def _with_new(siblings: tuple[SchemaField, ...], column: SchemaField, change: Add) -> tuple[SchemaField, ...]:
     _check_free(siblings, column.name, change.path)
-    position = len(siblings) if change.after is None else _place_after(siblings, change.after, change.path)
+    if change.first and ("." not in change.path or change.after is not None):
+        raise _first_position(change.path) if change.after is None else InvalidRequest("set either `first` or `after`")
+    last = 0 if change.first else len(siblings)
+    position = last if change.after is None else _place_after(siblings, change.after, change.path)
     return (*siblings[:position], column, *siblings[position:])
 
 
@@ -261,12 +286,14 @@ def _retyped(siblings: tuple[SchemaField, ...], name: str, type_: pa.DataType, p
 def _moved(siblings: tuple[SchemaField, ...], name: str, change: Move) -> tuple[SchemaField, ...]:
     moved_column = _find(siblings, name, change.path)
     if change.after is None and "." not in change.path:
-        raise Unsupported(
-            f"moving column {change.path!r} to the first position of the table is not supported, as in Hudi: set `after`"
-        )
+        raise _first_position(change.path)
     others = tuple(column for column in siblings if column is not moved_column)
     position = 0 if change.after is None else _place_after(others, change.after, change.path)
     return (*others[:position], moved_column, *others[position:])
+
+
+def _first_position(path: str) -> Unsupported:
+    return Unsupported(f"column {path!r} at the first position of the table is not supported, as in Hudi: set `after`")
 
 
 def _place_after(siblings: tuple[SchemaField, ...], after: str, path: str) -> int:
@@ -278,6 +305,11 @@ def _place_after(siblings: tuple[SchemaField, ...], after: str, path: str) -> in
 def _commented(siblings: tuple[SchemaField, ...], name: str, text: str | None) -> tuple[SchemaField, ...]:
     column_ = _find(siblings, name, name)
     return tuple(replace(column, doc=text) if column is column_ else column for column in siblings)
+
+
+def _nullable(siblings: tuple[SchemaField, ...], name: str, path: str) -> tuple[SchemaField, ...]:
+    column_ = _find(siblings, name, path)
+    return tuple(replace(column, optional=True) if column is column_ else column for column in siblings)
 
 
 # The same columns in Arrow

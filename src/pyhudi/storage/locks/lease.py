@@ -110,6 +110,10 @@ class LeaseLock(LockProvider):
                     raise
                 except StorageUnavailable as error:
                     obstacle, in_doubt = str(error), True
+                except BaseException:
+                    # An interruption may come after the request that acquires the lock.
+                    in_doubt = True
+                    raise
                 if obstacle is None:
                     acquired = True
                     break

@@ -45,13 +45,13 @@ from tests.support.golden_tables import open_golden
         ),
     ],
 )
-def test_first_rings_are_those_of_apache_hudi(partition: str, nodes: dict[int, str]) -> None:
+def test_initial_hash_ring_equals_that_of_hudi(partition: str, nodes: dict[int, str]) -> None:
     ring = initial_hashing_metadata(partition, len(nodes))
     assert {node.value: node.prefix for node in ring.nodes} == nodes
     assert (ring.instant, ring.sequence, ring.first_count) == ("00000000000000", 0, len(nodes))
 
 
-def test_rings_of_apache_hudi_byte_by_byte(tmp_path: Path) -> None:
+def test_hash_ring_files_of_hudi_are_rewritten_byte_for_byte(tmp_path: Path) -> None:
     root = open_golden("mor_consistent_bucket", tmp_path).path
     found = sorted((root / ".hoodie/.bucket_index").rglob("*.hashing_meta"))
     assert len(found) == 3
@@ -63,7 +63,7 @@ def test_rings_of_apache_hudi_byte_by_byte(tmp_path: Path) -> None:
         assert root / hashing_path(ring.partition, ring.instant) == path
 
 
-def test_a_ring_after_a_resize() -> None:
+def test_hash_ring_after_a_resize() -> None:
     ring = initial_hashing_metadata("p", 2)
     low, high = ring.nodes
     children = [
@@ -78,7 +78,7 @@ def test_a_ring_after_a_resize() -> None:
 
 
 @given(st.integers(1, 3000))
-def test_first_rings_rise_to_the_last_place(count: int) -> None:
+def test_initial_hash_ring_ends_at_the_maximum_hash(count: int) -> None:
     assert initial_hashing_metadata("p", count).nodes[-1].value == MAX_HASH
 
 
@@ -99,14 +99,14 @@ def test_first_rings_rise_to_the_last_place(count: int) -> None:
         ),
     ],
 )
-def test_what_is_no_ring(change: tuple[str, str]) -> None:
+def test_invalid_hash_ring_is_corrupt(change: tuple[str, str]) -> None:
     text = initial_hashing_metadata("p0", 4).encode().decode()
     assert change[0] in text
     with pytest.raises(CorruptData):
         HashRing.decode(text.replace(change[0], change[1], 1).encode())
 
 
-def test_truncated_rings() -> None:
+def test_truncated_hash_ring_is_corrupt() -> None:
     data = initial_hashing_metadata("p0", 2).encode()
     for end in range(len(data)):
         with pytest.raises(CorruptData):

@@ -86,7 +86,7 @@ def test_a_file_that_is_too_young_is_left_until_it_has_settled(folder: Folder) -
 
 
 @pytest.mark.full
-def test_files_of_one_time_are_one_batch_whatever_the_limit(folder: Folder) -> None:
+def test_files_of_equal_modification_time_are_one_batch_despite_the_limit(folder: Folder) -> None:
     for number in range(6):
         write_lines(folder.path / f"{number}.json", [{"id": number, "ts": 1}], NOW_MS - 9000 + number // 2)
     size = (folder.path / "0.json").stat().st_size

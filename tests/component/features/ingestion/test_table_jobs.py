@@ -196,7 +196,7 @@ def commit(table: Table, entries: dict[str, str]) -> None:
 
 
 @pytest.mark.full
-def test_the_new_key_takes_precedence_and_a_reset_key_alone_is_an_error() -> None:
+def test_new_checkpoint_key_takes_precedence_and_a_reset_key_without_checkpoint_fails() -> None:
     target = Table.create(new_uri(), record_key="id", schema=pa.schema([("id", pa.int64())]))
     commit(target, {KEY_V1: "1", KEY_V2: "2"})
     source = ListSource([[{"id": number}] for number in range(4)])

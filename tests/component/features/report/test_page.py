@@ -68,7 +68,7 @@ def table(tmp_path: Path) -> hp.Table:
     return made
 
 
-def test_the_page_is_whole_and_escapes_what_the_table_says(table: hp.Table) -> None:
+def test_page_is_complete_and_escapes_table_values(table: hp.Table) -> None:
     table.schedule_compaction()
     page = render_report(table)
     text = read(page).text
@@ -84,7 +84,7 @@ def test_a_table_without_a_write_has_a_report(tmp_path: Path) -> None:
     assert "No write has completed." in text and "Nothing has happened yet." in text
 
 
-def test_damage_is_told_in_its_place(table: hp.Table) -> None:
+def test_damage_is_reported_in_its_section(table: hp.Table) -> None:
     completed = next(Path(table.uri.removeprefix("file:")).glob(".hoodie/timeline/*_*.deltacommit"))
     completed.write_bytes(b"Obj\x01nonsense")
     text = read(render_report(table)).text
@@ -92,14 +92,14 @@ def test_damage_is_told_in_its_place(table: hp.Table) -> None:
     assert "MERGE_ON_READ" in text
 
 
-def test_the_outcome_of_a_validation_is_told(table: hp.Table) -> None:
+def test_validation_result_is_reported(table: hp.Table) -> None:
     assert "Everything that was compared fits." in render_report(table, validation=table.validate())
     next(Path(table.uri.removeprefix("file:")).glob("sf/*.parquet")).write_bytes(b"PAR1")
     text = read(render_report(table, validation=table.validate())).text
     assert "Not everything fits." in text and "4 bytes" in text
 
 
-def test_long_tables_are_cut_and_say_so(table: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_tables_are_cut_with_a_note(table: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyhudi.features.report.page.MAX_ROWS", 1)
     page = render_report(table)
     assert "1 of 2 file slices, the largest. <code>pyhudi slices TABLE</code> lists all." in page

@@ -60,7 +60,7 @@ def test_a_table_without_a_write_can_be_drawn(tmp_path: Path, drawing: None) -> 
         save(draw(), tmp_path / "empty.png")
 
 
-def test_without_matplotlib_the_message_says_what_to_install(table: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_matplotlib_names_the_extra(table: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(hp.InvalidRequest, match=r"pip install \"pyhudi\[plot\]\""):
         table.plot.sizes()

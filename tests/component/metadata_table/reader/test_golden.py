@@ -122,7 +122,7 @@ def damaged(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "no files", "properties", "cut", "torn log", "overwritten"])
-def test_damage_is_named_and_the_answer_is_right(how: str, tmp_path: Path) -> None:
+def test_damaged_metadata_table_warns_and_the_read_is_correct(how: str, tmp_path: Path) -> None:
     golden = open_golden("mor_record_index", tmp_path)
     damaged(golden.path, how)
     with pytest.warns(RuntimeWarning, match=r"metadata") as caught:
@@ -141,7 +141,7 @@ def test_a_table_of_version_6_lists_directories(tmp_path: Path) -> None:
         assert isinstance(choose_listing(context, context.timeline.load()), DirectoryListing)
 
 
-def test_a_metadata_table_that_is_ahead_does_not_speak_for_the_past(tmp_path: Path) -> None:
+def test_newer_metadata_table_is_not_used_for_older_snapshots(tmp_path: Path) -> None:
     golden = open_golden("mor_record_index", tmp_path)
     timeline = golden.path / ".hoodie" / "timeline"
     newest = max(file.name.split("_")[0] for file in timeline.glob("*_*"))

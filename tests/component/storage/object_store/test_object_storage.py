@@ -219,7 +219,7 @@ class TestErrors:
                 with pytest.raises(StorageUnavailable):
                     call()
 
-    def test_azure_says_by_409_what_others_say_by_412(self, answers: Answers) -> None:
+    def test_azure_conflict_409_is_a_failed_precondition(self, answers: Answers) -> None:
         at_s3, handler = answers
         endpoint = dict(at_s3.spec().options)["endpoint"]
         options = {"account_name": "acc", "account_key": "c2VjcmV0", "endpoint": endpoint, "max_retries": "1"}
@@ -241,7 +241,7 @@ class TestErrors:
         with pytest.raises(TableState):
             storage.open_input("f")
 
-    def test_nobody_there(self) -> None:
+    def test_unreachable_endpoint_is_storage_unavailable(self) -> None:
         options = {"endpoint": "http://127.0.0.1:1", "access_key_id": "a", "secret_access_key": "b", "max_retries": "0"}
         with pytest.raises(StorageUnavailable):
             open_storage("s3://bucket/t", options).read("f")
@@ -332,7 +332,9 @@ def bucket() -> Iterator[tuple[Storage, type[_Bucket]]]:
 class TestConditionalWrites:
     @pytest.mark.parametrize("moment", ["before", "after"])
     @pytest.mark.parametrize("status", [500, 502, 503, 429])
-    def test_a_fault_is_settled_by_what_landed(self, bucket: tuple[Storage, type[_Bucket]], status: int, moment: str) -> None:
+    def test_failed_put_is_resolved_by_reading_the_object(
+        self, bucket: tuple[Storage, type[_Bucket]], status: int, moment: str
+    ) -> None:
         storage, handler = bucket
         for data in (b"1", b""):
             # Content does not identify the writer of an object; an empty document has none.
@@ -380,7 +382,7 @@ class TestConditionalWrites:
                 write()
         assert handler.objects == {}
 
-    def test_the_endpoint_is_asked_once(self, bucket: tuple[Storage, type[_Bucket]]) -> None:
+    def test_endpoint_is_probed_once(self, bucket: tuple[Storage, type[_Bucket]]) -> None:
         storage, handler = bucket
         again = open_storage(storage.spec())
         for number, one in enumerate((storage, storage.child("c"), again)):

@@ -32,7 +32,7 @@ def rows(batch: int) -> pa.Table:
     return pa.table({"id": ["a", "b"], "ts": pa.array([batch] * 2, pa.int64())})
 
 
-def grown(name: str, writes: int, table_type: str = "cow", **options: str) -> tuple[Table, ReplayEnvironment]:
+def table_with_commits(name: str, writes: int, table_type: str = "cow", **options: str) -> tuple[Table, ReplayEnvironment]:
     forget_memory(name)
     environment = ReplayEnvironment(5)
     table = Table.create(
@@ -61,7 +61,7 @@ def in_history(storage: FaultyStorage) -> list[str]:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_a_long_history_costs_nothing(table_type: str) -> None:
-    table, environment = grown(f"long-{table_type}", 3, table_type)
+    table, environment = table_with_commits(f"long-{table_type}", 3, table_type)
     history = table.context.timeline.history
     days = [f"20{year:02d}{month:02d}{day:02d}" for year in range(10, 22) for month in range(1, 13) for day in range(1, 29)]
     times = (f"{day}{hour:02d}" for day in days for hour in range(24))
@@ -84,7 +84,7 @@ def test_a_long_history_costs_nothing(table_type: str) -> None:
 
 
 def damaged(name: str) -> Table:
-    table, _ = grown(name, 12, **FEW)
+    table, _ = table_with_commits(name, 12, **FEW)
     assert not table.context.timeline.history.is_empty()
     return table
 
@@ -150,7 +150,7 @@ def test_a_version_file_behind_ahead_or_unreadable(content: bytes | None) -> Non
     assert known <= {(row.instant_time, row.action) for row in table.context.timeline.history.rows()}
 
 
-def test_a_manifest_whose_entry_lies_about_a_size_or_repeats() -> None:
+def test_manifest_entry_with_a_wrong_size_or_a_duplicate() -> None:
     table = damaged("lies")
     history = table.context.timeline.history
     loaded = history.load_manifest()

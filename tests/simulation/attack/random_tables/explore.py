@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyhudi.errors import HudiError
-from tests.simulation.attack.random_tables.drawn import Drawn, draw_table, of_types, over_files, without_waiting
-from tests.simulation.attack.random_tables.looks import Held, look
+from tests.simulation.attack.random_tables.read_checks import Held, check_reads
 from tests.simulation.attack.random_tables.run import Run, Step
 from tests.simulation.attack.random_tables.steps import STEPS, WEIGHTS
+from tests.simulation.attack.random_tables.table_generator import Drawn, draw_table, of_types, over_files, without_waiting
 from tests.simulation.checker.quick import quickly
 
 
@@ -46,7 +46,7 @@ class Failure:
 # changes columns has other rows ready than those which it would send after another such change.
 _FIRST = (
     *("upsert", "delete", "delete_where", "update", "merge", "partial", "overwrite", "delete_partitions", "missing"),
-    *("compact", "cluster", "carry_out", "log_compact"),
+    *("compact", "cluster", "run_plan", "log_compact"),
 )
 _BESIDE = (
     *_FIRST,
@@ -77,9 +77,9 @@ THEMES = {
     "versions": ("change_version", "compact", "cluster", "restore", "roll_back", "archive"),
     "restores": ("savepoint", "restore", "roll_back", "clean", "archive"),
     "columns": ("new_column", "wider", "evolve", "deeper", "missing", "alter", "compact", "cluster", "index"),
-    "partitions": ("delete_partitions", "overwrite", "expire", "plan_compaction", "cluster", "carry_out", "archive", "days"),
+    "partitions": ("delete_partitions", "overwrite", "expire", "plan_compaction", "cluster", "run_plan", "archive", "days"),
     "types": ("upsert", "merge", "update", "partial", "compact", "cluster", "index"),
-    "non-blocking": ("upsert", "delete", "compact", "plan_compaction", "carry_out", "clean", "archive"),
+    "non-blocking": ("upsert", "delete", "compact", "plan_compaction", "run_plan", "clean", "archive"),
     "bootstrap": ("update", "merge", "cluster", "compact", "restore"),
 }
 
@@ -110,7 +110,7 @@ def plan_of(seed: int, length: int = 25, meetings: float = 0.0, theme: str | Non
     return Plan(drawn, with_meetings(drawn, random.Random(seed), tuple(steps), meetings), seed)
 
 
-def carry_out(plan: Plan, refusals: Counter[str] | None = None) -> Failure | None:
+def run_plan(plan: Plan, refusals: Counter[str] | None = None) -> Failure | None:
     """Execute the plan, and return what went wrong, if anything."""
     run = None
     try:
@@ -118,9 +118,9 @@ def carry_out(plan: Plan, refusals: Counter[str] | None = None) -> Failure | Non
         for step in plan.steps:
             held = Held(run, random.Random(step.seed + 2))
             run.take(step)
-            held.look()
-            look(run, random.Random(step.seed + 1))
-        look(run, random.Random(plan.seed), all_of_them=True)
+            held.check_reads()
+            check_reads(run, random.Random(step.seed + 1))
+        check_reads(run, random.Random(plan.seed), all_of_them=True)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         inner = [frame for frame in frames if "/pyhudi/" in frame.filename]
@@ -147,7 +147,7 @@ def shrink(plan: Plan, failure: Failure, runs: int = 150) -> tuple[Plan, Failure
             runs -= 1
             if runs <= 0:
                 break
-            found = carry_out(smaller)
+            found = run_plan(smaller)
             if found is not None and found.kind == failure.kind:
                 plan, failure, changed = smaller, found, True
                 break
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seed += 1
             continue
         runs, steps = runs + 1, steps + len(plan.steps)
-        failure = carry_out(plan, refusals)
+        failure = run_plan(plan, refusals)
         if failure is not None:
             kinds[failure.kind] += 1
             if kinds[failure.kind] == 1:
@@ -214,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if kinds else 0
 
 
-__all__ = ["HudiError", "Plan", "carry_out", "plan_of"]
+__all__ = ["HudiError", "Plan", "run_plan", "plan_of"]
 
 if __name__ == "__main__":
     with quickly():

@@ -82,19 +82,19 @@ def test_the_most_nodes() -> None:
     assert all(len(nodes) == 1 for _, nodes in planned(FOUR, [101] * 4, max_nodes=4))
 
 
-def test_a_ring_of_one_node_splits_across_from_it() -> None:
+def test_single_node_splits_at_the_opposite_hash() -> None:
     one = HashRing("p", INSTANT, 1, 3, (HashingNode(A, "11111111-1111-1111-1111-111111111111"),))
     assert planned(one, [101]) == [([A], [((A + (1 << 30)) % (1 << 31), COMES), (A, COMES)])]
     last = HashRing("p", INSTANT, 1, 3, (HashingNode(MAX_HASH, "11111111-1111-1111-1111-111111111111"),))
     assert planned(last, [101])[0][1][0] == ((MAX_HASH + (1 << 30)) % (1 << 31), COMES)
 
 
-def test_nodes_that_stand_beside_each_other_do_not_split() -> None:
+def test_adjacent_nodes_do_not_split() -> None:
     close = HashRing("p", INSTANT, 2, 0, (HashingNode(7, "1" * 8), HashingNode(8, "2" * 8)))
     assert planned(close, [5, 101], merge_bytes=0) == [([7], [(7, COMES)]), ([8], [(8, COMES)])]
 
 
-def test_small_neighbours_merge_round_the_ring() -> None:
+def test_small_adjacent_nodes_merge_around_the_ring() -> None:
     """As Apache Hudi's plan for four small nodes: from the first one backward all the way round."""
     assert planned(FOUR, [1, 1, 1, 1]) == [([B, C, D, A], [(B, GOES), (C, GOES), (D, GOES), (A, COMES)])]
     assert planned(FOUR, [50, 5, 5, 50]) == [([B, C], [(B, GOES), (C, COMES)]), ([A], [(A, COMES)]), ([D], [(D, COMES)])]

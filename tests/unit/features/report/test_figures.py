@@ -64,14 +64,14 @@ def test_buckets_double_and_leave_no_gap_and_slices_without_a_base_do_not_count(
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 12])
-def test_buckets_are_no_more_than_asked_for_and_hold_every_file(most: int) -> None:
+def test_size_buckets_respect_the_limit_and_contain_every_file(most: int) -> None:
     sizes = [0, 1, 3, 1 << 10, (1 << 20) + 5, 1 << 33, 1 << 50]
     found = size_buckets(slices(*(("a", size, 0) for size in sizes)), most)
     assert len(found) <= most and sum(bucket.files for bucket in found) == len(sizes)
     assert all(a.high_bytes == b.low_bytes for a, b in pairwise(found))
 
 
-def test_shares_tell_what_no_query_reads() -> None:
+def test_shares_report_unread_bytes() -> None:
     rows = [
         {"partition": name, "file_slices": 1, "current_files": 1, "current_bytes": 0, "all_files": 1, "all_bytes": total}
         for name, total in (("a", 100), ("b", 500), ("gone", 7))
@@ -82,7 +82,7 @@ def test_shares_tell_what_no_query_reads() -> None:
     assert found[0].total_bytes == 500
 
 
-def test_amplification_counts_services_only_in_the_whole() -> None:
+def test_write_amplification_includes_services_only_in_the_total() -> None:
     rows = [commit("20260101000000000", "UPSERT", 10, 100), commit("20260102000000000", "COMPACT", 0, 50, is_service=True)]
     found = amplifications(pa.Table.from_pylist(rows, schema=COMMITS_SCHEMA))
     assert [write.factor for write in found] == [10.0, None]
@@ -90,7 +90,7 @@ def test_amplification_counts_services_only_in_the_whole() -> None:
     assert overall_factor(found[1:]) is None
 
 
-def test_spans_know_the_compaction_that_completes_as_a_commit() -> None:
+def test_spans_recognize_a_compaction_completed_as_commit() -> None:
     instants = [
         ("20260101000000000", "20260101000001500", "commit", "COMPLETED"),
         ("20260101000100000", None, "compaction", "REQUESTED"),

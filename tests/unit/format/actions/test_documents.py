@@ -177,7 +177,7 @@ def test_damage_is_a_value_or_one_of_two_errors(document: Any) -> None:
 
 
 @each
-def test_truncated_anywhere_it_is_corrupt(document: Any) -> None:
+def test_truncated_document_is_corrupt(document: Any) -> None:
     data = document.encode(SYNC)
     empty_is_legal = isinstance(document, CommitMetadata)
     header_end = data.index(SYNC) + len(SYNC)
@@ -198,7 +198,7 @@ def test_every_field_has_its_attribute_and_every_attribute_its_field(document: A
 
 
 @pytest.mark.parametrize("document", [COMMIT, REPLACE], ids=["commit", "replacecommit"])
-def test_the_kind_of_commit_metadata_follows_from_its_replaced_file_groups(document: CommitMetadata) -> None:
+def test_commit_metadata_type_follows_from_replaced_file_groups(document: CommitMetadata) -> None:
     name = "HoodieReplaceCommitMetadata" if document is REPLACE else "HoodieCommitMetadata"
     assert f'{{"type":"record","name":"{name}","namespace":"org.apache.hudi.avro.model","fields":['.encode() in document.encode()
     # `version` is the second branch of its union, then the operation follows.
@@ -287,7 +287,7 @@ def test_other_documents_are_not_taken_for_one_another() -> None:
         SavepointMetadata.decode(COMMIT.encode())
 
 
-def test_defaults_are_those_that_real_readers_need() -> None:
+def test_defaults_are_those_that_hudi_readers_require() -> None:
     """Null in one of these makes Apache Hudi fail."""
     assert (CLEANER_PLAN.version, CLEAN.version, COMPACTION.version) == (2, 2, 2)
     assert CleanPartitionMetadata("0", "p").is_partition_deleted is False

@@ -65,7 +65,7 @@ def test_a_flipped_bit_gives_a_value_or_corrupt_data(codec: Codec, draw: st.Data
         pass
 
 
-def test_a_small_stream_cannot_ask_for_a_huge_buffer() -> None:
+def test_small_stream_cannot_allocate_a_huge_buffer() -> None:
     bomb = gzip.compress(bytes(100_000_000), 9)
     with pytest.raises(CorruptData):
         decompress(memoryview(bomb), Codec.GZ, 1000)

@@ -18,7 +18,7 @@ TABLE = arrow_to_avro(pa.schema([("id", pa.string()), ("price", pa.decimal128(10
 ROW = pa.struct(list(avro_to_arrow(TABLE)))
 
 
-def test_schema_of_keys_alone() -> None:
+def test_schema_with_only_keys() -> None:
     assert cdc_schema(CdcMode.OP_KEY_ONLY, TABLE) == (
         '{"type":"record","name":"Record","fields":[{"name":"op","type":["string","null"]},'
         '{"name":"record_key","type":["string","null"]}]}'
@@ -37,7 +37,7 @@ def test_schemas_with_images(mode: CdcMode) -> None:
 
 
 @pytest.mark.parametrize("mode", list(CdcMode))
-def test_rows_come_back(mode: CdcMode) -> None:
+def test_cdc_rows_round_trip(mode: CdcMode) -> None:
     operations = pa.array(["i", "u", "d"])
     before = pa.array([None, {"id": "b"}, {"id": "c"}], ROW)
     after = pa.array([{"id": "a"}, {"id": "b"}, None], ROW)

@@ -17,7 +17,7 @@ def data_block(instant: str, kind: BlockType = BlockType.AVRO) -> bytes:
     return encode_block(kind, {HeaderKey.INSTANT_TIME: instant}, b"x")
 
 
-def test_a_rollback_comes_back() -> None:
+def test_rollback_command_round_trips() -> None:
     command = RollbackCommand("20261121052509886", "20261121052508467")
     assert len(command.encode()) == 105
     (block,) = blocks(command.encode())

@@ -59,7 +59,7 @@ def table(batches: Iterator[pa.RecordBatch]) -> pa.Table:
 
 
 @pytest.mark.parametrize("count", [0, 1, 100])
-def test_avro_and_parquet_come_back(count: int) -> None:
+def test_avro_and_parquet_round_trip(count: int) -> None:
     rows = batch(count)
     for kind, content in ((BlockType.AVRO, encode_avro(TEXT, [rows])), (BlockType.PARQUET, encode_parquet(TEXT, [rows]))):
         assert table(decode_content(kind, TEXT, content)).equals(pa.Table.from_batches([rows]))

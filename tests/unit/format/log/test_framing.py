@@ -233,7 +233,7 @@ def test_refused_blocks() -> None:
     ),
     st.booleans(),
 )
-def test_blocks_come_back(blocks: list[tuple[BlockType, dict[HeaderKey, str], bytes]], trusted: bool) -> None:
+def test_blocks_round_trip(blocks: list[tuple[BlockType, dict[HeaderKey, str], bytes]], trusted: bool) -> None:
     # In other blocks than commands this header is a check, or damage.
     def own(kind: BlockType, headers: dict[HeaderKey, str]) -> dict[HeaderKey, str]:
         return {k: v for k, v in headers.items() if k is not HeaderKey.COMMAND_BLOCK_TYPE or kind is BlockType.COMMAND}

@@ -51,7 +51,7 @@ def of(*kinds: BlockType) -> list[tuple[str, LogBlock, bytes]]:
     return [entry for entry in blocks() if entry[1].kind in kinds]
 
 
-def test_every_block_has_the_size_of_ours() -> None:
+def test_encoded_blocks_have_the_size_of_hudi_blocks() -> None:
     for name, block, content in blocks():
         assert len(encode_block(block.kind, dict(block.headers), content)) == block.size_bytes, name
 

@@ -37,7 +37,7 @@ def written(rows: pa.Table, **settings: Any) -> bytes:
     return sink.getvalue()
 
 
-def taken(data: bytes, least_rows: int = LEAST_ROWS) -> list[pa.Table]:
+def read_integers(data: bytes, least_rows: int = LEAST_ROWS) -> list[pa.Table]:
     """What is read as whole numbers, of each row group."""
     metadata = pq.read_metadata(io.BytesIO(data))
     source = pa.BufferReader(data)
@@ -47,7 +47,7 @@ def taken(data: bytes, least_rows: int = LEAST_ROWS) -> list[pa.Table]:
 def check(data: bytes, names: list[str], least_rows: int = LEAST_ROWS) -> None:
     """All row groups of enough rows give these columns as whole numbers, equal to what Arrow gives."""
     file = pq.ParquetFile(io.BytesIO(data))
-    for group, found in enumerate(taken(data, least_rows)):
+    for group, found in enumerate(read_integers(data, least_rows)):
         if file.metadata.row_group(group).num_rows >= least_rows:
             assert found.column_names == names
             if names:
@@ -73,7 +73,7 @@ def test_every_codec_and_page(codec: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_dictionary_that_was_given_up(version: str) -> None:
+def test_column_that_falls_back_from_dictionary_encoding(version: str) -> None:
     """Pages of a dictionary come first, plain ones after them."""
     rows = pa.table({"many": decimals(18, 4, 6000, nulls=7), "all": decimals(12, 4, 6000)})
     data = written(rows, dictionary_pagesize_limit=2000, data_page_version=version)
@@ -117,10 +117,10 @@ def test_what_is_left_to_arrow() -> None:
     check(written(pa.table({"a": plain}), store_decimal_as_integer=True), [])
     assert not decimal_chunks(pq.read_metadata(io.BytesIO(data)), 1, None)
     # Without checksums damage would not be seen.
-    assert [found.column_names for found in taken(written(pa.table({"a": plain}), write_page_checksum=False))] == [[], []]
+    assert [found.column_names for found in read_integers(written(pa.table({"a": plain}), write_page_checksum=False))] == [[], []]
 
 
-def test_a_file_gives_its_columns_in_the_order_that_is_asked() -> None:
+def test_columns_are_returned_in_the_requested_order() -> None:
     rows = pa.table(
         {
             "k": [f"k{n}" for n in range(COUNT)],
@@ -152,7 +152,7 @@ def test_flipped_bits() -> None:
     """At any position in the pages: an error, or the same rows if the flipped bit has no meaning."""
     rows = pa.table({"a": decimals(15, 2, 60, nulls=5), "b": decimals(5, 1, 30)})
     data = written(rows, compression="snappy", dictionary_pagesize_limit=300)
-    good = taken(data)
+    good = read_integers(data)
     end = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     found = 0
     for at in range(4, end, 79):
@@ -160,7 +160,7 @@ def test_flipped_bits() -> None:
             damaged = bytearray(data)
             damaged[at] ^= 1 << bit
             try:
-                tables = taken(bytes(damaged))
+                tables = read_integers(bytes(damaged))
             except CorruptData:
                 found += 1
                 continue
@@ -173,14 +173,14 @@ def test_flipped_bits() -> None:
 def test_flipped_bits_without_a_dictionary() -> None:
     rows = pa.table({"a": decimals(15, 2, 60), "b": decimals(5, 1, 30)})
     data = written(rows, compression="snappy", use_dictionary=False)
-    good = taken(data)
+    good = read_integers(data)
     end = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     found = 0
     for at in range(4, end, 97):
         damaged = bytearray(data)
         damaged[at] ^= 1 << at % 8
         try:
-            tables = taken(bytes(damaged))
+            tables = read_integers(bytes(damaged))
         except CorruptData:
             found += 1
             continue
@@ -189,7 +189,7 @@ def test_flipped_bits_without_a_dictionary() -> None:
     assert found > 60
 
 
-def test_levels_that_tell_of_nulls_leave_a_column_to_arrow() -> None:
+def test_columns_with_null_levels_are_read_by_arrow() -> None:
     """For every null count in the footer."""
     data = written(pa.table({"a": decimals(9, 2, 5, nulls=COUNT // 2)}), use_dictionary=False)
     metadata = pq.read_metadata(io.BytesIO(data))

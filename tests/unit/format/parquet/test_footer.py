@@ -63,7 +63,7 @@ def test_damage_is_found() -> None:
             continue
 
 
-def test_footers_of_others_hold_what_is_checked() -> None:
+def test_footers_of_other_writers_are_checked() -> None:
     found = files_of_others()
     assert len(found) > 100
     for content in found.values():
@@ -72,7 +72,7 @@ def test_footers_of_others_hold_what_is_checked() -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
-def test_footers_of_columns_that_pack_well_hold_what_is_checked(codec: str) -> None:
+def test_footers_of_well_compressed_columns_are_checked(codec: str) -> None:
     rows = pa.table(
         {
             "n": pa.array([0] * 2_000_000, pa.int64()),
@@ -111,7 +111,7 @@ print(seen)
 """
 
 
-def test_no_damaged_footer_of_others_ends_the_process() -> None:
+def test_damaged_footers_of_other_writers_do_not_crash_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", MUTANTS], capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, f"ended by {done.returncode}: {done.stderr[-1000:]}"
     seen = ast.literal_eval(done.stdout)

@@ -39,7 +39,7 @@ def found(footer: bytes) -> dict[str, str]:
     return {key.decode(): footer[at.start : at.end].decode() for key, at in text_spans(footer, KEYS).items()}
 
 
-def test_texts_are_found_where_they_stand() -> None:
+def test_text_spans_are_found() -> None:
     footer = footer_of(rows().replace_schema_metadata(TEXTS))
     assert found(footer) == {key: text for key, text in TEXTS.items() if key != "a"}
     place = text_spans(footer, KEYS)[b"long"]
@@ -48,7 +48,7 @@ def test_texts_are_found_where_they_stand() -> None:
     assert found(footer_of(rows().replace_schema_metadata({"a": "b"}))) == {}
 
 
-def test_a_key_that_stands_twice_is_left_out() -> None:
+def test_duplicate_metadata_key_is_skipped() -> None:
     footer = footer_of(rows().replace_schema_metadata({"long": "y" * 300, "lone": "y" * 300}))
     assert found(footer.replace(b"lone", b"long")) == {}
 

@@ -35,7 +35,7 @@ def expected() -> pa.Table:
     return pa.concat_tables([ROWS, ROWS.slice(0, 3)])
 
 
-def test_others_read_ours_and_we_theirs() -> None:
+def test_files_are_interchangeable_with_pyarrow() -> None:
     data = written(schema="text")
     assert pq.read_table(io.BytesIO(data)).equals(expected())
     assert read(data).equals(expected())
@@ -109,7 +109,7 @@ def parted(data: bytes) -> SplitFooter:
     return read_parted_footer(pa.BufferReader(data), KEYS)
 
 
-def test_long_texts_of_a_footer_stand_apart() -> None:
+def test_long_footer_texts_are_stored_separately() -> None:
     data = written(filter=LONG, bounds="a-z")
     footer, whole = parted(data), read_footer(pa.BufferReader(data))
     assert footer.texts == {b"filter": LONG.encode()}
@@ -123,7 +123,7 @@ def test_long_texts_of_a_footer_stand_apart() -> None:
         assert file.read().equals(expected())
 
 
-def test_a_text_that_looks_like_a_key_with_its_text_stays_what_it_is() -> None:
+def test_text_that_contains_an_encoded_key_value_is_kept() -> None:
     """The bytes of a key-value within the text of another one."""
     inside = "ab\x18\x06filter\x18\x05hello"
     for more in ({}, {"filter": LONG}):
@@ -133,14 +133,14 @@ def test_a_text_that_looks_like_a_key_with_its_text_stays_what_it_is() -> None:
         assert footer.key_values == read_footer(pa.BufferReader(data)).metadata
 
 
-def test_footers_of_others_are_not_parted() -> None:
+def test_footers_of_other_writers_are_not_split() -> None:
     sink = io.BytesIO()
     pq.write_table(ROWS.replace_schema_metadata({"filter": LONG}), sink)
     footer = parted(sink.getvalue())
     assert footer.texts == {} and footer.key_values[b"filter"] == LONG.encode()
 
 
-def test_damage_to_a_text_that_stands_apart_is_seen() -> None:
+def test_damage_to_a_separate_footer_text_is_detected() -> None:
     data = written(filter=LONG)
     for at in range(data.index(LONG.encode()) - 40, len(data), 997):
         damaged = bytearray(data)

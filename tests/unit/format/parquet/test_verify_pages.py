@@ -23,7 +23,7 @@ def _file(**settings: Any) -> tuple[bytearray, pq.FileMetaData]:
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
-def test_a_flipped_bit_is_found_in_verified_columns_alone(version: str, codec: str) -> None:
+def test_flipped_bit_is_found_only_in_verified_columns(version: str, codec: str) -> None:
     content, metadata = _file(write_page_checksum=True, data_page_version=version, compression=codec)
     verify_pages(pa.BufferReader(bytes(content)), metadata, 0, ROWS.column_names)
     for number in range(metadata.num_columns):

@@ -104,7 +104,7 @@ def test_columns_that_have_changed_their_type() -> None:
     assert unwrap(wrap_values(pa.array([Decimal("123.45")])), pa.decimal128(4, 2))[1].tolist() == [False]
 
 
-def test_kinds_that_are_read_only() -> None:
+def test_types_that_are_read_only() -> None:
     assert unwrap(wrapped(12, b"\x02"), pa.date32())[0].to_pylist() == [date(1970, 1, 2)]
     assert unwrap(wrapped(11, b"\x02"), pa.timestamp("us"))[0].cast(pa.int64()).to_pylist() == [1]
     assert unwrap(wrapped(10, b"\x02"), pa.time64("us"))[0].to_pylist() == [time(0, 0, 0, 1)]
@@ -158,7 +158,7 @@ def test_round_trip(rows: list[dict[str, Any]], kind: MetadataRecordType) -> Non
     assert encode_column_stats(batch.slice(1), kind).equals(values[1:])
 
 
-def test_one_bound_alone_is_refused() -> None:
+def test_single_bound_is_refused() -> None:
     with pytest.raises(InvalidRequest):
         encode_column_stats(stats([{"min": one}]), MetadataRecordType.COLUMN_STATS)
     with pytest.raises(InvalidRequest):

@@ -62,7 +62,7 @@ def test_a_table_without_partitions_so_far() -> None:
         [("p", "a", -1, False)],
     ],
 )
-def test_what_real_readers_would_fail_on(rows: list[Row]) -> None:
+def test_records_that_hudi_readers_reject_are_refused(rows: list[Row]) -> None:
     with pytest.raises(InvalidRequest):
         encode_files(batch(rows))
 

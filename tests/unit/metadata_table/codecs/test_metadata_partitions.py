@@ -67,7 +67,7 @@ def test_estimate(records: int, bounds: tuple[int, int], expected: int) -> None:
 
 
 @pytest.mark.parametrize("bounds", [(0, 0), (5, 4), (-1, 4)])
-def test_estimates_without_an_answer(bounds: tuple[int, int]) -> None:
+def test_estimates_with_invalid_bounds_are_refused(bounds: tuple[int, int]) -> None:
     with pytest.raises(InvalidRequest):
         estimate_file_group_count(1, min_count=bounds[0], max_count=bounds[1])
 

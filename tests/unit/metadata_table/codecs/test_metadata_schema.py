@@ -11,7 +11,7 @@ from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA, RECORD_S
 REAL_DIGEST = "4800127cfa856f8a4440cbc7e7310e875719e790f01b9bba028bf4a97d90d649"
 
 
-def test_it_is_the_real_one() -> None:
+def test_record_schema_equals_that_of_hudi() -> None:
     assert hashlib.sha256(RECORD_SCHEMA.encode()).hexdigest() == REAL_DIGEST
 
 

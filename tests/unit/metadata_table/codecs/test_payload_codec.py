@@ -70,7 +70,7 @@ def test_real_values() -> None:
     assert (stats["value_count"][0].as_py(), stats["null_count"][0].as_py(), stats["total_size_bytes"][0].as_py()) == (20, 0, 111)
 
 
-def test_keys_and_meta_fields_in_the_value_are_passed_over() -> None:
+def test_keys_and_meta_fields_in_the_value_are_ignored() -> None:
     record = {
         "_hoodie_file_name": "files-0000-0_0-5-4_00000000000000000.hfile",
         "_hoodie_commit_time": "1",
@@ -168,7 +168,7 @@ def test_a_schema_without_what_matters() -> None:
         decode_column_stats(binary(written(schema, {"key": "", "type": 3, "ColumnStatsMetadata": FULL_STATS})), schema)
 
 
-def test_a_later_schema_has_more_fields_and_more_kinds_of_bounds() -> None:
+def test_later_schema_has_more_fields_and_types_of_bounds() -> None:
     later = {"type": "record", "name": "LaterWrapper", "fields": [{"name": "value", "type": "long"}]}
     list_of = {"type": "record", "name": "ListWrapper", "fields": [{"name": "value", "type": {"type": "array", "items": "long"}}]}
 
@@ -205,7 +205,7 @@ def test_no_values() -> None:
         assert len(types) == len(payloads) == 0
 
 
-def test_many_values_come_back_in_order() -> None:
+def test_many_values_round_trip_in_order() -> None:
     count = 40_000
     columns = [
         pa.repeat("SIMPLE", count),

@@ -191,7 +191,7 @@ def test_two_columns_under_one_key() -> None:
         list(cell_merge.merge_column_stats_cells(GroupCells([one], (two,))))
 
 
-def test_nothing() -> None:
+def test_merging_no_cells_gives_no_rows() -> None:
     assert merge_files(GroupCells([])).num_rows == 0
     assert list(newest_cells(GroupCells([], (deletes(["a"]),)))) == []
     assert list(cell_merge.merge_column_stats_cells(GroupCells([], (deletes([]),)))) == []

@@ -27,7 +27,7 @@ def test_committed_on_both() -> None:
     assert all(rule.counts(time) for time in (INITIAL, T[1], T[2]))
 
 
-def test_a_writer_that_died_between_its_two_commits_is_not_seen() -> None:
+def test_writer_that_failed_between_its_two_commits_is_not_visible() -> None:
     rule = validity([done(T[1], Action.COMMIT), pending(T[2])], [done(INITIAL), done(T[1]), done(T[2])])
     assert rule.counts(T[1]) and not rule.counts(T[2])
 

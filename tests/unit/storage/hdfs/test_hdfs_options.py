@@ -109,7 +109,7 @@ def test_what_is_refused(options: dict[str, str], message: str) -> None:
         open_storage("hdfs://nn:8020/t", options)
 
 
-def test_what_asks_for_nothing_is_taken() -> None:
+def test_options_without_effect_are_accepted() -> None:
     open_storage("hdfs://nn/t", {"kerberos": "false", "hadoop.security.authentication": "simple", "timeout": "500ms"})
 
 
@@ -131,7 +131,7 @@ def test_uris_that_are_none(uri: str) -> None:
         (RemoteError(400, "InvalidPathException", "a:b"), "InvalidRequest"),
     ],
 )
-def test_errors_have_our_names(error: NoResponse | RemoteError, kind: str) -> None:
+def test_hdfs_errors_are_translated(error: NoResponse | RemoteError, kind: str) -> None:
     translated = hdfs_error(error, "write", "hdfs://nn/t")
     assert type(translated).__name__ == kind
     assert "hdfs://nn/t" in str(translated)

@@ -40,7 +40,7 @@ def test_of_two_completions_the_later_counts() -> None:
     assert Timeline.of([done("010", "030"), done("010", "020")]).completion_time("010") == "030"
 
 
-def test_questions() -> None:
+def test_timeline_queries() -> None:
     timeline = Timeline.of(
         [
             done("010"),

@@ -67,7 +67,7 @@ def test_a_range_opens_files_that_span_it() -> None:
     assert [r.instant_time for r in history.rows(Bounds("140", "160"))] == ["150"]
 
 
-def test_documents_are_read_only_when_asked_for() -> None:
+def test_documents_are_read_only_on_request() -> None:
     history, _ = filled()
     assert {r.metadata for r in history.rows()} == {None}
     assert [r.metadata for r in history.rows(Bounds("300", "300"), documents=True)] == [b"done 300"]
@@ -78,7 +78,7 @@ def test_documents_are_read_only_when_asked_for() -> None:
     assert [i.request_time for i in history.instants(completed=Bounds("125", "206"))] == ["120", "200"]
 
 
-def test_completions_are_lazy_and_of_writes_alone() -> None:
+def test_completions_are_lazy_and_contain_only_writes() -> None:
     history, storage = filled()
     completions = ArchivedCompletions(history)
     since = len(storage.calls)
@@ -98,7 +98,7 @@ def test_the_first_of_two_rows_wins() -> None:
     assert ArchivedCompletions(history)["100"] == "105"
 
 
-def test_the_same_instants_are_not_added_twice_but_others_under_the_same_name_are() -> None:
+def test_equal_instants_are_archived_once_and_different_ones_of_equal_name_both() -> None:
     history, storage = store()
     history.append([row(100), row(120)], "snappy")
     writes = storage.write_count

@@ -107,7 +107,7 @@ def test_before_layout_2_a_file_completes_when_it_was_written() -> None:
     assert upgraded.read(found) == b"{}"
 
 
-def test_files_of_a_copied_table_tell_no_completion_times() -> None:
+def test_copied_layout_1_files_have_no_completion_times() -> None:
     env = ReplayEnvironment(1, 1_767_225_600_123)
     storage = MemoryStorage(f"memory://timeline-{next(_names)}", env)
     timeline = store(storage, TimelineLayout.V1, ".hoodie")

@@ -101,12 +101,12 @@ class Planned:
 
     def _apply(self, operation: str, keys: tuple[str, ...]) -> None:
         if operation == "insert_overwrite":
-            self.forget("x")
+            self.drop_partition_rows("x")
         elif operation == "insert_overwrite_table":
             self.rows = {}
         self.rows.update({key: f"{key}{self.clock}" for key in keys})
 
-    def forget(self, partition: str) -> None:
+    def drop_partition_rows(self, partition: str) -> None:
         """That partition x or y is missing."""
         self.rows = {key: v for key, v in self.rows.items() if (key < "c") != (partition == "x")}
 
@@ -114,7 +114,7 @@ class Planned:
         """Partition x, or the whole table, by two rows of x or by nothing."""
         if operation == "delete_partitions":
             self.table.delete_partitions("x")
-            self.forget("x")
+            self.drop_partition_rows("x")
         else:
             getattr(self, by)(operation, "a", "aa")
 
@@ -148,7 +148,7 @@ class Planned:
         report = self.table.validate()
         assert report.ok, str(report)
 
-    def go_on(self) -> None:
+    def write_clean_archive(self) -> None:
         """Each writes keys that were replaced, cleans and archives."""
         for number in range(2):
             self.theirs("upsert", f"n{number}", **TIDY)
@@ -175,7 +175,7 @@ CASES = [
     ("release", "version", "planner", "writer", "operation", "runner"),
     [pytest.param(*case, marks=() if number < 4 else pytest.mark.wide) for number, case in enumerate(CASES)],
 )
-def test_a_compaction_is_planned(
+def test_overwrite_with_a_planned_compaction(
     tmp_path: Path,
     request: pytest.FixtureRequest,
     release: str,
@@ -192,10 +192,10 @@ def test_a_compaction_is_planned(
     planned.check()
     planned.run(runner, instant)
     planned.check()
-    planned.go_on()
+    planned.write_clean_archive()
 
 
-def test_a_clean_before_the_plan_runs(hudi: ApacheHudi, tmp_path: Path) -> None:
+def test_overwrite_and_clean_before_a_planned_compaction_runs(hudi: ApacheHudi, tmp_path: Path) -> None:
     """A clean by file versions of either deletes what was replaced. Hudi cannot execute its plan then; PyHudi can."""
     planned = Planned(hudi, tmp_path / "t", 8)
     planned.grow()
@@ -207,7 +207,7 @@ def test_a_clean_before_the_plan_runs(hudi: ApacheHudi, tmp_path: Path) -> None:
     planned.check()
     planned.run("ours", instant)
     planned.check()
-    planned.go_on()
+    planned.write_clean_archive()
 
 
 @pytest.mark.parametrize("release", ["hudi", pytest.param("newest_hudi", marks=pytest.mark.wide)])
@@ -222,7 +222,7 @@ def test_hudi_refuses_to_delete_partitions_of_which_a_plan_is_pending(
 
 
 @pytest.mark.parametrize("runner", ["theirs", pytest.param("ours", marks=pytest.mark.wide)])
-def test_a_log_compaction_is_planned(hudi: ApacheHudi, tmp_path: Path, runner: str) -> None:
+def test_overwrite_with_a_planned_log_compaction(hudi: ApacheHudi, tmp_path: Path, runner: str) -> None:
     planned = Planned(hudi, tmp_path / "t", 8)
     planned.grow()
     schema = load_snapshot(planned.table.context).schema
@@ -236,7 +236,7 @@ def test_a_log_compaction_is_planned(hudi: ApacheHudi, tmp_path: Path, runner: s
     else:
         planned.table.log_compact(instant)
     planned.check()
-    planned.go_on()
+    planned.write_clean_archive()
 
 
 @pytest.mark.parametrize("release", ["hudi", pytest.param("newest_hudi", marks=pytest.mark.wide)])

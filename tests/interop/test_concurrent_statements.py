@@ -54,7 +54,7 @@ result = errors
 """
 
 
-def grown(hudi: ApacheHudi, path: Path, kind: str) -> None:
+def table_with_commits(hudi: ApacheHudi, path: Path, kind: str) -> None:
     """A table `counters` of two counters at 0."""
     table = Table.create(str(path), name="counters", record_key="id", table_type=kind, options=OPTIONS)
     table.upsert(rows(0))
@@ -82,7 +82,7 @@ def read(found: pa.Table) -> dict[str, int]:
         ),
     ],
 )
-def test_a_commit_that_an_update_of_the_real_one_has_not_read(
+def test_update_of_hudi_overwrites_a_commit_it_did_not_read(
     hudi: ApacheHudi, tmp_path: Path, kind: str, statement: str, counted: int
 ) -> None:
     """Its conflict check begins at the instant, and what the statement reads was chosen before: it overwrites the commit unseen.
@@ -90,7 +90,7 @@ def test_a_commit_that_an_update_of_the_real_one_has_not_read(
 
     counted: what the counter is after a commit that set it to 5, which 1 was to be added to.
     """
-    grown(hudi, tmp_path, kind)
+    table_with_commits(hudi, tmp_path, kind)
     lock = tmp_path / ".hoodie" / "lock"
     try:
         lock.write_bytes(b"held by the test")
@@ -109,7 +109,7 @@ def test_a_commit_that_an_update_of_the_real_one_has_not_read(
 
 def test_a_merge_into_merge_on_read_cannot_name_a_column_of_the_table(hudi: ApacheHudi, tmp_path: Path) -> None:
     """It raises an assertion error, for a table of any writer, before it reads any file."""
-    grown(hudi, tmp_path / "ours", "mor")
+    table_with_commits(hudi, tmp_path / "ours", "mor")
     hudi.sql("DROP TABLE IF EXISTS own_counters")
     columns, properties = "(id string, v bigint)", "TBLPROPERTIES (type = 'mor', primaryKey = 'id')"
     hudi.sql(f"CREATE TABLE own_counters {columns} USING hudi {properties} LOCATION '{tmp_path / 'theirs'}'")

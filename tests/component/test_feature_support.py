@@ -83,7 +83,7 @@ WITH_ROWS: dict[str, Callable[[Path], Path]] = {
 NOT_WRITTEN = {**READ_ONLY, **CLOSED, **BY_IDS, **WITH_ROWS}
 
 
-# Verbs
+# Operations
 
 
 def last(table: Table) -> str:
@@ -95,20 +95,20 @@ def _serve(table: Table) -> None:
     table.serve(stop, on_run=lambda outcomes: stop.set())
 
 
-def _beside(table: Table) -> None:
+def _background_services(table: Table) -> None:
     with table.background_services():
         pass
 
 
-def _turn(table: Table) -> None:
+def _exclusive(table: Table) -> None:
     with table.exclusive():
         pass
 
 
-Verb = Callable[[Table, str], object]
-"""A verb on a table with a completed write."""
+Call = Callable[[Table, str], object]
+"""An operation on a table with a completed write."""
 
-CHANGES: dict[str, Verb] = {
+CHANGES: dict[str, Call] = {
     "create": lambda table, at: Table.create(table.uri, name=table.name, record_key="id"),
     "upsert": lambda table, at: table.upsert(ROWS),
     "insert": lambda table, at: table.insert(ROWS),
@@ -122,7 +122,7 @@ CHANGES: dict[str, Verb] = {
     "delete_partitions": lambda table, at: table.delete_partitions("*"),
     "write_batch": lambda table, at: table.write_batch(ROWS, WriteOperation.UPSERT, StreamBatch("stream", 1)),
     "rollback": lambda table, at: table.rollback(at),
-    "exclusive": lambda table, at: _turn(table),
+    "exclusive": lambda table, at: _exclusive(table),
     "clean": lambda table, at: table.clean(dry_run=False),
     "archive": lambda table, at: table.archive(),
     "cluster": lambda table, at: table.cluster(),
@@ -135,7 +135,7 @@ CHANGES: dict[str, Verb] = {
     "schedule_log_compaction": lambda table, at: table.schedule_log_compaction(),
     "run_services": lambda table, at: table.run_services(),
     "serve": lambda table, at: _serve(table),
-    "background_services": lambda table, at: _beside(table),
+    "background_services": lambda table, at: _background_services(table),
     "savepoint": lambda table, at: table.savepoint(),
     "delete_savepoint": lambda table, at: table.delete_savepoint(at),
     "set_properties": lambda table, at: table.set_properties({"owner": "me"}),
@@ -147,7 +147,7 @@ CHANGES: dict[str, Verb] = {
     "upgrade": lambda table, at: table.upgrade(),
     "downgrade": lambda table, at: table.downgrade(),
 }
-LOOKS: dict[str, Verb] = {
+LOOKS: dict[str, Call] = {
     "exists": lambda table, at: Table.exists(table.uri),
     "uri": lambda table, at: table.uri,
     "name": lambda table, at: table.name,
@@ -162,7 +162,7 @@ LOOKS: dict[str, Verb] = {
     "plot": lambda table, at: table.plot,
     "read_blobs": lambda table, at: table.read_blobs([None]),
 }
-READS: dict[str, Verb] = {
+READS: dict[str, Call] = {
     "search": lambda table, at: table.search("value", [1.0]),
     "count": lambda table, at: table.count(),
     "schema": lambda table, at: table.schema(),
@@ -184,6 +184,7 @@ ALTER_CHANGES: dict[str, Callable[[Alter], object]] = {
     "retype": lambda alter: alter.retype("value", pa.string()),
     "reorder": lambda alter: alter.reorder("value", after="id"),
     "comment": lambda alter: alter.comment("value", "text"),
+    "allow_nulls": lambda alter: alter.allow_nulls("value"),
     "add_constraint": lambda alter: alter.add_constraint("positive", "id is not null"),
     "drop_constraint": lambda alter: alter.drop_constraint("positive"),
 }
@@ -292,8 +293,8 @@ def _commands() -> set[str]:
     return below(get_command(app), "")
 
 
-def test_every_verb_stands_here() -> None:
-    assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
+def test_every_public_operation_is_listed() -> None:
+    assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "add the operation to this file"
     assert _public(Alter) == {*ALTER_CHANGES, "constraints"}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
     # A catalog sync is no change of the table.
@@ -322,7 +323,7 @@ def _run_command(name: str, arguments: tuple[str, ...], path: Path, instant: str
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", NOT_WRITTEN)
-def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) -> None:
+def test_no_operation_changes_a_table_that_is_not_writable(kind: str, tmp_path: Path) -> None:
     path = NOT_WRITTEN[kind](tmp_path)
     before = content(path)
     table = Table(str(path))
@@ -362,7 +363,7 @@ def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", [*READ_ONLY, *CLOSED, *BY_IDS])
-def test_looking_and_reading_change_nothing(kind: str, tmp_path: Path) -> None:
+def test_inspections_and_reads_change_nothing(kind: str, tmp_path: Path) -> None:
     path = NOT_WRITTEN[kind](tmp_path)
     before = content(path)
     table = Table(str(path))
@@ -385,7 +386,7 @@ def test_looking_and_reading_change_nothing(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", CLOSED)
-def test_rows_of_a_table_that_stays_closed_are_not_read(kind: str, tmp_path: Path) -> None:
+def test_rows_of_an_unreadable_table_are_not_read(kind: str, tmp_path: Path) -> None:
     path = _set(CLOSED[kind](tmp_path), **{CDC: "true"})
     table = Table(str(path))
     for name, look in LOOKS.items():
@@ -411,14 +412,14 @@ def test_a_table_that_another_process_took_to_another_version(version: str, tmp_
     else:
         _set(path, **{"hoodie.table.version": version})
     before = content(path)
-    verbs = {name: partial(change, table, instant) for name, change in CHANGES.items() if name != "create"}
-    verbs |= {f"index {name}": partial(build, table.index) for name, build in INDEX_CHANGES.items()}
-    verbs |= {f"alter {name}": partial(alter, table.alter) for name, alter in ALTER_CHANGES.items()}
-    for name, verb in verbs.items():
+    operations = {name: partial(change, table, instant) for name, change in CHANGES.items() if name != "create"}
+    operations |= {f"index {name}": partial(build, table.index) for name, build in INDEX_CHANGES.items()}
+    operations |= {f"alter {name}": partial(alter, table.alter) for name, alter in ALTER_CHANGES.items()}
+    for name, operation in operations.items():
         if version == "6" and name in ("upgrade", "downgrade"):
             continue
         with pytest.raises(Unsupported):
-            verb()
+            operation()
         assert content(path) == before, name
 
 
@@ -442,14 +443,14 @@ def _history(path: Path, version: str) -> None:
     file.write_text(json.dumps({"schemas": [schema, {**schema, "version_id": 0}]}))
 
 
-def test_a_change_of_columns_that_died_before_its_commit_closes_nothing(tmp_path: Path) -> None:
+def test_uncommitted_schema_change_does_not_block_the_table(tmp_path: Path) -> None:
     path = _own(tmp_path)
     _history(path, "29990101000000000")
     assert Table(str(path)).scan().count() == 2
     assert Table(str(path)).upsert(ROWS).rows_in == 2
 
 
-def test_a_table_stays_closed_where_its_history_of_columns_is_lost(tmp_path: Path) -> None:
+def test_table_with_lost_schema_history_is_refused(tmp_path: Path) -> None:
     """Apache Hudi deletes the history before it writes the next one; the newest commit still records that there are ids."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     for file in (path / ".hoodie" / ".schema").iterdir():

@@ -14,14 +14,14 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import RELEASE, ApacheHudi, HudiFailure
 from tests.simulation.attack.random_tables import steps
-from tests.simulation.attack.random_tables.drawn import PARTITIONS
 from tests.simulation.attack.random_tables.run import Deed, Row, Run, Step
 from tests.simulation.attack.random_tables.steps import Maker, condition, show
+from tests.simulation.attack.random_tables.table_generator import PARTITIONS
 
 OPERATION = "hoodie.datasource.write.operation"
 
 
-class Judged(Run):
+class HudiRun(Run):
     """A table on the local disk, with the clock of the machine.  hudi: Apache Hudi."""
 
     hudi: ApacheHudi
@@ -77,8 +77,8 @@ class Judged(Run):
     def settings(self) -> dict[str, Any]:
         """The options of Apache Hudi's writers."""
         keyed = ",".join(self.drawn.keyed)
-        told = {name: value for name, value in self.options.items() if not name.startswith("pyhudi.")}
-        told |= {
+        settings_for_procedures = {name: value for name, value in self.options.items() if not name.startswith("pyhudi.")}
+        settings_for_procedures |= {
             "hoodie.table.name": f"judged_{self.folder.name}",
             "hoodie.datasource.write.table.type": "MERGE_ON_READ" if self.drawn.is_mor else "COPY_ON_WRITE",
             "hoodie.datasource.write.recordkey.field": keyed,
@@ -87,8 +87,8 @@ class Judged(Run):
             "hoodie.write.auto.upgrade": False,
         }
         if self.hudi.release != RELEASE:
-            told["hoodie.write.table.version"] = self.version
-        return told
+            settings_for_procedures["hoodie.write.table.version"] = self.version
+        return settings_for_procedures
 
     def write(self, data: pa.Table, operation: str, **more: Any) -> None:
         self.hudi.write(data, self.uri, **{**self.settings, OPERATION: operation, **more})
@@ -99,7 +99,7 @@ class Judged(Run):
         self.hudi.register(self.uri, name)
         return name
 
-    def told(self, **more: Any) -> str:
+    def settings_for_procedures(self, **more: Any) -> str:
         """Settings as procedures take them."""
         chosen = {name: value for name, value in {**self.settings, **more}.items() if str(value) and "," not in str(value)}
         return ",".join(f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in chosen.items())
@@ -120,7 +120,7 @@ class Judged(Run):
 # What Apache Hudi does
 
 
-def their_upsert(run: Judged, rng: random.Random) -> Deed | None:
+def their_upsert(run: HudiRun, rng: random.Random) -> Deed | None:
     rows = [run.fresh(key, rng) for key in run.some(rng)]
     if run.drawn.soft:
         for number, row in enumerate(rows):
@@ -135,7 +135,7 @@ def their_upsert(run: Judged, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, "upsert"), change, text=show(rows))
 
 
-def their_insert(run: Judged, rng: random.Random) -> Deed | None:
+def their_insert(run: HudiRun, rng: random.Random) -> Deed | None:
     """Keys that never were there: Apache Hudi inserts others into files whose logs have deleted them."""
     keys = [key for key in run.some(rng) if key not in run.rows and key not in run.buried]
     rows = [run.fresh(key, rng) for key in keys]
@@ -150,7 +150,7 @@ def their_insert(run: Judged, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, operation), change, text=f"{operation} {show(rows)}")
 
 
-def their_delete(run: Judged, rng: random.Random) -> Deed | None:
+def their_delete(run: HudiRun, rng: random.Random) -> Deed | None:
     keys = [key for key in run.some(rng) if key in run.rows]
     if not keys:
         return None
@@ -166,7 +166,7 @@ def their_delete(run: Judged, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, "delete"), change, text=show(rows))
 
 
-def their_overwrite(run: Judged, rng: random.Random) -> Deed | None:
+def their_overwrite(run: HudiRun, rng: random.Random) -> Deed | None:
     rows = [run.fresh(key, rng) for key in run.some(rng)]
     parts = {row["part"] for row in rows}
     if run.drawn.moves or not run.drawn.partitioned:
@@ -182,7 +182,7 @@ def their_overwrite(run: Judged, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, "insert_overwrite"), change, text=f"{sorted(parts)} {show(rows)}")
 
 
-def their_drop(run: Judged, rng: random.Random) -> Deed | None:
+def their_drop(run: HudiRun, rng: random.Random) -> Deed | None:
     if not run.drawn.partitioned:
         return None
     part = rng.choice(PARTITIONS)
@@ -197,7 +197,7 @@ def their_drop(run: Judged, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, "delete_partition", **more), change, text=path)
 
 
-def their_column(run: Judged, rng: random.Random) -> Deed | None:
+def hudi_adds_column(run: HudiRun, rng: random.Random) -> Deed | None:
     deed = steps.new_column(run, rng)
     if deed is None:
         return None
@@ -211,7 +211,7 @@ def their_column(run: Judged, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(kept[0], "upsert"), deed.change, text=deed.text)
 
 
-def their_update(run: Judged, rng: random.Random) -> Deed | None:
+def their_update(run: HudiRun, rng: random.Random) -> Deed | None:
     text, test = condition(run, rng)
     name = rng.choice(["v", "s"])
     if name not in run.columns:
@@ -230,7 +230,7 @@ def their_update(run: Judged, rng: random.Random) -> Deed | None:
     return run.done(act, change, text=f"{name} = {given} where {text}")
 
 
-def their_delete_where(run: Judged, rng: random.Random) -> Deed | None:
+def their_delete_where(run: HudiRun, rng: random.Random) -> Deed | None:
     text, test = condition(run, rng)
 
     def change(instant: str) -> None:
@@ -240,19 +240,19 @@ def their_delete_where(run: Judged, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.hudi.sql(f"DELETE FROM {run.named()} WHERE {text}"), change, text=text)
 
 
-def their_compaction(run: Judged, rng: random.Random) -> Deed | None:
+def their_compaction(run: HudiRun, rng: random.Random) -> Deed | None:
     if not run.drawn.is_mor:
         return None
     op = rng.choice(("schedule", "scheduleAndExecute", "scheduleAndExecute"))
 
     def act() -> None:
         more = {"hoodie.compact.inline.max.delta.commits": 1, "hoodie.compact.inline": False}
-        run.hudi.call("run_compaction", op=op, table=run.named(), options=run.told(**more))
+        run.hudi.call("run_compaction", op=op, table=run.named(), options=run.settings_for_procedures(**more))
 
     return run.done(act, text=op)
 
 
-def their_pending(run: Judged, rng: random.Random) -> Deed | None:
+def hudi_runs_pending(run: HudiRun, rng: random.Random) -> Deed | None:
     """What ours, or itself, has planned."""
     pending = run.table.timeline().pending(Action.COMPACTION, Action.CLUSTERING)
     if not pending:
@@ -262,34 +262,40 @@ def their_pending(run: Judged, rng: random.Random) -> Deed | None:
 
     def act() -> None:
         if instant.action is Action.CLUSTERING:
-            run.hudi.call("run_clustering", table=run.named(), op="execute", instants=stamp, options=run.told())
+            run.hudi.call(
+                "run_clustering", table=run.named(), op="execute", instants=stamp, options=run.settings_for_procedures()
+            )
         else:
-            run.hudi.call("run_compaction", op="run", table=run.named(), timestamp=int(stamp), options=run.told())
+            run.hudi.call(
+                "run_compaction", op="run", table=run.named(), timestamp=int(stamp), options=run.settings_for_procedures()
+            )
 
     return run.done(act, text=f"{instant.action.value} {stamp}")
 
 
-def their_clustering(run: Judged, rng: random.Random) -> Deed | None:
+def their_clustering(run: HudiRun, rng: random.Random) -> Deed | None:
     if run.drawn.has_buckets:
         return None
     op = rng.choice(("schedule", "scheduleAndExecute", "scheduleAndExecute"))
     by = rng.choice(("v", "s"))
     by = by if by in run.columns else "v"
     return run.done(
-        lambda: run.hudi.call("run_clustering", table=run.named(), op=op, order=by, options=run.told()),
+        lambda: run.hudi.call("run_clustering", table=run.named(), op=op, order=by, options=run.settings_for_procedures()),
         text=f"{op} by {by}",
     )
 
 
-def their_clean(run: Judged, rng: random.Random) -> Deed | None:
+def their_clean(run: HudiRun, rng: random.Random) -> Deed | None:
     policy = rng.choice(
         ({"clean_policy": "KEEP_LATEST_COMMITS", "retain_commits": 2}, {"clean_policy": "KEEP_LATEST_FILE_VERSIONS",
                                                                       "file_versions_retained": 1})
     )  # fmt: skip
-    return run.done(lambda: run.hudi.call("run_clean", table=run.named(), options=run.told(), **policy), text=str(policy))
+    return run.done(
+        lambda: run.hudi.call("run_clean", table=run.named(), options=run.settings_for_procedures(), **policy), text=str(policy)
+    )
 
 
-def their_archival(run: Judged, rng: random.Random) -> Deed | None:
+def hudi_archives(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(
         lambda: run.hudi.call(
             "archive_commits",
@@ -302,7 +308,7 @@ def their_archival(run: Judged, rng: random.Random) -> Deed | None:
     )
 
 
-def their_index(run: Judged, rng: random.Random) -> Deed | None:
+def hudi_creates_index(run: HudiRun, rng: random.Random) -> Deed | None:
     name = rng.choice(("s", "v"))
     if not run.drawn.has_metadata or name not in run.columns:
         return None
@@ -327,15 +333,15 @@ THEIRS: dict[Any, int] = {
     their_delete: 6,
     their_overwrite: 2,
     their_drop: 2,
-    their_column: 1,
+    hudi_adds_column: 1,
     their_update: 4,
     their_delete_where: 3,
     their_compaction: 4,
-    their_pending: 6,
+    hudi_runs_pending: 6,
     their_clustering: 4,
     their_clean: 2,
-    their_archival: 2,
-    their_index: 2,
+    hudi_archives: 2,
+    hudi_creates_index: 2,
 }
 # Versions change apart; columns by ids, the clock and what grows structs are not of what is compared here.
 _WITHOUT = ("alter", "change_version", "days", "expire", "deeper", "evolve", "overtaken", "repair")

@@ -35,7 +35,7 @@ def no_damage() -> Iterator[None]:
 
 
 @pytest.fixture
-def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def full_lookups(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The partitions whose files were looked up in full."""
     calls: list[tuple[str, ...]] = []
 
@@ -72,20 +72,20 @@ def is_true(table: Table, expected: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_next_commit_reads_only_what_was_added(tmp_path: Path, kind: str, looked_up: list[tuple[str, ...]]) -> None:
+def test_the_next_commit_reads_only_what_was_added(tmp_path: Path, kind: str, full_lookups: list[tuple[str, ...]]) -> None:
     table = create(tmp_path, kind)
     expected = state(table)
-    looked_up.clear()
+    full_lookups.clear()
     for ts in range(3, 6):
         table.upsert(rows(ts, ts + 8, ts))
         expected.update({f"k{n:03}": ts for n in range(ts, ts + 8)})
-    assert not looked_up
+    assert not full_lookups
     is_true(table, expected)
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_commits_and_cleans_carry_on_what_a_full_lookup_finds(
-    tmp_path: Path, kind: str, looked_up: list[tuple[str, ...]]
+def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
+    tmp_path: Path, kind: str, full_lookups: list[tuple[str, ...]]
 ) -> None:
     services = {
         "hoodie.clean.automatic": True,
@@ -94,17 +94,34 @@ def test_commits_and_cleans_carry_on_what_a_full_lookup_finds(
         "hoodie.metadata.compact.max.delta.commits": 100,
     }
     table = create(tmp_path, kind, **services)
-    looked_up.clear()
+    full_lookups.clear()
     cleaned = 0
     for ts in range(3, 12):
         cleaned += table.upsert(rows(ts, ts + 8, ts)).services["clean"].startswith("run")
-        carried = table.context.carried.get("metadata listing")
+        operation_cache = table.context.operation_cache.get("metadata listing")
         fresh = Table(table.uri).context
         expected = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
-        assert pa.concat_batches([carried._files["p0"], carried._files["p1"]]).equals(expected)
+        assert pa.concat_batches([operation_cache._files["p0"], operation_cache._files["p1"]]).equals(expected)
     assert cleaned > 1
-    assert not looked_up
+    assert not full_lookups
     is_true(table, {**state(table), **{f"k{n:03}": 11 for n in range(11, 19)}})
+
+
+def test_commits_without_lookups_are_merged_when_the_listing_is_used(tmp_path: Path, full_lookups: list[tuple[str, ...]]) -> None:
+    options: dict[str, object] = {"hoodie.metadata.compact.max.delta.commits": 100}
+    table = create(tmp_path, "cow", **options)
+    expected = state(table)
+    full_lookups.clear()
+    for number in range(2 * metadata_listing.MAX_UNMERGED):
+        table.bulk_insert(rows(100 + number, 101 + number, 3))
+        expected[f"k{100 + number}"] = 3
+    listing = table.context.operation_cache.get("metadata listing")
+    assert 0 < len(listing._unmerged) <= metadata_listing.MAX_UNMERGED
+    fresh = Table(table.uri).context
+    found = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
+    assert pa.concat_batches([listing._files["p0"], listing._files["p1"]]).equals(found)
+    assert not listing._unmerged and not full_lookups
+    is_true(table, expected)
 
 
 def another_writer(table: Table) -> None:
@@ -163,7 +180,7 @@ EVENTS: list[Callable[[Table], None]] = [
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
-def test_what_happens_in_between_is_seen(tmp_path: Path, kind: str, event: Callable[[Table], None]) -> None:
+def test_changes_by_other_writers_between_commits_are_read(tmp_path: Path, kind: str, event: Callable[[Table], None]) -> None:
     table = create(tmp_path, kind)
     event(table)
     expected = state(Table(table.uri))
@@ -192,11 +209,11 @@ def test_a_metadata_table_that_was_removed_by_hand_fails_the_commit(tmp_path: Pa
 
 def test_a_child_of_fork_and_a_pickled_table_begin_without_it(tmp_path: Path) -> None:
     table = create(tmp_path)
-    assert pickle.loads(pickle.dumps(table.context)).carried.get("metadata listing") is None
+    assert pickle.loads(pickle.dumps(table.context)).operation_cache.get("metadata listing") is None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        os._exit(0 if table.context.carried.get("metadata listing") is None else 1)
+        os._exit(0 if table.context.operation_cache.get("metadata listing") is None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert table.context.carried.get("metadata listing") is not None
+    assert table.context.operation_cache.get("metadata listing") is not None

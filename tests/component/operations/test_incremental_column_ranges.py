@@ -25,7 +25,7 @@ from tests.support.metadata_truth import assert_metadata_is_true
 OPTIONS = {"hoodie.parquet.small.file.limit": "0", "hoodie.compact.inline": "false"}
 
 
-class Asked:
+class StatisticsReads:
     """Statistics of files that commits looked at: one by one, and partitions of which all were."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -46,8 +46,8 @@ class Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    return Asked(monkeypatch)
+def read_statistics(monkeypatch: pytest.MonkeyPatch) -> StatisticsReads:
+    return StatisticsReads(monkeypatch)
 
 
 def rows(numbers: range, stamp: int, part: str = "p") -> pa.Table:
@@ -72,62 +72,64 @@ def made(path: Path, kind: str, files: int) -> Table:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_commit_reads_no_statistics_of_files_that_it_leaves_alone(tmp_path: Path, kind: str, asked: Asked) -> None:
+def test_commit_reads_no_statistics_of_unchanged_files(tmp_path: Path, kind: str, read_statistics: StatisticsReads) -> None:
     counts = []
     for files in (4, 7):
         table = made(tmp_path / str(files), kind, files)
-        asked.rows, asked.partitions = 0, []
+        read_statistics.rows, read_statistics.partitions = 0, []
         table.upsert(rows(range(21, 24), 1))
-        assert asked.partitions == []
-        counts.append(asked.rows)
+        assert read_statistics.partitions == []
+        counts.append(read_statistics.rows)
         assert_metadata_is_true(table)
     assert counts[0] == counts[1]
     # An update in a log ends no file; on copy on write one file ends, with a row for each column.
     assert (counts[0] > 0) is (kind == "cow")
 
 
-def test_a_bound_that_goes_with_its_file_is_sought_in_all_files(tmp_path: Path, asked: Asked) -> None:
+def test_removed_bound_is_recomputed_from_all_files(tmp_path: Path, read_statistics: StatisticsReads) -> None:
     table = made(tmp_path, "cow", 3)
-    asked.partitions = []
+    read_statistics.partitions = []
     table.delete(keys=rows(range(3), 1))
-    assert asked.partitions == ["p"]
+    assert read_statistics.partitions == ["p"]
     table.upsert(rows(range(12, 13), 2))
-    assert asked.partitions == ["p"]
+    assert read_statistics.partitions == ["p"]
     assert_metadata_is_true(table)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_after_another_kind_of_writer_nothing_is_carried_on(
-    tmp_path: Path, kind: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
+def test_ranges_are_not_maintained_incrementally_after_a_commit_of_hudi(
+    tmp_path: Path, kind: str, read_statistics: StatisticsReads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = made(tmp_path, kind, 3)
     with monkeypatch.context() as patch:
         # What only PyHudi records is missing, as in commits of Apache Hudi.
         patch.setattr(metadata_store, "SINCE_KEY", "of.another.writer")
         table.upsert(rows(range(21, 24), 1))
-    asked.partitions = []
+    read_statistics.partitions = []
     for stamp in (2, 3, 4):
         table.upsert(rows(range(21, 24), stamp))
         assert_metadata_is_true(table)
     # The first commit starts again, the second is the first one requested since; from then on ranges are kept.
-    assert asked.partitions == ["p", "p"]
+    assert read_statistics.partitions == ["p", "p"]
 
 
-def test_after_a_rollback_and_a_restore_nothing_is_carried_on(tmp_path: Path, asked: Asked) -> None:
+def test_ranges_are_not_maintained_incrementally_after_rollback_and_restore(
+    tmp_path: Path, read_statistics: StatisticsReads
+) -> None:
     table = made(tmp_path, "cow", 3)
     newest = table.upsert(rows(range(21, 24), 1)).instant
     assert newest is not None
     table.rollback(newest)
-    asked.partitions = []
+    read_statistics.partitions = []
     table.upsert(rows(range(12, 14), 2))
-    assert asked.partitions == ["p"]
+    assert read_statistics.partitions == ["p"]
     assert_metadata_is_true(table)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_ranges_stay_exact_beside_services(tmp_path: Path, kind: str, asked: Asked) -> None:
+def test_ranges_stay_exact_with_table_services(tmp_path: Path, kind: str, read_statistics: StatisticsReads) -> None:
     table = made(tmp_path, kind, 3)
     table.upsert(rows(range(12, 18), 1))
     table.insert(rows(range(5), 1, "q"))
@@ -170,13 +172,13 @@ NULLS = ColumnRange(None, None, 4, 4)
         ([ColumnRange(3, 6, 9, 9)], [], None),
     ],
 )
-def test_what_files_that_come_and_go_make_of_a_range(
+def test_range_after_added_and_removed_files(
     leaving: list[ColumnRange | None], arriving: list[ColumnRange | None], expected: ColumnRange | None
 ) -> None:
     assert exchanged_range(ALL, leaving, arriving) == expected
 
 
-def test_a_range_of_nulls_alone_takes_the_bounds_of_what_arrives() -> None:
+def test_range_of_only_nulls_takes_the_bounds_of_added_files() -> None:
     assert exchanged_range(NULLS, [NULLS], [LOW]) == LOW
     assert exchanged_range(NO_VALUES, [], [NULLS]) == NULLS
     assert exchanged_range(NULLS, [LOW], [LOW]) is None
@@ -300,7 +302,7 @@ def _delete_by_key(table: Table) -> None:
 @pytest.mark.parametrize(
     "event", [_another_writer, _rollback, _restore, _services, _rebuilt, _delete_by_key], ids=lambda event: event.__name__
 )
-def test_retained_ranges_stay_true_beside_other_operations(tmp_path: Path, event: Callable[[Table], None]) -> None:
+def test_retained_ranges_stay_exact_after_other_operations(tmp_path: Path, event: Callable[[Table], None]) -> None:
     table = made(tmp_path, "mor", 1)
     for stamp in (1, 2):
         table.upsert(rows(range(stamp, stamp + 4), stamp))
@@ -311,7 +313,7 @@ def test_retained_ranges_stay_true_beside_other_operations(tmp_path: Path, event
 
 
 def test_ranges_are_retained_within_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoded: list[int]) -> None:
-    monkeypatch.setattr("pyhudi.metadata_table.indexes.stored_ranges._MAX_CARRIED_BYTES", 1 << 10)
+    monkeypatch.setattr("pyhudi.metadata_table.indexes.stored_ranges._MAX_CACHED_BYTES", 1 << 10)
     table = made(tmp_path, "mor", 1)
     table.upsert(rows(range(4), 1))
     decoded.clear()

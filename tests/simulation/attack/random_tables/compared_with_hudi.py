@@ -1,6 +1,6 @@
 """Random tables that PyHudi and Apache Hudi write, service and read in turn.
 
-    python -m tests.simulation.attack.random_tables.judged --seed 1 --seconds 600 --release 1.0.2
+    python -m tests.simulation.attack.random_tables.compared_with_hudi --seed 1 --seconds 600 --release 1.0.2
 
 Steps are those of `steps.py` and some of Apache Hudi's; after each one both read the table, and must give the same: snapshots
 (by listings and through the metadata table), filters, time travel, ranges of commits and change data.  What Apache Hudi refuses
@@ -29,12 +29,12 @@ from pyhudi import Table
 from pyhudi.errors import TableState
 from pyhudi.storage.environment import SystemEnvironment
 from tests.interop.oracle import RELEASE, ApacheHudi, HudiFailure
-from tests.simulation.attack.random_tables.drawn import Drawn, draw_table
 from tests.simulation.attack.random_tables.explore import Failure
-from tests.simulation.attack.random_tables.looks import NO_FALL_BACK, look, same
+from tests.simulation.attack.random_tables.hudi_steps import WEIGHTS, HudiRun
+from tests.simulation.attack.random_tables.read_checks import NO_FALL_BACK, check_reads, same
 from tests.simulation.attack.random_tables.run import Step
 from tests.simulation.attack.random_tables.steps import condition
-from tests.simulation.attack.random_tables.theirs import WEIGHTS, Judged
+from tests.simulation.attack.random_tables.table_generator import Drawn, draw_table
 from tests.support.rows import META_COLUMNS, assert_same_rows
 
 KIND, FORMAT = "hoodie.datasource.query.type", "hoodie.datasource.query.incremental.format"
@@ -44,7 +44,7 @@ BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read
 _LEFT_OUT = ("highest", "marker", "postgres", "first")
 
 
-def judge(run: Judged, rng: random.Random) -> None:
+def compare_with_hudi(run: HudiRun, rng: random.Random) -> None:
     """Apache Hudi reads what ours reads."""
     if not run.states:
         return
@@ -83,7 +83,7 @@ def judge(run: Judged, rng: random.Random) -> None:
         theirs = hudi.read(path, **{KIND: "incremental", BEGIN: state.completed, END: end.completed})
         _alike(ours, theirs, f"range {state.completed} to {end.completed}")
     if run.drawn.has_cdc and rng.random() < 0.5:
-        _judge_changes(run, table, state.completed, end.completed)
+        _compare_changes(run, table, state.completed, end.completed)
 
 
 _COLLECT = """
@@ -92,7 +92,7 @@ result = [[row["op"], row["ts_ms"], row["before"], row["after"]] for row in fram
 """
 
 
-def _judge_changes(run: Judged, table: Table, begin: str, end: str) -> None:
+def _compare_changes(run: HudiRun, table: Table, begin: str, end: str) -> None:
     try:
         found = table.changes(after=begin, end=end).to_arrow().to_pylist()
     except TableState:
@@ -139,7 +139,7 @@ def _alike(ours: pa.Table, theirs: pa.Table, what: str) -> None:
 # Runs
 
 
-def draw_judged(rng: random.Random, version: int) -> Drawn:
+def draw_hudi_table(rng: random.Random, version: int) -> Drawn:
     while True:
         drawn = draw_table(rng)
         if drawn.version != version or drawn.merges in _LEFT_OUT or drawn.index == "INMEMORY":
@@ -155,10 +155,12 @@ def draw_judged(rng: random.Random, version: int) -> Drawn:
         return replace(drawn, options=options)
 
 
-def carry_out(hudi: ApacheHudi, folder: Path, seed: int, length: int, version: int) -> tuple[Failure | None, Judged | None]:
+def run_alternation(
+    hudi: ApacheHudi, folder: Path, seed: int, length: int, version: int
+) -> tuple[Failure | None, HudiRun | None]:
     """A run; what went wrong, if anything."""
     rng = random.Random(seed)
-    drawn = draw_judged(rng, version)
+    drawn = draw_hudi_table(rng, version)
     names = [maker.__name__ for maker in WEIGHTS]
     todo = [Step("upsert", rng.getrandbits(32))]
     todo += [Step(name, rng.getrandbits(32)) for name in rng.choices(names, list(WEIGHTS.values()), k=length)]
@@ -166,13 +168,13 @@ def carry_out(hudi: ApacheHudi, folder: Path, seed: int, length: int, version: i
     place.mkdir(parents=True)
     run = None
     try:
-        kind = type("Here", (Judged,), {"hudi": hudi, "folder": place, "environment": SystemEnvironment()})
+        kind = type("Here", (HudiRun,), {"hudi": hudi, "folder": place, "environment": SystemEnvironment()})
         run = kind(drawn, seed)
         for step in todo:
             run.take(step)
-            look(run, random.Random(step.seed + 1))
-            judge(run, random.Random(step.seed + 3))
-        look(run, rng, all_of_them=True)
+            check_reads(run, random.Random(step.seed + 1))
+            compare_with_hudi(run, random.Random(step.seed + 3))
+        check_reads(run, rng, all_of_them=True)
     except (Exception, HudiFailure) as error:
         notes = "; ".join(getattr(error, "__notes__", []))
         text = "".join(traceback.format_exception(error)[-10:]) + notes
@@ -191,12 +193,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", type=int, help="of the tables; else that of the release")
     given = parser.parse_args(arguments)
     version = given.version or (8 if given.release == RELEASE else 9)
-    folder = Path(tempfile.mkdtemp(prefix="judged-"))
+    folder = Path(tempfile.mkdtemp(prefix="with-hudi-"))
     hudi = ApacheHudi(folder / "scratch", folder / "hudi.log", given.release)
     end, seed, failed, refusals = time.monotonic() + given.seconds, given.seed, 0, Counter[str]()
     try:
         while time.monotonic() < end and seed < given.seed + given.runs:
-            failure, run = carry_out(hudi, folder, seed, given.steps, version)
+            failure, run = run_alternation(hudi, folder, seed, given.steps, version)
             if run is not None:
                 refusals.update(" ".join(w for w in t.split() if not any(c.isdigit() for c in w)) for t in run.refusals)
             if failure is not None:

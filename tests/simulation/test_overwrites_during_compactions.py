@@ -49,14 +49,14 @@ INDEXED: Mapping[str, object] = {
 VERSIONS: Mapping[str, object] = {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1}
 COMMITS: Mapping[str, object] = {"hoodie.clean.commits.retained": 1}
 KEPT: Mapping[str, object] = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
-VERBS = ("insert_overwrite", "insert_overwrite_table", "delete_partitions")
+OPERATIONS = ("insert_overwrite", "insert_overwrite_table", "delete_partitions")
 
 
 def settings(world: World) -> CompactSettings:
     return CompactSettings.of(parse_options(world.options))
 
 
-def grown(**options: object) -> World:
+def world_with_commits(**options: object) -> World:
     """A file group with logs in each of two partitions."""
     world = World("mor", {**QUIET, **options})
     world.upsert({f"k{key}": key for key in range(6)})
@@ -81,28 +81,28 @@ def batch(world: World, *numbers: int) -> pa.Table:
     return pa.table({"id": keys, "part": [partition_of(key) for key in keys], "ts": stamps, "value": values})
 
 
-def after(verb: str, rows: Mapping[str, int]) -> dict[str, int]:
+def after(method: str, rows: Mapping[str, int]) -> dict[str, int]:
     """The rows after partition a, or the table, was replaced."""
-    if verb == "insert_overwrite_table":
+    if method == "insert_overwrite_table":
         return {"k0": 900, "k7": 907}
     others = {key: value for key, value in rows.items() if partition_of(key) == "b"}
-    return {**others, **({"k0": 900, "k8": 908} if verb == "insert_overwrite" else {})}
+    return {**others, **({"k0": 900, "k8": 908} if method == "insert_overwrite" else {})}
 
 
-def act(world: World, context: TableContext, verb: str) -> object:
+def act(world: World, context: TableContext, method: str) -> object:
     """What replaces partition a, or the table."""
     world.environment.advance_ms(1000)
     given, engine = parse_options(world.options), LocalEngine(1)
-    if verb == "delete_partitions":
+    if method == "delete_partitions":
         return run_delete_partitions(context, ["a"], WriteSettings.of(given, WriteOperation.DELETE_PARTITION), engine)
-    numbers = (0, 8) if verb == "insert_overwrite" else (0, 7)
-    return run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(verb)))
+    numbers = (0, 8) if method == "insert_overwrite" else (0, 7)
+    return run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(method)))
 
 
-def replace_rows(world: World, verb: str) -> str:
+def replace_rows(world: World, method: str) -> str:
     """Returns the instant."""
-    act(world, world.table.context, verb)
-    world.rows = after(verb, world.rows)
+    act(world, world.table.context, method)
+    world.rows = after(method, world.rows)
     newest = world.table.timeline().last_completed_write()
     assert newest is not None and newest.action is Action.REPLACECOMMIT
     return newest.request_time
@@ -118,7 +118,7 @@ def check(world: World) -> None:
         assert found == [world.rows[key]] if key in world.rows else not found, key
 
 
-def go_on(world: World) -> None:
+def run_other_processes(world: World) -> None:
     """A writer, a compaction, a clean and an archival of other processes, again and again."""
     for number in range(5):
         world.upsert({"k1": 1000 + number, "k8": 2000 + number, "k9": 3000 + number})
@@ -132,24 +132,24 @@ def go_on(world: World) -> None:
 
 @pytest.fixture(params=[False, True], ids=["listed", "indexed"])
 def world(request: pytest.FixtureRequest) -> World:
-    return grown(**(INDEXED if request.param else {}))
+    return world_with_commits(**(INDEXED if request.param else {}))
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_planned_compaction(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_overwrite_with_a_planned_compaction(world: World, method: str) -> None:
     planned = plan(world)
-    replacing = replace_rows(world, verb)
+    replacing = replace_rows(world, method)
     check(world)
     done = world.table.compact(planned)
     assert isinstance(done.runs[0], CompactionRun)
-    assert done.runs[0].file_groups == done.runs[0].files_written == (0 if verb == "insert_overwrite_table" else 1)
+    assert done.runs[0].file_groups == done.runs[0].files_written == (0 if method == "insert_overwrite_table" else 1)
     check(world)
     world.table.clean(dry_run=False, options=VERSIONS)
     world.table.archive(options={**KEPT, **VERSIONS})
     check(world)
     assert world.scanned(as_of=replacing) == world.rows
-    go_on(world)
+    run_other_processes(world)
 
 
 BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
@@ -165,24 +165,25 @@ OTHERS: Mapping[str, Mapping[str, object]] = {
 # Writers that do not wait for each other overwrite nothing, whether or not a compaction is planned.
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    ("name", "verb"), [(name, verb) for name in OTHERS for verb in VERBS if name != "non-blocking" or verb == "delete_partitions"]
+    ("name", "method"),
+    [(name, method) for name in OTHERS for method in OPERATIONS if name != "non-blocking" or method == "delete_partitions"],
 )
-def test_a_planned_compaction_in_other_tables(name: str, verb: str) -> None:
-    world = grown(**OTHERS[name])
+def test_overwrite_with_a_planned_compaction_in_other_table_layouts(name: str, method: str) -> None:
+    world = world_with_commits(**OTHERS[name])
     planned = plan(world)
-    replace_rows(world, verb)
+    replace_rows(world, method)
     check(world)
     assert world.table.compact(planned).runs
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("method", OPERATIONS)
 @pytest.mark.parametrize("policy", [VERSIONS, COMMITS], ids=["versions", "commits"])
-def test_a_clean_and_an_archival_before_the_plan_runs(world: World, verb: str, policy: Mapping[str, object]) -> None:
+def test_overwrite_clean_and_archival_before_the_plan_runs(world: World, method: str, policy: Mapping[str, object]) -> None:
     planned = plan(world)
-    replace_rows(world, verb)
+    replace_rows(world, method)
     for number in range(4):
         world.upsert({"k9": number})
         world.table.clean(dry_run=False, options=policy)
@@ -190,7 +191,7 @@ def test_a_clean_and_an_archival_before_the_plan_runs(world: World, verb: str, p
         check(world)
     assert world.table.compact(planned).runs
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 class Between(LocalEngine):
@@ -209,21 +210,21 @@ class Between(LocalEngine):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("method", OPERATIONS)
 @pytest.mark.parametrize("clean", [None, VERSIONS, COMMITS], ids=["", "versions", "commits"])
-def test_a_compaction_that_is_under_way(world: World, verb: str, clean: Mapping[str, object] | None) -> None:
+def test_overwrite_during_a_running_compaction(world: World, method: str, clean: Mapping[str, object] | None) -> None:
     """It has written files for the file groups that are replaced.  Where a clean has come before it completes, an archival must
     not take the replacement from the timeline: the files would count again.
     """
     planned = plan(world)
 
-    def meanwhile() -> None:
-        replace_rows(world, verb)
+    def act_concurrently() -> None:
+        replace_rows(world, method)
         if clean is not None:
             world.table.clean(dry_run=False, options=clean)
             world.table.archive(options={**KEPT, **clean})
 
-    run_compaction(world.table.context, Between(meanwhile), settings(world), planned)
+    run_compaction(world.table.context, Between(act_concurrently), settings(world), planned)
     check(world)
     assert not world.table.timeline().pending(Action.COMPACTION)
     for number in range(3):
@@ -231,31 +232,31 @@ def test_a_compaction_that_is_under_way(world: World, verb: str, clean: Mapping[
         world.table.compact()
         world.table.archive(options={**KEPT, **(clean or COMMITS)})
         check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_compaction_that_completes_while_rows_are_replaced(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_compaction_that_completes_while_rows_are_replaced(world: World, method: str) -> None:
     planned = plan(world)
     context, given = world.table.context, parse_options(world.options)
     engine = Between(lambda: world.table.compact(planned))
-    if verb == "delete_partitions":
+    if method == "delete_partitions":
         run_delete_partitions(context, ["a"], WriteSettings.of(given, WriteOperation.DELETE_PARTITION), engine)
         world.table.run_services(["compact"])
     else:
-        numbers = (0, 8) if verb == "insert_overwrite" else (0, 7)
-        run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(verb)))
-    world.rows = after(verb, world.rows)
+        numbers = (0, 8) if method == "insert_overwrite" else (0, 7)
+        run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(method)))
+    world.rows = after(method, world.rows)
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_dead_compaction(verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_overwrite_with_a_failed_compaction(method: str) -> None:
     """At each call of the compaction; its remains block no process, and the next one executes the plan."""
-    made = grown()
+    made = world_with_commits()
     planned = plan(made)
 
     def compact(run: World, context: TableContext) -> object:
@@ -263,7 +264,7 @@ def test_a_dead_compaction(verb: str) -> None:
 
     def overwritten(run: World) -> None:
         assert run.scanned() == run.rows
-        replace_rows(run, verb)
+        replace_rows(run, method)
         assert run.scanned() == run.rows
         run.environment.advance_ms(3_600_000)
         run.table.compact()
@@ -275,11 +276,11 @@ def test_a_dead_compaction(verb: str) -> None:
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_death_of_the_write(verb: str) -> None:
-    made = grown()
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_crash_of_an_overwrite_with_a_planned_compaction(method: str) -> None:
+    made = world_with_commits()
     plan(made)
-    replaced = after(verb, made.rows)
+    replaced = after(method, made.rows)
 
     def either(run: World) -> None:
         found = run.scanned()
@@ -292,15 +293,15 @@ def test_a_death_of_the_write(verb: str) -> None:
         assert not run.table.timeline().pending()
         every_file_counts(run)
 
-    assert killed_everywhere(made, lambda run, context: act(run, context, verb), either) >= 3
+    assert killed_everywhere(made, lambda run, context: act(run, context, method), either) >= 3
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("verb", VERBS)
-def test_deaths_of_a_compaction_whose_groups_were_replaced(verb: str) -> None:
-    made = grown()
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_crash_of_a_compaction_of_replaced_file_groups(method: str) -> None:
+    made = world_with_commits()
     planned = plan(made)
-    replace_rows(made, verb)
+    replace_rows(made, method)
 
     def compact(run: World, context: TableContext) -> object:
         return run_compaction(context, LocalEngine(1), settings(run), planned)
@@ -316,17 +317,17 @@ def test_deaths_of_a_compaction_whose_groups_were_replaced(verb: str) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_what_a_replacement_hid_comes_back_whole_when_it_is_rolled_back(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_rolled_back_overwrite_restores_every_row(world: World, method: str) -> None:
     """The compaction has written nothing for the groups that were replaced then; their logs are still there."""
     planned = plan(world)
     before = dict(world.rows)
-    replacing = replace_rows(world, verb)
+    replacing = replace_rows(world, method)
     world.table.compact(planned)
     world.table.rollback(replacing)
     world.rows = before
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 def test_a_restore_and_a_time_travel_to_before_the_replacement(world: World) -> None:
@@ -344,71 +345,71 @@ def test_a_restore_and_a_time_travel_to_before_the_replacement(world: World) -> 
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_plan_that_is_dropped_afterwards(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_plan_that_is_dropped_afterwards(world: World, method: str) -> None:
     planned = plan(world)
-    replace_rows(world, verb)
+    replace_rows(world, method)
     world.table.clean(dry_run=False, options=VERSIONS)
     world.table.unschedule_compaction(planned)
     for number in range(4):
         world.upsert({"k9": number})
         world.table.archive(options={**KEPT, **VERSIONS})
         check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_planned_log_compaction(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_planned_log_compaction(world: World, method: str) -> None:
     planned = schedule_log_compaction(world.table.context, LocalEngine(1), settings(world)).planned
     assert planned is not None
-    replace_rows(world, verb)
+    replace_rows(world, method)
     check(world)
     done = world.table.log_compact(planned)
-    assert done.runs[0].file_groups == (0 if verb == "insert_overwrite_table" else 1)
+    assert done.runs[0].file_groups == (0 if method == "insert_overwrite_table" else 1)
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_log_compaction_that_is_under_way_is_dropped(verb: str) -> None:
-    world = grown()
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_log_compaction_that_is_under_way_is_dropped(method: str) -> None:
+    world = world_with_commits()
     planned = schedule_log_compaction(world.table.context, LocalEngine(1), settings(world)).planned
     with pytest.raises(WriteConflict, match="superseded"):
-        run_log_compaction(world.table.context, Between(lambda: replace_rows(world, verb)), settings(world), planned)
+        run_log_compaction(world.table.context, Between(lambda: replace_rows(world, method)), settings(world), planned)
     check(world)
-    go_on(world)
+    run_other_processes(world)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_planned_clustering_holds_its_file_groups(verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_planned_clustering_holds_its_file_groups(method: str) -> None:
     """Hudi lets overwrites pass there, and the clustering brings the replaced rows back (tests/interop)."""
-    world = grown()
+    world = world_with_commits()
     planned = world.table.schedule_clustering().instant
     with pytest.raises(TableState, match=f"pending clustering {planned} is about to replace"):
-        replace_rows(world, verb)
+        replace_rows(world, method)
     check(world)
 
 
 def test_change_data_of_what_was_replaced() -> None:
-    world = grown(**{"hoodie.table.cdc.enabled": True})
+    world = world_with_commits(**{"hoodie.table.cdc.enabled": True})
     planned = plan(world)
     replacing = replace_rows(world, "insert_overwrite")
 
-    def told() -> list[tuple[str, str]]:
+    def changes_of_overwrite() -> list[tuple[str, str]]:
         found = world.table.changes(columns=["op", "before", "after"], filter=f"ts_ms = '{replacing}'", typed=True).to_arrow()
         return [(row["op"], (row["before"] or row["after"])["id"]) for row in found.to_pylist()]
 
     expected = [("d", "k0"), ("d", "k2"), ("d", "k4"), ("i", "k0"), ("i", "k8")]
-    assert sorted(told()) == expected
+    assert sorted(changes_of_overwrite()) == expected
     world.table.compact(planned)
-    assert sorted(told()) == expected
-    assert [op for op, _ in told()] == ["d"] * 3 + ["i"] * 2
+    assert sorted(changes_of_overwrite()) == expected
+    assert [op for op, _ in changes_of_overwrite()] == ["d"] * 3 + ["i"] * 2
 
 
 def test_rows_of_another_type_wait_for_the_plan() -> None:
     """Hudi would carry the plan out, and could not read the old rows as those of the new columns."""
-    world = grown()
+    world = world_with_commits()
     planned = plan(world)
     texts = batch(world, 0, 1).set_column(3, "value", pa.array(["x", "y"]))
     given = {**world.options, "pyhudi.schema.mode": "evolve"}
@@ -420,9 +421,9 @@ def test_rows_of_another_type_wait_for_the_plan() -> None:
     assert sorted(world.table.scan(["value"]).to_arrow()["value"].to_pylist()) == ["x", "y"]
 
 
-def test_a_dead_compaction_is_seen_as_such() -> None:
+def test_failed_compaction_is_recognized() -> None:
     """The world in which the deaths above happen: an attempt that is inflight when the rows are replaced."""
-    made = grown()
+    made = world_with_commits()
     planned = plan(made)
 
     def compact(run: World, context: TableContext) -> object:

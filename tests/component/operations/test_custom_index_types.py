@@ -145,7 +145,7 @@ def base_files(path: Path) -> set[str]:
     return {f"{file.parent.name}/{file.name}" for file in path.glob("*/*.parquet")}
 
 
-def say(table: Table, records: MetadataRecords) -> None:
+def add_index_log(table: Table, records: MetadataRecords) -> None:
     """Add a log file with these records to the index, under the instant of the last write."""
     store = MetadataStore.open(table.context.reloaded())
     last = table.timeline().last_completed_write()
@@ -169,7 +169,7 @@ def assert_true(table: Table, path: Path) -> None:
     assert found.ok and RowCounts.partition_type in dict(found.checks), str(found)
 
 
-def test_an_index_of_a_new_kind(tmp_path: Path) -> None:
+def test_registered_index_type_is_built_and_maintained(tmp_path: Path) -> None:
     options = {
         "hoodie.metadata.compact.max.delta.commits": 9,
         "hoodie.clean.commits.retained": 1,
@@ -208,7 +208,7 @@ def test_an_index_of_a_new_kind(tmp_path: Path) -> None:
     table.upsert(rows(0, 2, 6))
     slices = load_snapshot(table.context.reloaded()).slices(["b"])["b"]
     assert slices[0].base is not None
-    say(table, encode_counts([("b", slices[0].base.name.text, 99)], "0"))
+    add_index_log(table, encode_counts([("b", slices[0].base.name.text, 99)], "0"))
     found = table.validate()
     assert not found.ok and "row_counts says 99" in str(found)
     table.index.rebuild("row_counts")
@@ -221,7 +221,7 @@ def test_an_index_of_a_new_kind(tmp_path: Path) -> None:
     assert table.validate().ok
 
 
-def test_a_filtered_read_asks_it(tmp_path: Path) -> None:
+def test_filtered_read_uses_the_registered_index_type(tmp_path: Path) -> None:
     table = Table.create(tmp_path, record_key="id", partition_by="part", ordering="ts")
     table.upsert(rows(0, 8, 1))
     table.index.create("row_counts")
@@ -229,7 +229,7 @@ def test_a_filtered_read_asks_it(tmp_path: Path) -> None:
     assert "row_counts: 2 of 2 file slices" in str(scan.explain()) and scan.count() == 8
     # Wrong entries are believed: so the index is used, and no other one decides.
     (file,) = (path for path in base_files(tmp_path) if path.startswith("b/"))
-    say(table, encode_counts([("b", file_name(file), 0)], "0"))
+    add_index_log(table, encode_counts([("b", file_name(file), 0)], "0"))
     # No writer adds a file to an instant that has completed, so `table` may go by what it has read.
     scan = Table(tmp_path).scan(filter="ts = 1")
     assert "row_counts: 1 of 2 file slices" in str(scan.explain()) and scan.count() == 4
@@ -238,7 +238,7 @@ def test_a_filtered_read_asks_it(tmp_path: Path) -> None:
     assert "row_counts" not in str(table.scan(filter="ts = 1").explain())
 
 
-def test_a_lookup_of_the_keys_of_a_write_asks_it(tmp_path: Path) -> None:
+def test_key_lookup_of_a_write_uses_the_registered_index_type(tmp_path: Path) -> None:
     options = {
         "hoodie.index.type": "BLOOM",
         "hoodie.bloom.index.use.metadata": True,
@@ -252,12 +252,12 @@ def test_a_lookup_of_the_keys_of_a_write_asks_it(tmp_path: Path) -> None:
     result = table.upsert(rows(0, 2, 3))
     assert (result.index_source, result.rows_updated, result.rows_inserted) == ("row_counts and footers", 2, 0)
     # Wrong entries are believed: in files without rows no key is looked up.
-    say(table, encode_counts([(path[0], file_name(path), 0) for path in base_files(tmp_path)], "0"))
+    add_index_log(table, encode_counts([(path[0], file_name(path), 0) for path in base_files(tmp_path)], "0"))
     result = table.upsert(rows(0, 2, 4))
     assert (result.rows_updated, result.rows_inserted) == (0, 2)
 
 
-def test_it_is_dropped_with_a_rollback_of_what_it_was_built_from(tmp_path: Path) -> None:
+def test_rollback_of_an_indexed_commit_drops_the_index(tmp_path: Path) -> None:
     table = Table.create(tmp_path, record_key="id", partition_by="part", ordering="ts")
     table.upsert(rows(0, 8, 1))
     table.upsert(rows(0, 2, 2))
@@ -268,7 +268,7 @@ def test_it_is_dropped_with_a_rollback_of_what_it_was_built_from(tmp_path: Path)
     assert table.validate().ok
 
 
-def test_a_table_with_an_index_that_nobody_knows_is_not_written(tmp_path: Path) -> None:
+def test_table_with_an_unknown_index_type_is_not_written(tmp_path: Path) -> None:
     table = Table.create(tmp_path, record_key="id", partition_by="part", ordering="ts")
     table.upsert(rows(0, 8, 1))
     table.index.create("row_counts")
@@ -284,7 +284,7 @@ def test_a_table_with_an_index_that_nobody_knows_is_not_written(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", INDEX_TYPES)
-def test_a_layout_that_is_not_written_is_a_question_to_the_kind(kind: type[Index]) -> None:
+def test_index_type_decides_which_definition_versions_it_writes(kind: type[Index]) -> None:
     for version, is_written in ((None, True), ('"V1"', True), ('"V2"', 2 in kind.layouts)):
         other = () if version is None else (("version", version),)
         definition = IndexDefinition(f"{kind.partition_type}_note", "any", "identity", ("note",), other=other)

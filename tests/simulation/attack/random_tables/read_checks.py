@@ -17,20 +17,20 @@ from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS
 from pyhudi.operations.read.stream_queries import next_position
 from pyhudi.planning.stream_batches import BatchLimits
 from tests.simulation.attack.random_tables.codes import Code, decoded
-from tests.simulation.attack.random_tables.drawn import KEYS
 from tests.simulation.attack.random_tables.run import Run, State, Values
 from tests.simulation.attack.random_tables.steps import condition
+from tests.simulation.attack.random_tables.table_generator import KEYS
 
 _GONE = (TableState, InstantNotFound)
 NO_FALL_BACK = {"hoodie.datasource.read.incr.fallback.fulltablescan.enable": False}
 
 
-def look(run: Run, rng: random.Random, *, all_of_them: bool = False) -> None:
+def check_reads(run: Run, rng: random.Random, *, all_of_them: bool = False) -> None:
     """Look at the table in the plain way, and in some others."""
     table = run.table
     snapshot(run, table)
-    looks = (travel, incremental, changes, goes_on, filters, lookup, counts, optimized, valid, matches)
-    for each in looks if all_of_them else rng.sample(looks, rng.choice((0, 1, 1, 2))):
+    read_checks = (check_time_travel, incremental, changes, check_streams, filters, lookup, counts, optimized, valid, matches)
+    for each in read_checks if all_of_them else rng.sample(read_checks, rng.choice((0, 1, 1, 2))):
         try:
             each(run, table, rng)
         except AssertionError as error:
@@ -61,7 +61,7 @@ class Held:
         ]
         self.readers = [(*each, dict(run.columns)) for each in rng.sample(made, 2)]
 
-    def look(self) -> None:
+    def check_reads(self) -> None:
         for name, read, rows, columns in self.readers:
             try:
                 found = read()
@@ -116,7 +116,7 @@ def _has_meta(run: Run) -> bool:
     return run.options.get("hoodie.populate.meta.fields", True) is not False
 
 
-def travel(run: Run, table: Table, rng: random.Random) -> None:
+def check_time_travel(run: Run, table: Table, rng: random.Random) -> None:
     for state in rng.sample(run.states, min(3, len(run.states))):
         moment = rng.choice((state.completed, state.instant))
         if moment == state.instant and not _in_turn(run):
@@ -209,7 +209,7 @@ def _same_image(image: Values, row: Values, what: object) -> None:
             assert image.get(name) == row[name], f"{name} of {image} for {row} in {what}"
 
 
-def goes_on(run: Run, table: Table, rng: random.Random) -> None:
+def check_streams(run: Run, table: Table, rng: random.Random) -> None:
     """A stream that has read rows which were rolled back since gets an error."""
     for position in rng.sample(run.gone, min(2, len(run.gone))):
         try:
@@ -304,4 +304,4 @@ def valid(run: Run, table: Table, rng: random.Random) -> None:
     assert report.ok, str(report)
 
 
-__all__ = ["KEYS", "look"]
+__all__ = ["KEYS", "check_reads"]

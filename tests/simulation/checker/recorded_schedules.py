@@ -14,7 +14,7 @@ from tests.simulation.checker.schedules import Schedule
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordedSchedule:
     """fails: pattern of the faults that the schedule had.  known: why it still has them; None when it has to pass."""
 
     schedule: Schedule
@@ -22,8 +22,8 @@ class Kept:
     known: str | None = None
 
 
-KEPT: dict[str, Kept] = {
-    "statistics of a partition know the files of writers that began later": Kept(
+KEPT: dict[str, RecordedSchedule] = {
+    "statistics of a partition know the files of writers that began later": RecordedSchedule(
         Schedule(
             "cow statistics",
             {"B": "insert aB1 | apart", "A": "insert aA1 | apart"},
@@ -31,7 +31,7 @@ KEPT: dict[str, Kept] = {
         ),
         r"scan v = \d+ gives",
     ),
-    "of two writers that bring a key one opens a group and one fills a file": Kept(
+    "of two writers that bring a key one opens a group and one fills a file": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "upsert a7", "B": "upsert a7 | apart"},
@@ -42,7 +42,7 @@ KEPT: dict[str, Kept] = {
         ),
         "keys stand twice",
     ),
-    "a write whose snapshot was cleaned away looks keys up in nothing": Kept(
+    "a write whose snapshot was cleaned away looks keys up in nothing": RecordedSchedule(
         Schedule(
             "cow cleaned",
             {"A": "upsert a1 a2", "B": "upsert a1; upsert a1; upsert a1; upsert a1"},
@@ -50,7 +50,7 @@ KEPT: dict[str, Kept] = {
         ),
         "keys stand twice",
     ),
-    "archival takes commits away that a write has to meet": Kept(
+    "archival takes commits away that a write has to meet": RecordedSchedule(
         Schedule(
             "cow kept",
             {"A": "upsert a7", "B": "upsert b7 | apart"},
@@ -58,7 +58,7 @@ KEPT: dict[str, Kept] = {
         ),
         "archived meanwhile",
     ),
-    "a clustering that was planned on a lease that ran out": Kept(
+    "a clustering that was planned on a lease that ran out": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "schedule_clustering", "B": "upsert a1"},
@@ -66,15 +66,15 @@ KEPT: dict[str, Kept] = {
         ),
         "no order of the operations explains",
     ),
-    "a death in a clustering": Kept(
+    "a death in a clustering": RecordedSchedule(
         Schedule("cow", {"A": "cluster"}, ["A 1: put_if_absent .hoodie/timeline/T_T.replacecommit 1: kill before"]),
         "the next writer: TableState: upsert would change .* pending clustering",
     ),
-    "a write that a pending clustering reads is rolled back": Kept(
+    "a write that a pending clustering reads is rolled back": RecordedSchedule(
         Schedule("cow", {"A": "upsert a1; schedule_clustering; rollback"}),
         "the next writer: TableState: upsert would change .* pending clustering",
     ),
-    "a clustering is planned between the two steps of another": Kept(
+    "a clustering is planned between the two steps of another": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "cluster", "B": "schedule_clustering"},
@@ -82,15 +82,15 @@ KEPT: dict[str, Kept] = {
         ),
         r"InstantNotFound: the active timeline has no instant \d+ \(clustering\)",
     ),
-    "the columns outlive the writes that named them": Kept(
+    "the columns outlive the writes that named them": RecordedSchedule(
         Schedule("cow kept", {"B": "cluster; cluster; archive; scan"}),
         "has no commit yet",
     ),
-    "the columns outlive the one write since they were archived": Kept(
+    "the columns outlive the one write since they were archived": RecordedSchedule(
         Schedule("cow kept", {"A": "cluster", "B": "upsert a3; rollback; scan"}),
         "has no commit yet",
     ),
-    "a filter that is slower than a clean": Kept(
+    "a filter that is slower than a clean": RecordedSchedule(
         Schedule(
             "cow cleaned",
             {"C": "delete_where v <= 10", "B": "delete_where v <= 10; delete a7"},
@@ -98,7 +98,7 @@ KEPT: dict[str, Kept] = {
         ),
         "is missing: if a clean removed it",
     ),
-    "an insert that drops what is there, beside a delete": Kept(
+    "an insert that drops what is there, beside a delete": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "delete a3 a7", "C": "insert a3 a7 | drop apart"},
@@ -106,7 +106,7 @@ KEPT: dict[str, Kept] = {
         ),
         "no order of the operations explains",
     ),
-    "an archival that wakes after its lease": Kept(
+    "an archival that wakes after its lease": RecordedSchedule(
         Schedule(
             "cow kept",
             {"A": "upsert a2", "C": "delete_where v >= 3000; insert_overwrite a7"},
@@ -114,7 +114,7 @@ KEPT: dict[str, Kept] = {
         ),
         "the archive service that followed it failed: .*no such file",
     ),
-    "a writer that was rolled back while it slept": Kept(
+    "a writer that was rolled back while it slept": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "upsert a2; upsert b7", "B": "upsert a1"},
@@ -125,11 +125,11 @@ KEPT: dict[str, Kept] = {
         ),
         "orphaned files",
     ),
-    "the newest write is taken back, and what it replaced was cleaned": Kept(
+    "the newest write is taken back, and what it replaced was cleaned": RecordedSchedule(
         Schedule("cow cleaned", {"B": "delete_partitions b; upsert b1; rollback"}, takes_back=True),
         "after the newest write was taken back no order of the operations explains",
     ),
-    "a savepoint is made while a clustering is pending": Kept(
+    "a savepoint is made while a clustering is pending": RecordedSchedule(
         Schedule(
             "mor kept",
             {"A": "schedule_clustering; bulk_insert bA20", "B": "savepoint; upsert b7; delete_where v >= 2000"},
@@ -137,7 +137,7 @@ KEPT: dict[str, Kept] = {
         ),
         "keys stand twice|as of .* no order of the operations explains",
     ),
-    "time travel while a clean takes the files": Kept(
+    "time travel while a clean takes the files": RecordedSchedule(
         Schedule(
             "mor kept",
             {"A": "cluster; delete b7", "B": "travel"},
@@ -147,11 +147,11 @@ KEPT: dict[str, Kept] = {
         ),
         "no order of the operations explains",
     ),
-    "a clustering that slept through a restore": Kept(
+    "a clustering that slept through a restore": RecordedSchedule(
         Schedule("mor kept", {"A": "cluster", "B": "restore"}, ["A 1: stat a/F_W_T.parquet 1: freeze 130000"], seed=9),
         "orphaned files",
     ),
-    "a restore whose last answer is lost": Kept(
+    "a restore whose last answer is lost": RecordedSchedule(
         Schedule(
             "cow kept",
             {"A": "savepoint; upsert a1; restore", "B": "scan"},
@@ -159,7 +159,7 @@ KEPT: dict[str, Kept] = {
         ),
         "no order of the operations explains",
     ),
-    "a restore that dies before its last call": Kept(
+    "a restore that dies before its last call": RecordedSchedule(
         Schedule(
             "cow kept",
             {"A": "savepoint; upsert a1; restore", "B": "scan"},
@@ -167,7 +167,7 @@ KEPT: dict[str, Kept] = {
         ),
         "no order of the operations explains",
     ),
-    "a compaction that slept while its newest write was archived": Kept(
+    "a compaction that slept while its newest write was archived": RecordedSchedule(
         Schedule(
             "mor kept",
             {"A": "upsert a3", "B": "insert bB11", "C": "services"},
@@ -176,7 +176,7 @@ KEPT: dict[str, Kept] = {
         ),
         "SnapshotOutdated",
     ),
-    "the metadata table is archived while another writer begins": Kept(
+    "the metadata table is archived while another writer begins": RecordedSchedule(
         Schedule(
             "cow record index kept",
             {"B": "upsert a1", "A": "upsert b7"},
@@ -184,7 +184,7 @@ KEPT: dict[str, Kept] = {
         ),
         "keys.arrow: no such file",
     ),
-    "a writer sleeps over its side files and is rolled back": Kept(
+    "a writer sleeps over its side files and is rolled back": RecordedSchedule(
         Schedule(
             "cow record index",
             {"A": "upsert b7", "B": "upsert a1; upsert a1"},
@@ -195,7 +195,7 @@ KEPT: dict[str, Kept] = {
         ),
         "keys.arrow",
     ),
-    "a group commit that lost its lock and was rolled back removes the file that it wrote afterwards": Kept(
+    "a group commit that lost its lock and was rolled back removes the file that it wrote afterwards": RecordedSchedule(
         Schedule(
             "cow grouped record index",
             {"A": "upsert a2", "B": "upsert a2", "C": "upsert a3"},
@@ -207,7 +207,7 @@ KEPT: dict[str, Kept] = {
         ),
         "no instant .* is on the timeline to remove it",
     ),
-    "a leader that was rolled back applies a batch again that its writer has committed from memory": Kept(
+    "a leader that was rolled back applies a batch again that its writer has committed from memory": RecordedSchedule(
         Schedule(
             "cow grouped",
             {"A": "upsert b7", "B": "insert aB10", "C": "insert aC20"},
@@ -216,7 +216,7 @@ KEPT: dict[str, Kept] = {
         ),
         "keys stand twice",
     ),
-    "time travel over a batch that a leader committed after its writer had died": Kept(
+    "time travel over a batch that a leader committed after its writer had died": RecordedSchedule(
         Schedule(
             "cow grouped",
             {"A": "widen b7 int; scan", "B": "upsert b7", "C": "upsert a3"},
@@ -228,7 +228,7 @@ KEPT: dict[str, Kept] = {
         ),
         "as of .* no order of the operations explains",
     ),
-    "a clustering waits for its executor beside one whose executor was lost": Kept(
+    "a clustering waits for its executor beside one whose executor was lost": RecordedSchedule(
         Schedule(
             "cow grouped kept",
             {"A": "schedule_clustering", "B": "upsert a7", "C": "cluster"},
@@ -237,14 +237,14 @@ KEPT: dict[str, Kept] = {
         ),
         "the next writer: TableState: upsert would change .* pending clustering",
     ),
-    "two processes build the same index": Kept(
+    "two processes build the same index": RecordedSchedule(
         Schedule("cow metadata", {"A": "index bloom_filters", "B": "index bloom_filters"}, seed=500086),
         "InvalidRequest: .* has the index bloom_filters already",
     ),
 }
 
 
-def excused(verdict: Verdict) -> bool:
+def is_known(verdict: Verdict) -> bool:
     """Whether all that a failed run showed is known."""
     patterns = [re.compile(kept.fails) for kept in KEPT.values() if kept.known is not None]
     return all(any(pattern.search(fault) for pattern in patterns) for fault in verdict.faults)
