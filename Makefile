@@ -1,32 +1,33 @@
-# `make setup` once, then `make check` while working and `make test` before handing in. CONTRIBUTING.md says more.
+# Run `make setup` once, `make check` while working and `make test` before a commit. See CONTRIBUTING.md.
 PY := .venv/bin/python
-# Each worker of a whole run needs about 4 GB where it has a JVM.
+# Number of pytest workers. A worker with a JVM needs about 4 GB.
 WORKERS ?= 2
-# Compiled modules are written even where the environment forbids it: otherwise each Spark worker compiles them again.
+# Write compiled modules even if the environment disables it: otherwise each Spark worker compiles them again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup setup-hudi setup-newest-hudi setup-servers test test-rest test-full test-wide check lint types unit test-lowest test-newest test-python coverage test-spark test-pyspark test-interop test-integrations test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean
 
 help:
-	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
-	@echo 'make setup-hudi    Apache Hudi 1.0.2 and 1.1.1, for the interop tests; make setup-newest-hudi: 1.2.0'
-	@echo 'make setup-servers HDFS, HBase, DynamoDB Local, Azurite and more S3 servers, for the wide tests'
-	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests of the smoke tier; no JVM'
-	@echo 'make test          every test but combination runs, with a smoke suite on Spark and one against Apache Hudi'
-	@echo 'make test-full     every test but the wide combinations; make test-rest: what make test leaves out of it'
-	@echo 'make test-wide     every combination, more seeds, all servers: an hour or two'
-	@echo 'make test-lowest   the unit and component tests on the lowest versions that pyproject.toml allows; make test-newest: on the newest'
-	@echo 'make test-python VERSION=3.13   the unit and component tests on another Python'
-	@echo 'make coverage      branch coverage of the unit and component tests, with a floor'
-	@echo 'make test-spark    the tests on PySpark; make test-interop: those against Apache Hudi'
-	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
-	@echo 'make test-integrations   the packages for Airflow, Dagster, dbt and dlt, against the real tools'
-	@echo 'make test-browser  the report in a headless Chromium, where there is one'
-	@echo 'make golden        let Apache Hudi write tests/golden anew'
-	@echo 'make bench-check   eleven steps, before (the last published run) and now in turn: what moved by more than a quarter'
-	@echo 'make bench-curves  how the cost of small commits and reads grows with rows, commits, partitions, columns, files, keys, logs'
-	@echo 'make bench         the quick benchmark; make bench-writers: many writers of one table; make demo [URI=...]: a tour, here or in a store; make docs: the site'
-	@echo 'make dist          the wheel and the source distribution, checked, and tried on each Python that is here'
+	@echo 'make setup         create .venv from uv.lock; install Java if it is missing (Debian, as root)'
+	@echo 'make setup-hudi    download Apache Hudi 1.0.2 and 1.1.1 for the interop tests; make setup-newest-hudi: 1.2.0'
+	@echo 'make setup-servers install HDFS, HBase, DynamoDB Local, Azurite and more S3 servers, for the wide tests'
+	@echo 'make check         run ruff, vulture (dead code), deptry (dependencies), mypy --strict and the unit tests of the smoke tier; no JVM'
+	@echo 'make test          run the smoke tier: all tests except combinations, and smoke suites on Spark and against Apache Hudi'
+	@echo 'make test-full     run all tests except the wide combinations; make test-rest: those of them that make test skips'
+	@echo 'make test-wide     run every combination, more seeds and all servers: one to two hours'
+	@echo 'make test-lowest   run unit and component tests with the lowest dependency versions of pyproject.toml; make test-newest: the newest'
+	@echo 'make test-python VERSION=3.13   run unit and component tests on another Python version'
+	@echo 'make coverage      measure branch coverage of the unit and component tests; fail below the minimum'
+	@echo 'make test-spark    run the tests on PySpark; make test-interop: those against Apache Hudi'
+	@echo 'make test-pyspark VERSION=4.1   run the tests on another PySpark release'
+	@echo 'make test-integrations   test the packages for Airflow, Dagster, dbt and dlt against those tools'
+	@echo 'make test-browser  test the report in headless Chromium, if installed'
+	@echo 'make golden        recreate the tables of tests/golden with Apache Hudi'
+	@echo 'make bench-check   compare eleven steps with the last published run; report changes above 25%'
+	@echo 'make bench-curves  measure how the cost of small commits and reads grows with table size'
+	@echo 'make bench         run the quick benchmark; make bench-writers: many writers of one table'
+	@echo 'make demo [URI=...]   run the demo, on local disk or in an object store; make docs: build the documentation site'
+	@echo 'make dist          build and check the wheel and the source distribution; install them on each available Python'
 
 setup: .venv/.done
 	@scripts/setup.sh java
@@ -48,7 +49,7 @@ setup-servers: setup
 
 # tests/support/tiers.py describes the tiers. `make test CHECKED=1` leaves out the unit tests, which `make check` runs.
 PYTEST := $(PY) -m pytest -n $(WORKERS) --durations=25
-# Where the unit and component tests are.
+# Folders of the tests that run in one process.
 IN_PROCESS := tests/unit tests/component tests/golden tests/conformance
 
 test: export PYHUDI_TIER := smoke
@@ -118,7 +119,7 @@ test-pyspark: setup
 test-interop: setup setup-hudi setup-newest-hudi
 	$(PY) -m pytest -m interop tests
 
-# Each of integrations/ against the real package, in an environment of its own.
+# Test each package of integrations/ against the released tool, each in its own environment.
 INTEGRATIONS ?= airflow dagster dbt dlt
 test-integrations:
 	for name in $(INTEGRATIONS); do \
@@ -134,12 +135,12 @@ golden: setup setup-hudi
 	@scripts/setup.sh hudi 1.1.1
 	$(PY) -m scripts.golden
 
-# The quick profile, to artifacts/bench: about 25 minutes on two idle cores. ARGUMENTS='--profile full' measures everything; the
-# same command continues a run that was interrupted.
+# Write the quick profile to artifacts/bench: about 25 minutes on two idle cores. ARGUMENTS='--profile full' measures everything.
+# The same command continues an interrupted run.
 bench: setup setup-hudi
 	$(PY) -m benchmarks $(ARGUMENTS)
 
-# CPU seconds of eleven steps, with the code of the last published run and with this one, as pairs: minutes, no JVM.
+# Compare CPU seconds of eleven steps between the code of the last published run and this one: minutes, no JVM.
 bench-check: .venv/.done
 	$(PY) -m benchmarks check $(ARGUMENTS)
 
@@ -147,11 +148,11 @@ bench-check: .venv/.done
 bench-curves: .venv/.done
 	$(PY) -m benchmarks --profile full --scenarios curves $(ARGUMENTS)
 
-# Eight processes that write to one table: hours on a small machine. benchmarks/README.md says more.
+# Eight processes that write to one table: hours on a small machine. See benchmarks/README.md.
 bench-writers: setup
 	$(PY) -m benchmarks.writers $(ARGUMENTS)
 
-# make demo URI=s3://bucket/demo: there, reached as the environment says (docs/object-stores.md), or by STORAGE='key=value ...'.
+# make demo URI=s3://bucket/demo uses the credentials of the environment (docs/object-stores.md) or STORAGE='key=value ...'.
 demo: setup
 	$(PY) -m scripts.demo $(if $(URI),--uri '$(URI)') $(foreach option,$(STORAGE),--storage '$(option)')
 
@@ -159,7 +160,7 @@ docs: .venv/.done
 	scripts/setup.sh python --group docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
-# What would be published: built, looked into, and installed into environments of its own.
+# Build the distributions, inspect them and install them into new environments.
 dist:
 	scripts/dist.sh
 

@@ -252,10 +252,10 @@ class Chain:
         if inputs is None or (worker.system.reads_of and not step.answer):
             return ""
         if step.answer:
-            return _compared(inputs.expected(place.batches)[step.answer], worker.ask({"command": "answer"}))
+            return _compared(inputs.expected(place.batches)[step.answer], worker.send({"command": "answer"}))
         if step.batch or step.method in ("compact", "cluster", "clean"):
             expected = inputs.expected(place.batches)["state"]
-            return _compared(expected, worker.ask({"command": "state", "table": request["table"]}))
+            return _compared(expected, worker.send({"command": "state", "table": request["table"]}))
         return ""
 
 

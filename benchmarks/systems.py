@@ -114,7 +114,7 @@ class Worker:
                 start_new_session=True,
             )
         self._pending = b""
-        reply = self.ask({"command": "start", "settings": asdict(self._settings)})
+        reply = self.send({"command": "start", "settings": asdict(self._settings)})
         self.versions = reply.get("versions", self.versions)
         if reply["status"] != "ok":
             self.stop()
@@ -122,14 +122,14 @@ class Worker:
 
     def measure(self, request: dict[str, Any]) -> tuple[dict[str, Any], Usage | None]:
         """Reply to a `run` and its usage; memory of earlier steps is released before. Raises WorkerLost."""
-        self.ask({"command": "settle"})
+        self.send({"command": "settle"})
         assert self._process is not None
         watch = Watch(self._process.pid)
         with watch:
-            reply = self.ask(request)
+            reply = self.send(request)
         return reply, watch.usage if reply["status"] == "ok" else None
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def send(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request, one reply. Raises WorkerLost."""
         process = self._process
         if process is None:
@@ -151,7 +151,7 @@ class Worker:
             return
         timeout_s, self.timeout_s = self.timeout_s, STOP_TIMEOUT_S
         try:
-            self.ask({"command": "stop"})
+            self.send({"command": "stop"})
             process.wait(STOP_TIMEOUT_S)
         except (WorkerLost, subprocess.TimeoutExpired):
             pass

@@ -58,7 +58,7 @@ def _render(name: str, callback: Callable[..., Any]) -> str:
             first = (info.default,) if isinstance(info.default, str) and info.default.startswith("-") else ()
             declared = (*first, *(info.param_decls or ())) or (f"--{parameter.name.replace('_', '-')}",)
             options.append(
-                f"| {', '.join(f'`{text}`' for text in declared)} | {_told(info.help or '', kind, parameter.default)} |"
+                f"| {', '.join(f'`{text}`' for text in declared)} | {_reported(info.help or '', kind, parameter.default)} |"
             )
     lines = [f"### {name}", "", inspect.getdoc(callback) or "", "", f"```text\n{' '.join(usage)}\n```"]
     if options:
@@ -66,7 +66,7 @@ def _render(name: str, callback: Callable[..., Any]) -> str:
     return "\n".join(lines)
 
 
-def _told(text: str, kind: Any, default: Any) -> str:
+def _reported(text: str, kind: Any, default: Any) -> str:
     told = text.replace("|", "\\|")
     if isinstance(kind, type) and issubclass(kind, Enum):
         told += " One of " + ", ".join(f"`{choice.value}`" for choice in kind) + "."

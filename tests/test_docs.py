@@ -281,7 +281,7 @@ def test_reference_has_an_example_of_each_operation() -> None:
         "plot",
         "services",
     }
-    verbs = {name for name in vars(hp.Table) if not name.startswith("_")} - elsewhere
+    operations = {name for name in vars(hp.Table) if not name.startswith("_")} - elsewhere
     shown = set(re.findall(r"\.([a-z_]+)\b", code))
-    planned = {name for name in verbs if "schedule" in name}
-    assert verbs - planned - shown - {"uri"} == set()
+    planned = {name for name in operations if "schedule" in name}
+    assert operations - planned - shown - {"uri"} == set()

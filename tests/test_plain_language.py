@@ -46,9 +46,15 @@ WORDS = {
     r"visits?": "service run",
     r"(?<!\bin )turns?(?! (?:on|off|into|a|an|the)\b)": "exclusive write",
     r"real (?:Hudi|one|ones|1\.\d\S*)": "Hudi",
+    r"verbs?": "operation, method, request",
 }
-ALLOWED = ("lies between",)
+ALLOWED = ("lies between", "hash ring", "around the ring", "stands out")
 """Phrases in which such a word has its ordinary meaning."""
+ALLOWED_NAMES = {"tell", "visit"}
+"""Names of other interfaces: of file objects and of `ast.NodeVisitor`."""
+DEFINITION = re.compile(r"^ *(?:async )?(?:def|class) (\w+)", re.MULTILINE)
+NAME_WORDS = re.compile(r"\b(?:real ones?|hudis|goes on|go on|of either|judged?|strangers?|newcomers|lays?|deaths?)\b")
+"""Further words that only this repository used in names of tests and their helpers."""
 
 
 PRIVATE = re.compile("|".join(rf"(?P<w{number}>\b(?:{word})\b)" for number, word in enumerate(WORDS)), re.IGNORECASE)
@@ -98,7 +104,7 @@ def is_wide(line: str) -> bool:
     return len(line) > COLUMNS and not line.startswith(("![", "#"))
 
 
-def test_readme_is_one_screen_per_question() -> None:
+def test_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert len(lines) <= 120
     assert [number for number, line in enumerate(lines, 1) if len(line) > COLUMNS] == []
@@ -157,6 +163,21 @@ def findings_of_folder(folder: str) -> list[str]:
 def test_folder_uses_standard_words(folder: str) -> None:
     found = findings_of_folder(folder)
     assert not found, f"{len(found)} in {folder}\n" + "\n".join(found)
+
+
+def defined_names(folder: str) -> Iterator[tuple[str, str]]:
+    """Place and name of each class and function below a folder, the words of the name separated by blanks."""
+    for module in sorted((ROOT / folder).rglob("*.py")):
+        for name in dict.fromkeys(DEFINITION.findall(module.read_text("utf-8"))):
+            words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.replace("_", " ")).lower()
+            if name not in ALLOWED_NAMES:
+                yield f"{module.relative_to(ROOT)}: {name}", words
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "scripts"])
+def test_names_use_standard_words(folder: str) -> None:
+    found = [place for place, words in defined_names(folder) if NAME_WORDS.search(words) or any(findings_in(words))]
+    assert not found, "\n".join(found)
 
 
 if __name__ == "__main__":

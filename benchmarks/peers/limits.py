@@ -59,7 +59,7 @@ class DuckDb(_Engine):
 
     module = "duckdb"
 
-    def _ask(self, table: Table, statement: str) -> pa.Table:
+    def _run_statement(self, table: Table, statement: str) -> pa.Table:
         with self.engine.connect(config={"threads": self.settings.core_count}) as connection:
             paths = {"paths": newest_base_files(table.path)}
             files = "read_parquet($paths, hive_partitioning = false)"
@@ -67,20 +67,20 @@ class DuckDb(_Engine):
             return rows
 
     def sql_aggregate(self, table: Table) -> Measured:
-        return aggregate_step(lambda: self._ask(table, queries.AGGREGATE_SQL))
+        return aggregate_step(lambda: self._run_statement(table, queries.AGGREGATE_SQL))
 
     def sql_filter(self, table: Table) -> Measured:
         statement = f"select {', '.join(queries.COLUMNS)} from {{table}} where {queries.to_sql(queries.FILTER)}"
-        return read_step(lambda: self._ask(table, statement))
+        return read_step(lambda: self._run_statement(table, statement))
 
     def filtered_read(self, table: Table, condition: Condition = queries.FILTER) -> Measured:
         return self.sql_filter(table)
 
     def read(self, table: Table, columns: Sequence[str] | None = None, where: Condition = ()) -> pa.Table:
-        return self._ask(table, f"select {', '.join(columns or queries.COLUMNS)} from {{table}}")
+        return self._run_statement(table, f"select {', '.join(columns or queries.COLUMNS)} from {{table}}")
 
     def aggregated(self, table: Table) -> pa.Table:
-        return self._ask(table, queries.AGGREGATE_SQL)
+        return self._run_statement(table, queries.AGGREGATE_SQL)
 
 
 def polars_aggregate(frame: Any) -> Any:

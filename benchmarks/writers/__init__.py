@@ -2,5 +2,5 @@
 
 Each writer is a process. In mode `count` it reads counters, adds one to each, and writes them with a row of its own in one
 commit, again from the start after a conflict. In mode `write` it upserts rows that all writers change, with a row of its own.
-`judge.py` states what must hold afterwards.
+`violations.py` states what must hold afterwards.
 """

@@ -23,7 +23,7 @@ OPTIONS: Mapping[str, object] = {
     "hoodie.keep.max.commits": 30,
 }
 TURN_AFTER = "pyhudi.write.exclusive.after.conflicts"
-"""Applied by verbs that read and write in one call, and by this caller too."""
+"""Applied by operations that read and write in one call, and by this caller too."""
 
 
 class Embedded(Counters):

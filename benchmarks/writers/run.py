@@ -18,8 +18,8 @@ from benchmarks.environments import ROOT, java_home, prepare_jars, prepare_pytho
 from benchmarks.machine import load_average
 from benchmarks.systems import BY_NAME
 from benchmarks.writers.embedded import OPTIONS
-from benchmarks.writers.judge import Figures, Told, judge
 from benchmarks.writers.process import Work, parts_of
+from benchmarks.writers.violations import Figures, WriterOutput, violations
 
 SERVICES = ("compact", "cluster", "clean", "archive")
 SERVING: Mapping[str, object] = {
@@ -99,8 +99,8 @@ def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
     writers = [_writer(plan, base, system, number) for system, count in plan.writers.items() for number in range(count)]
     parts = tuple(sorted({part for writer in writers for part in writer.parts}))
     owners = tuple(owner for writer in writers for owner in writer.owners)
-    told = Told()
-    told.hear(_said(replace(base, parts=parts, owners=owners), timeout_s))
+    output = WriterOutput()
+    output.add_lines(_output_lines(replace(base, parts=parts, owners=owners), timeout_s))
     on = {**plan.all_options, **SERVING}
     serving = [_start(replace(base, role="serve", name=name, service=name, options=on)) for name in _services(plan)]
     writing = [_start(writer) for writer in writers]
@@ -123,20 +123,20 @@ def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
         seconds = time.monotonic() - begun
         heard += list(threads.map(lambda process: _heard(process, timeout_s), serving))
     for lines in heard:
-        told.hear(lines)
+        output.add_lines(lines)
     rows, wrong = _looked(base, timeout_s)
-    wrong = [*judge(told, rows, counted=plan.mode == "count"), *wrong]
+    wrong = [*violations(output, rows, counted=plan.mode == "count"), *wrong]
     for system in plan.real:
         theirs, more = _looked(replace(base, system=system), timeout_s)
         wrong += more
         if sorted(theirs) != sorted(rows):
             wrong.append(f"{system} reads other rows: {sorted(set(theirs) ^ set(rows))[:4]}")
-    return Outcome(plan, Figures.of(told, seconds), told.passes, tuple(wrong), (before, load_average()))
+    return Outcome(plan, Figures.of(output, seconds), output.passes, tuple(wrong), (before, load_average()))
 
 
 def _looked(base: Work, timeout_s: float) -> tuple[list[tuple[str, int]], list[str]]:
     """Rows as a system reads them, and defects that it finds."""
-    looked = [json.loads(line) for line in _said(replace(base, role="look"), timeout_s)]
+    looked = [json.loads(line) for line in _output_lines(replace(base, role="look"), timeout_s)]
     rows = [(key, value) for words in looked if "row" in words for key, value in [words["row"]]]
     return rows, [words[kind] for words in looked for kind in ("wrong", "failed") if kind in words]
 
@@ -181,7 +181,7 @@ def _await_ready(process: subprocess.Popen[str]) -> None:
             return
 
 
-def _said(work: Work, timeout_s: float) -> list[str]:
+def _output_lines(work: Work, timeout_s: float) -> list[str]:
     return _heard(_start(work), timeout_s)
 
 

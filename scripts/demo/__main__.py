@@ -52,7 +52,7 @@ def main() -> None:
         print(f"{flights.num_rows:,} flights from New York in 2013, as twelve monthly batches")
         if arguments.engine in ("embedded", "both"):
             embedded = Place(f"{place}/flights_embedded", storage)
-            run("embedded", embedded, flights, lambda table: lambda verb, rows: getattr(table, verb)(rows))
+            run("embedded", embedded, flights, lambda table: lambda method, rows: getattr(table, method)(rows))
         if arguments.engine in ("spark", "both"):
             if shutil.which("java") is None:
                 print("\nSpark needs Java 17 or newer: install openjdk-17-jre-headless, then run the demo again")
@@ -124,9 +124,9 @@ def run_on_spark(place: Place, flights: pa.Table) -> None:
     try:
 
         def writer(table: hp.Table) -> Write:
-            def write(verb: str, rows: pa.Table) -> hp.WriteResult:
+            def write(method: str, rows: pa.Table) -> hp.WriteResult:
                 frame = spark.createDataFrame(rows)
-                operation = {"hoodie.datasource.write.operation": verb}
+                operation = {"hoodie.datasource.write.operation": method}
                 return hs.write(frame, table.uri, options=operation, storage_options=place.storage)
 
             return write

@@ -122,7 +122,7 @@ _CAPABILITIES = {
 }
 """Functions and classes provided by optional features, see `pyhudi.features`."""
 
-_HOMES = {
+_EXPORTED_FROM = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api.table"),
     "WriteResult": "pyhudi.operations.commit.results",
     "scan_polars": "pyhudi.api.polars",
@@ -149,7 +149,7 @@ def __getattr__(name: str) -> Any:
     if name in _CAPABILITIES:
         value = import_module("pyhudi.features").public_function(_CAPABILITIES[name], name)
     else:
-        value = getattr(import_module(_HOMES.get(name, "pyhudi.errors")), name)
+        value = getattr(import_module(_EXPORTED_FROM.get(name, "pyhudi.errors")), name)
     if isinstance(value, FunctionType):
         from pyhudi.api.argument_kinds import checked
 

@@ -45,7 +45,7 @@ from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options.read_options import COLUMNS, FILTER
-from pyhudi.options.scope import VERBS, check_table_options
+from pyhudi.options.scope import TABLE_OPERATIONS, check_table_options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.table_options import NAME
 from pyhudi.sql_engine import spark_table_names
@@ -100,7 +100,7 @@ def read(
         InvalidRequest: A filter or column is invalid.
     """
     parsed = parse_options(options)
-    check_table_options(VERBS["pyhudi.spark.read"], parsed)
+    check_table_options(TABLE_OPERATIONS["pyhudi.spark.read"], parsed)
     for argument, option in ((columns, COLUMNS), (filter, FILTER)):
         if argument is not None and parsed.text(option) is not None:
             raise InvalidRequest(f"option {option}={parsed.text(option)} duplicates an argument; pass only one of them")
@@ -194,7 +194,7 @@ def update(
         Unsupported: The table generates its record keys.
     """
     table = TableHandle(path, storage_options, with_once(options, once), None)
-    return update_on_spark(table, table.parse(VERBS["pyhudi.spark.update"], None), spark, set, where, alias)
+    return update_on_spark(table, table.parse(TABLE_OPERATIONS["pyhudi.spark.update"], None), spark, set, where, alias)
 
 
 @checked
@@ -223,7 +223,7 @@ def delete(
         The instant of the write, and what it changed.
     """
     table = TableHandle(path, storage_options, with_once(options, once), None)
-    parsed = table.parse(VERBS["pyhudi.spark.delete"], None)
+    parsed = table.parse(TABLE_OPERATIONS["pyhudi.spark.delete"], None)
     return table.write(
         lambda settings: run_spark_delete(table.load_context(parsed), spark, DeleteStatement(where, alias), settings),
         WriteSettings.of(parsed, WriteOperation.DELETE),
@@ -265,7 +265,7 @@ def merge(
     table = TableHandle(path, storage_options, options, None)
     return Merge(
         table,
-        table.parse(VERBS["pyhudi.spark.merge"], None),
+        table.parse(TABLE_OPERATIONS["pyhudi.spark.merge"], None),
         _dataframe(source, spark),
         on,
         target_alias=target_alias,
@@ -385,8 +385,8 @@ def sql(
     parsed = read_statement(statement, embedded=False)
     from pyhudi.sql_engine.spark_session import SparkOperations, SparkStatementSession, run
 
-    verbs = SparkOperations(write=write, update=update, delete=delete, merge=merge, call=call)
-    return run(SparkStatementSession(spark, verbs, storage_options, options), parsed)
+    operations = SparkOperations(write=write, update=update, delete=delete, merge=merge, call=call)
+    return run(SparkStatementSession(spark, operations, storage_options, options), parsed)
 
 
 @checked

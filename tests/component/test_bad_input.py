@@ -84,7 +84,7 @@ def rows(**changes: Any) -> pa.Table:
 WRITES = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 
 
-@pytest.mark.parametrize("verb", WRITES)
+@pytest.mark.parametrize("operation", WRITES)
 @pytest.mark.parametrize(
     ("data", "parts"),
     [
@@ -103,8 +103,8 @@ WRITES = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwri
         (rows(city=["x:y", "x"]), ("partition path", "colon")),
     ],
 )
-def test_data_that_does_not_fit(intact: UnchangedTable, verb: str, data: pa.Table, parts: tuple[str, ...]) -> None:
-    intact.refuses(lambda: getattr(intact.table, verb)(data), InvalidRequest, *parts)
+def test_data_that_does_not_fit(intact: UnchangedTable, operation: str, data: pa.Table, parts: tuple[str, ...]) -> None:
+    intact.refuses(lambda: getattr(intact.table, operation)(data), InvalidRequest, *parts)
 
 
 def test_a_null_ordering_value(intact: UnchangedTable) -> None:
@@ -112,8 +112,8 @@ def test_a_null_ordering_value(intact: UnchangedTable) -> None:
     intact.refuses(lambda: intact.table.upsert(data), InvalidRequest, "ordering field 'ts'", "null", "row 1")
     intact.table.insert(data)
     merged_on_read = UnchangedTable(table_type="mor")
-    for verb in ("upsert", "insert", "bulk_insert"):
-        merged_on_read.refuses(lambda verb=verb: getattr(merged_on_read.table, verb)(data), InvalidRequest, "'ts'")  # type: ignore[misc]
+    for operation in ("upsert", "insert", "bulk_insert"):
+        merged_on_read.refuses(lambda operation=operation: getattr(merged_on_read.table, operation)(data), InvalidRequest, "'ts'")  # type: ignore[misc]
 
 
 def test_columns_side_by_side(intact: UnchangedTable) -> None:

@@ -83,7 +83,7 @@ WITH_ROWS: dict[str, Callable[[Path], Path]] = {
 NOT_WRITTEN = {**READ_ONLY, **CLOSED, **BY_IDS, **WITH_ROWS}
 
 
-# Verbs
+# Operations
 
 
 def last(table: Table) -> str:
@@ -95,7 +95,7 @@ def _serve(table: Table) -> None:
     table.serve(stop, on_run=lambda outcomes: stop.set())
 
 
-def _beside(table: Table) -> None:
+def _background_services(table: Table) -> None:
     with table.background_services():
         pass
 
@@ -105,10 +105,10 @@ def _exclusive(table: Table) -> None:
         pass
 
 
-Verb = Callable[[Table, str], object]
-"""A verb on a table with a completed write."""
+Call = Callable[[Table, str], object]
+"""An operation on a table with a completed write."""
 
-CHANGES: dict[str, Verb] = {
+CHANGES: dict[str, Call] = {
     "create": lambda table, at: Table.create(table.uri, name=table.name, record_key="id"),
     "upsert": lambda table, at: table.upsert(ROWS),
     "insert": lambda table, at: table.insert(ROWS),
@@ -135,7 +135,7 @@ CHANGES: dict[str, Verb] = {
     "schedule_log_compaction": lambda table, at: table.schedule_log_compaction(),
     "run_services": lambda table, at: table.run_services(),
     "serve": lambda table, at: _serve(table),
-    "background_services": lambda table, at: _beside(table),
+    "background_services": lambda table, at: _background_services(table),
     "savepoint": lambda table, at: table.savepoint(),
     "delete_savepoint": lambda table, at: table.delete_savepoint(at),
     "set_properties": lambda table, at: table.set_properties({"owner": "me"}),
@@ -147,7 +147,7 @@ CHANGES: dict[str, Verb] = {
     "upgrade": lambda table, at: table.upgrade(),
     "downgrade": lambda table, at: table.downgrade(),
 }
-LOOKS: dict[str, Verb] = {
+LOOKS: dict[str, Call] = {
     "exists": lambda table, at: Table.exists(table.uri),
     "uri": lambda table, at: table.uri,
     "name": lambda table, at: table.name,
@@ -162,7 +162,7 @@ LOOKS: dict[str, Verb] = {
     "plot": lambda table, at: table.plot,
     "read_blobs": lambda table, at: table.read_blobs([None]),
 }
-READS: dict[str, Verb] = {
+READS: dict[str, Call] = {
     "search": lambda table, at: table.search("value", [1.0]),
     "count": lambda table, at: table.count(),
     "schema": lambda table, at: table.schema(),
@@ -294,7 +294,7 @@ def _commands() -> set[str]:
 
 
 def test_every_public_operation_is_listed() -> None:
-    assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
+    assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "add the operation to this file"
     assert _public(Alter) == {*ALTER_CHANGES, "constraints"}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
     # A catalog sync is no change of the table.
@@ -412,14 +412,14 @@ def test_a_table_that_another_process_took_to_another_version(version: str, tmp_
     else:
         _set(path, **{"hoodie.table.version": version})
     before = content(path)
-    verbs = {name: partial(change, table, instant) for name, change in CHANGES.items() if name != "create"}
-    verbs |= {f"index {name}": partial(build, table.index) for name, build in INDEX_CHANGES.items()}
-    verbs |= {f"alter {name}": partial(alter, table.alter) for name, alter in ALTER_CHANGES.items()}
-    for name, verb in verbs.items():
+    operations = {name: partial(change, table, instant) for name, change in CHANGES.items() if name != "create"}
+    operations |= {f"index {name}": partial(build, table.index) for name, build in INDEX_CHANGES.items()}
+    operations |= {f"alter {name}": partial(alter, table.alter) for name, alter in ALTER_CHANGES.items()}
+    for name, operation in operations.items():
         if version == "6" and name in ("upgrade", "downgrade"):
             continue
         with pytest.raises(Unsupported):
-            verb()
+            operation()
         assert content(path) == before, name
 
 

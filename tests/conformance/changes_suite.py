@@ -48,7 +48,7 @@ def held(table: Table, *columns: str) -> dict[str, Any]:
 SOURCE = rows(("a", "x", 5, 10.0), ("b", "y", 6, None), ("z", "w", 7, 30.0))
 
 
-class Asked:
+class QueryForm:
     """How to query an engine. kind: cow or mor."""
 
     @pytest.fixture(params=["cow", "mor"])
@@ -69,7 +69,7 @@ class Asked:
         raise NotImplementedError
 
 
-class ChangesSuite(Asked):
+class ChangesSuite(QueryForm):
     """What each engine does in its own way."""
 
     def test_an_update_changes_the_rows_of_its_filter(self, table: Table) -> None:
@@ -177,7 +177,7 @@ class ChangesSuite(Asked):
         assert len(table.timeline().completed_writes()) == 1
 
 
-class PlainChangesSuite(Asked):
+class PlainChangesSuite(QueryForm):
     """What follows from the meaning of conditions and values alone."""
 
     def test_a_null_in_a_condition_is_unknown(self, table: Table) -> None:

@@ -4,7 +4,7 @@ Runs under the interpreter of .venv-hudi and needs nothing but PySpark; `oracle.
 
     hudi_server.py JAR SCRATCH
 
-stdin    {"verb": "read", ...}                    one request per line; the end of the input ends the process
+stdin    {"request": "read", ...}                 one request per line; the end of the input ends the process
 stdout   {"ready": true}                          once, when Spark has started
          {"value": ...} or {"failure": {...}}     one answer per request, in order
 stderr   all that Python, Spark and Hudi print
@@ -237,7 +237,7 @@ class Server:
         self.scratch = scratch
         self.results = itertools.count()
         self.schemas: dict[str, StructType] = {}
-        self.verbs: dict[str, Callable[..., Any]] = {
+        self.operations: dict[str, Callable[..., Any]] = {
             "read": self.read,
             "read_each": self.read_each,
             "write": self.write,
@@ -323,9 +323,9 @@ class Server:
         return file
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        verb = self.verbs[request.pop("verb")]
+        operation = self.operations[request.pop("request")]
         try:
-            return {"value": verb(**request)}
+            return {"value": operation(**request)}
         except Exception as error:
             traceback.print_exc()
             return {"failure": describe(error)}

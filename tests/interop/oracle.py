@@ -117,13 +117,13 @@ class ApacheHudi:
         Every Spark column comes with its Arrow type (timestamps us UTC, decimals, nesting), all nullable; rows in no order.
         """
         names = list(columns) if columns is not None else None
-        return self._table(self._ask("read", path=os.fspath(path), options=_texts(options), columns=names, where=where))
+        return self._table(self._request("read", path=os.fspath(path), options=_texts(options), columns=names, where=where))
 
     def read_each(self, path: str | os.PathLike[str], filters: Sequence[str], **options: object) -> list[pa.Table]:
         """As `read` with each filter, in one request and one job of Spark."""
         if not filters:
             return []
-        found = self._table(self._ask("read_each", path=os.fspath(path), options=_texts(options), filters=list(filters)))
+        found = self._table(self._request("read_each", path=os.fspath(path), options=_texts(options), filters=list(filters)))
         number = found.column(found.num_columns - 1)
         rows = found.remove_column(found.num_columns - 1)
         return [rows.filter(pc.equal(number, filter_number)) for filter_number in range(len(filters))]
@@ -146,7 +146,7 @@ class ApacheHudi:
             given = {"rows": str(rows), "schema": str(table.schema), "path": os.fspath(path), "mode": mode}
             needs_server = options.get("hoodie.write.markers.type") == "TIMELINE_SERVER_BASED"
             without_server = {"hoodie.embed.timeline.server": needs_server, **options}
-            self._ask("write", **given, options=_texts(without_server), partitions=partitions)
+            self._request("write", **given, options=_texts(without_server), partitions=partitions)
         finally:
             rows.unlink()
 
@@ -173,11 +173,11 @@ class ApacheHudi:
     def view(self, name: str, table: pa.Table) -> None:
         """A temporary view for statements such as MERGE INTO; a view of that name is replaced."""
         # The file must outlive the call: Spark reads it when a statement does.
-        self._ask("view", name=name, rows=str(self._store(table)), schema=str(table.schema))
+        self._request("view", name=name, rows=str(self._store(table)), schema=str(table.schema))
 
     def sql(self, text: str) -> pa.Table:
         """The rows of a statement; a table without columns for one that has no result."""
-        return self._table(self._ask("sql", text=text))
+        return self._table(self._request("sql", text=text))
 
     def call(self, procedure: str, **arguments: object) -> pa.Table:
         """`CALL procedure(name => value, ...)`."""
@@ -215,18 +215,18 @@ class ApacheHudi:
 
     def run(self, source: str, **inputs: Any) -> Any:
         """Runs Python source in the server, with `spark`, `jvm` and the inputs in scope; the JSON value it leaves in `result`."""
-        return self._ask("run", source=source, inputs=inputs)
+        return self._request("run", source=source, inputs=inputs)
 
     def add_class(self, source: Path) -> None:
         """Makes the class of a Java file known to Hudi by its name, for the rest of the process: a merger, or a payload.
 
         Spark's own compiler compiles it, which knows no lambdas, and takes generic types for plain ones.
         """
-        self._ask("add_class", source=source.read_text())
+        self._request("add_class", source=source.read_text())
 
     def read_file(self, path: str | os.PathLike[str]) -> bytes:
         """A file through Hadoop's client, which checks `.crc` sidecars; `HudiFailure` (ChecksumException) when one is stale."""
-        return base64.b64decode(self._ask("read_file", path=os.fspath(path)))
+        return base64.b64decode(self._request("read_file", path=os.fspath(path)))
 
     def timeline(self, path: str | os.PathLike[str]) -> tuple[TimelineEntry, ...]:
         """The active timeline as Apache Hudi loads it, oldest first."""
@@ -252,11 +252,11 @@ class ApacheHudi:
         except subprocess.TimeoutExpired:
             _kill(process)
 
-    def _ask(self, verb: str, **request: Any) -> Any:
+    def _request(self, operation: str, **request: Any) -> Any:
         process = self._running()
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps({"verb": verb, **request}).encode() + b"\n")
+            process.stdin.write(json.dumps({"request": operation, **request}).encode() + b"\n")
             process.stdin.flush()
         except BrokenPipeError:
             raise self._lost("ended") from None

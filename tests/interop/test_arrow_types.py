@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyhudi import Table
 from tests.interop.oracle import ApacheHudi
-from tests.support.arrow_types import columns_of, kinds, values_of
+from tests.support.arrow_types import column_types, columns_of, values_of
 from tests.support.needs import WIDE
 
 _QUIET = {"hoodie.index.bloom.num_entries": 100}
@@ -24,7 +24,9 @@ _QUIET = {"hoodie.index.bloom.num_entries": 100}
 )
 @given(
     st.sampled_from(["avro", "parquet"]),
-    st.lists(kinds(), min_size=12, max_size=12).flatmap(lambda found: st.tuples(columns_of(found, 4), columns_of(found, 4))),
+    st.lists(column_types(), min_size=12, max_size=12).flatmap(
+        lambda found: st.tuples(columns_of(found, 4), columns_of(found, 4))
+    ),
 )
 def test_hudi_reads_values_of_every_arrow_type(
     apache_hudi: ApacheHudi,

@@ -42,7 +42,7 @@ def rows(numbers: Iterable[int], ts: int, days: tuple[str, ...] = DAYS) -> pa.Ta
 
 
 @dataclass
-class Turns:
+class AlternatingWrites:
     """A table, who writes it, and what it must hold."""
 
     hudi: ApacheHudi
@@ -105,21 +105,21 @@ class Turns:
 @pytest.mark.wide
 @pytest.mark.parametrize("kind", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 def test_bucket_counts_equal_those_of_hudi(newer_hudi: ApacheHudi, tmp_path: Path, kind: str) -> None:
-    turns = Turns(newer_hudi, tmp_path / "t", kind)
+    writes = AlternatingWrites(newer_hudi, tmp_path / "t", kind)
     for known in (*RULES.values(), LATER, "d1,3;e,4", "e1,5;d1,3;e,4", "d2,3;d1,3;e,4"):
         newer_hudi.run(f"{_MEET}; result = None", rules=known)
-    Table.create(turns.path, options=turns.options)
-    turns.ours("upsert", rows(range(24), 1), **RULES)
-    turns.theirs("upsert", rows(range(18, 36), 2))
-    turns.ours("upsert", rows(range(6, 40, 2), 3))
-    turns.theirs("insert_overwrite", rows(range(0, 12), 4, ("d1",)))
-    turns.ours("delete", rows([0, 30, 20], 5, ("d1", "d2", "e1")))
+    Table.create(writes.path, options=writes.options)
+    writes.ours("upsert", rows(range(24), 1), **RULES)
+    writes.theirs("upsert", rows(range(18, 36), 2))
+    writes.ours("upsert", rows(range(6, 40, 2), 3))
+    writes.theirs("insert_overwrite", rows(range(0, 12), 4, ("d1",)))
+    writes.ours("delete", rows([0, 30, 20], 5, ("d1", "d2", "e1")))
     if kind == "MERGE_ON_READ":
-        turns.table.compact()
-    turns.ours("upsert", rows(range(9), 6, ("d1",)))
-    turns.check()
+        writes.table.compact()
+    writes.ours("upsert", rows(range(9), 6, ("d1",)))
+    writes.check()
     # It gives partitions other counts, and everybody goes on by those.
-    newer_hudi.register(turns.path, "bucket_counts")
+    newer_hudi.register(writes.path, "bucket_counts")
     newer_hudi.call(
         "partition_bucket_index_manager",
         table="bucket_counts",
@@ -128,68 +128,68 @@ def test_bucket_counts_equal_those_of_hudi(newer_hudi: ApacheHudi, tmp_path: Pat
         rule="regex",
         dry_run=False,
     )
-    stored = sorted((turns.path / BUCKET_COUNTS_FOLDER).glob("*.hashing_config"))
+    stored = sorted((writes.path / BUCKET_COUNTS_FOLDER).glob("*.hashing_config"))
     newest = stored[-1].read_bytes()
     assert BucketCounts.decode(newest).encode() == newest, newest
-    assert (turns.path / counts_path(json.loads(newest)["instant"])) == stored[-1]
-    turns.counts = {"d1": 2, "d2": 1, "e1": 4}
-    turns.ours("upsert", rows(range(5, 25), 7))
-    turns.theirs("upsert", rows(range(15, 35), 8))
-    turns.check()
+    assert (writes.path / counts_path(json.loads(newest)["instant"])) == stored[-1]
+    writes.counts = {"d1": 2, "d2": 1, "e1": 4}
+    writes.ours("upsert", rows(range(5, 25), 7))
+    writes.theirs("upsert", rows(range(15, 35), 8))
+    writes.check()
     # PyHudi changes them too, and Apache Hudi writes by those and changes them again.
     manage: dict[str, Any] = {"bucket_number": 2, "dry_run": False}
-    procedures.call("partition_bucket_index_manager", path=str(turns.path), overwrite="d1,3;e,4", **manage)
-    turns.counts = {"d1": 3, "d2": 2, "e1": 4}
-    turns.theirs("upsert", rows(range(10, 30), 9))
-    turns.ours("upsert", rows(range(3, 20), 10))
-    turns.check()
+    procedures.call("partition_bucket_index_manager", path=str(writes.path), overwrite="d1,3;e,4", **manage)
+    writes.counts = {"d1": 3, "d2": 2, "e1": 4}
+    writes.theirs("upsert", rows(range(10, 30), 9))
+    writes.ours("upsert", rows(range(3, 20), 10))
+    writes.check()
     hudi_details = newer_hudi.call("partition_bucket_index_manager", table="bucket_counts", add="e1,5")["details"][0].as_py()
     assert hudi_details.split() == ["e1", "=>", "5"]
     without_services = "hoodie.compact.inline=false"
     newer_hudi.call("partition_bucket_index_manager", table="bucket_counts", add="e1,5", dry_run=False, options=without_services)
-    turns.counts["e1"] = 5
-    turns.check()
+    writes.counts["e1"] = 5
+    writes.check()
     # Each rolls back what the other one did.
-    instant = turns.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
-    procedures.call("partition_bucket_index_manager", path=str(turns.path), rollback=instant)
-    turns.counts["e1"] = 4
-    turns.check()
-    procedures.call("partition_bucket_index_manager", path=str(turns.path), add="d2,3", dry_run=False, options=without_services)
-    instant = turns.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
+    instant = writes.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
+    procedures.call("partition_bucket_index_manager", path=str(writes.path), rollback=instant)
+    writes.counts["e1"] = 4
+    writes.check()
+    procedures.call("partition_bucket_index_manager", path=str(writes.path), add="d2,3", dry_run=False, options=without_services)
+    instant = writes.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
     assert (
         newer_hudi.call("partition_bucket_index_manager", table="bucket_counts", rollback=instant)["result"][0].as_py()
         == "SUCCESS"
     )
-    turns.theirs("upsert", rows(range(12), 11))
-    turns.check()
+    writes.theirs("upsert", rows(range(12), 11))
+    writes.check()
 
 
 @pytest.mark.wide
 def test_bucket_rules_only_in_options_of_hudi(newer_hudi: ApacheHudi, tmp_path: Path) -> None:
     """It keeps none of them, so each writer has to name them; without them it writes records a second time."""
     newer_hudi.run(f"{_MEET}; result = None", rules=next(iter(RULES.values())))
-    turns = Turns(newer_hudi, tmp_path / "t", "MERGE_ON_READ")
-    turns.theirs("upsert", rows(range(24), 1), **RULES)
-    assert not (turns.path / BUCKET_COUNTS_FOLDER).exists()
-    turns.ours("upsert", rows(range(12, 30), 2), **RULES)
-    turns.theirs("upsert", rows(range(20, 34), 3), **RULES)
-    turns.check()
+    writes = AlternatingWrites(newer_hudi, tmp_path / "t", "MERGE_ON_READ")
+    writes.theirs("upsert", rows(range(24), 1), **RULES)
+    assert not (writes.path / BUCKET_COUNTS_FOLDER).exists()
+    writes.ours("upsert", rows(range(12, 30), 2), **RULES)
+    writes.theirs("upsert", rows(range(20, 34), 3), **RULES)
+    writes.check()
     with pytest.raises(TableState, match="has no such bucket"):
-        turns.table.upsert(rows(range(24), 4))
-    newer_hudi.write(rows(range(24), 4), turns.path, **{**turns.options, "hoodie.datasource.write.operation": "upsert"})
-    assert newer_hudi.read(turns.path).num_rows > len(turns.held)
+        writes.table.upsert(rows(range(24), 4))
+    newer_hudi.write(rows(range(24), 4), writes.path, **{**writes.options, "hoodie.datasource.write.operation": "upsert"})
+    assert newer_hudi.read(writes.path).num_rows > len(writes.held)
 
 
 @pytest.mark.wide
 def test_release_1_0_ignores_bucket_counts(hudi: ApacheHudi, tmp_path: Path) -> None:
     """It knows neither the option nor the files: records exist twice, which is detected."""
-    turns = Turns(hudi, tmp_path / "t", "MERGE_ON_READ", version=8)
-    Table.create(turns.path, options=turns.options)
-    turns.ours("upsert", rows(range(24), 1), **RULES)
-    turns.check()
-    turns.theirs("upsert", rows(range(24), 2), **RULES)
-    assert hudi.read(turns.path).num_rows == turns.table.scan().to_arrow().num_rows > len(turns.held)
-    report = turns.table.validate(keys=True)
+    writes = AlternatingWrites(hudi, tmp_path / "t", "MERGE_ON_READ", version=8)
+    Table.create(writes.path, options=writes.options)
+    writes.ours("upsert", rows(range(24), 1), **RULES)
+    writes.check()
+    writes.theirs("upsert", rows(range(24), 2), **RULES)
+    assert hudi.read(writes.path).num_rows == writes.table.scan().to_arrow().num_rows > len(writes.held)
+    report = writes.table.validate(keys=True)
     assert {found.check for found in report.found} == {"keys"} and not report.ok, str(report)
     with pytest.raises(TableState, match="is stored in bucket"):
-        turns.table.upsert(rows(range(24), 3))
+        writes.table.upsert(rows(range(24), 3))

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.writers.counters import LEDGER, Commit, Lost
 from benchmarks.writers.embedded import OPTIONS, Embedded
-from benchmarks.writers.judge import Told, judge
 from benchmarks.writers.process import keys_of
 from benchmarks.writers.run import Outcome, Plan, run
+from benchmarks.writers.violations import WriterOutput, violations
 from pyhudi import Table
 from pyhudi.errors import TableState, WriteConflict
 from tests.conformance.servers import Server
@@ -52,29 +52,29 @@ def test_concurrent_hudi_and_pyhudi_writers_count_in_merge_on_read(hudi: ApacheH
     ours.create("mor", [(part, key) for owner in ("", theirs) for key in keys_of(part, owner)])
     hudi.register(ours.path, "counted")
     hudi.run(SET, options=THEIRS)
-    told, over = Told(), threading.Event()
+    output, over = WriterOutput(), threading.Event()
 
     def begun(name: str, number: int, keys: tuple[str, ...]) -> Commit:
         commit = Commit(part, keys, f"{LEDGER}{name} {number}")
-        told.begun[commit.row] = commit.keys
+        output.begun[commit.row] = commit.keys
         return commit
 
     def count(name: str) -> None:
         for number in range(commits):
             commit = begun(name, number, keys_of(part)[:2])
-            while commit.row not in told.values:
+            while commit.row not in output.values:
                 try:
-                    told.values[commit.row] = ours.add(commit)
+                    output.values[commit.row] = ours.add(commit)
                 except Lost:
-                    told.lost += 1
+                    output.lost += 1
 
     def compact() -> None:
         while not over.wait(0.2):
             try:
                 Table(ours.path, options=ours.options).run_services(["compact"])
-                told.passes += 1
+                output.passes += 1
             except (WriteConflict, TableState):
-                told.lost += 1
+                output.lost += 1
 
     with ThreadPoolExecutor(3) as threads:
         serving = threads.submit(compact)
@@ -87,13 +87,13 @@ def test_concurrent_hudi_and_pyhudi_writers_count_in_merge_on_read(hudi: ApacheH
                 values = {key: value + 1 for key, value in zip(*found.to_pydict().values(), strict=True)}
                 new = {**values, commit.row: len(values)}
                 listed = ", ".join(f"('{key}', '{part}', {value}L)" for key, value in new.items())
-                while commit.row not in told.values:
+                while commit.row not in output.values:
                     try:
                         hudi.sql(f"INSERT INTO counted (id, part, v) VALUES {listed}")
-                        told.values[commit.row] = values
+                        output.values[commit.row] = values
                     except HudiFailure as failure:
                         assert failure.mentions("WriteConflict") or failure.mentions("ConcurrentModification"), failure
-                        told.lost += 1
+                        output.lost += 1
         finally:
             for writer in counting:
                 writer.exception()
@@ -101,9 +101,9 @@ def test_concurrent_hudi_and_pyhudi_writers_count_in_merge_on_read(hudi: ApacheH
         for writer in (*counting, serving):
             writer.result()
     rows = ours.rows()
-    assert [*judge(told, rows), *ours.wrong()] == []
-    assert len(told.values) == 3 * commits
-    assert told.passes
+    assert [*violations(output, rows), *ours.wrong()] == []
+    assert len(output.values) == 3 * commits
+    assert output.passes
     read = hudi.read(ours.path, columns=["id", "v"])
     assert sorted(zip(*read.to_pydict().values(), strict=True)) == sorted(rows)
 

@@ -15,7 +15,7 @@ import pytest
 import pyhudi as hp
 from pyhudi import spark as hs
 from tests.interop.oracle import ApacheHudi
-from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
+from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, AlternatingWrites
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
 from tests.support.rows import assert_same_rows
 from tests.support.spark_session import spark as spark
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Given = tuple[str, int, str, str | None, int | None]
 
 
-class ThreeTurns(Turns):
+class ThreeWriters(AlternatingWrites):
     """A third writer in addition to `ours` and `theirs`."""
 
     session: SparkSession
@@ -41,56 +41,58 @@ class ThreeTurns(Turns):
 
 
 @pytest.fixture
-def turns(newer_hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> ThreeTurns:
+def alternation(newer_hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> ThreeWriters:
     """By the parameter: the way in which records are merged, and the type of the table."""
     way, kind = request.param
-    turns = ThreeTurns(newer_hudi, tmp_path / "t", WAYS[way], kind)
-    turns.session = spark
-    return turns
+    alternation = ThreeWriters(newer_hudi, tmp_path / "t", WAYS[way], kind)
+    alternation.session = spark
+    return alternation
 
 
 @pytest.mark.parametrize(
-    "turns",
+    "alternation",
     [
         pytest.param(("two_fields", "mor"), id="two_fields", marks=pytest.mark.wide),
         pytest.param(("Postgres", "mor"), id="Postgres"),
     ],
     indirect=True,
 )
-def test_spark_and_hudi_alternate_on_merge_on_read(turns: ThreeTurns) -> None:
-    turns.on_spark(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
-    turns.theirs(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("e", 11, "c", "e11", 5))
-    turns.on_spark(("c", 20, "u", None, 7), ("d", 9, "u", UNAVAILABLE, None), ("a", 13, "d", "gone", 0), ("e", 2, "d", "late", 0))
-    turns.ours(("d", 12, "u", None, None), ("f", 11, "c", "f11", 6))
-    turns.read_by_both()
-    turns.theirs(("a", 12, "u", "after", 1), ("d", 30, "u", "d30", None), **COMPACT, **KEPT)
-    turns.on_spark(("b", 0, "", None, None), operation="delete")
-    turns.theirs(("b", 12, "u", "back", 1), ("c", 21, "d", "gone", 0), **BY_RECORD_INDEX)
-    turns.read_by_both()
-    turns.table.compact(spark=turns.session)
-    turns.on_spark(("c", 15, "u", "early", 2), ("d", 31, "u", None, 9), ("f", 12, "u", UNAVAILABLE, None))
-    turns.read_by_both()
-    turns.checked()
+def test_spark_and_hudi_alternate_on_merge_on_read(alternation: ThreeWriters) -> None:
+    alternation.on_spark(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
+    alternation.theirs(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("e", 11, "c", "e11", 5))
+    alternation.on_spark(
+        ("c", 20, "u", None, 7), ("d", 9, "u", UNAVAILABLE, None), ("a", 13, "d", "gone", 0), ("e", 2, "d", "late", 0)
+    )
+    alternation.ours(("d", 12, "u", None, None), ("f", 11, "c", "f11", 6))
+    alternation.read_by_both()
+    alternation.theirs(("a", 12, "u", "after", 1), ("d", 30, "u", "d30", None), **COMPACT, **KEPT)
+    alternation.on_spark(("b", 0, "", None, None), operation="delete")
+    alternation.theirs(("b", 12, "u", "back", 1), ("c", 21, "d", "gone", 0), **BY_RECORD_INDEX)
+    alternation.read_by_both()
+    alternation.table.compact(spark=alternation.session)
+    alternation.on_spark(("c", 15, "u", "early", 2), ("d", 31, "u", None, 9), ("f", 12, "u", UNAVAILABLE, None))
+    alternation.read_by_both()
+    alternation.checked()
 
 
-@pytest.mark.parametrize("turns", [pytest.param(("two_fields", "cow"), id="two_fields")], indirect=True)
-def test_spark_and_hudi_alternate_on_copy_on_write(turns: ThreeTurns) -> None:
-    turns.theirs(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
-    turns.on_spark(("a", 12, "u", "a12", None), ("b", 9, "u", "late", 9), ("e", 1, "c", "e1", 0))
-    turns.read_by_both()
-    turns.theirs(("c", 1, "u", "late", 1), ("d", 25, "u", None, 4), **CLUSTER)
-    turns.on_spark(("f", 11, "c", "f11", 6), operation="insert")
-    turns.read_by_both()
-    turns.table.cluster(spark=turns.session)
-    turns.table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1}, spark=turns.session)
-    turns.read_by_both()
-    turns.theirs(("e", 12, "u", "e12", None), **KEPT)
-    turns.table.archive(options={"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
-    turns.read_by_both()
-    turns.on_spark(("g", 11, "c", "g11", 5), operation="insert_overwrite")
-    turns.on_spark(("a", 0, "", None, None), operation="delete")
-    turns.read_by_both()
-    turns.checked()
+@pytest.mark.parametrize("alternation", [pytest.param(("two_fields", "cow"), id="two_fields")], indirect=True)
+def test_spark_and_hudi_alternate_on_copy_on_write(alternation: ThreeWriters) -> None:
+    alternation.theirs(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
+    alternation.on_spark(("a", 12, "u", "a12", None), ("b", 9, "u", "late", 9), ("e", 1, "c", "e1", 0))
+    alternation.read_by_both()
+    alternation.theirs(("c", 1, "u", "late", 1), ("d", 25, "u", None, 4), **CLUSTER)
+    alternation.on_spark(("f", 11, "c", "f11", 6), operation="insert")
+    alternation.read_by_both()
+    alternation.table.cluster(spark=alternation.session)
+    alternation.table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1}, spark=alternation.session)
+    alternation.read_by_both()
+    alternation.theirs(("e", 12, "u", "e12", None), **KEPT)
+    alternation.table.archive(options={"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
+    alternation.read_by_both()
+    alternation.on_spark(("g", 11, "c", "g11", 5), operation="insert_overwrite")
+    alternation.on_spark(("a", 0, "", None, None), operation="delete")
+    alternation.read_by_both()
+    alternation.checked()
 
 
 ONCE = {"availableNow": True}
@@ -185,7 +187,7 @@ def test_statements_of_three(newer_hudi: ApacheHudi, spark: SparkSession, tmp_pa
         "AS v (id, name, ts, city)) AS s ON t.id = s.id WHEN MATCHED AND s.name IS NULL THEN DELETE "
         "WHEN MATCHED AND s.name IS NOT NULL THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     )
-    turns = [
+    alternation = [
         (real, "UPDATE {t} SET name = 'real', ts = 2 WHERE id = 2"),
         (cluster, "UPDATE {t} SET name = concat(name, '!'), ts = ts + 1 WHERE id < 3"),
         (real, "DELETE FROM {t} WHERE id = 4"),
@@ -193,7 +195,7 @@ def test_statements_of_three(newer_hudi: ApacheHudi, spark: SparkSession, tmp_pa
         (real, "INSERT INTO {t} VALUES (3, 'back', 1, 'y')"),
         (embedded, merge.replace("5L", "6L")),
     ]
-    for run, text in turns:
+    for run, text in alternation:
         run(text)
         if run is not real:
             agree()
@@ -214,25 +216,25 @@ def test_changes_of_rows_of_payload_tables(
     newer_hudi: ApacheHudi, spark: SparkSession, tmp_path: Path, way: str, marker: str, left: str
 ) -> None:
     """Updates, deletes and merges on Spark: Apache Hudi reads the same rows, and goes on.  left: the keys that stay."""
-    turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "mor")
-    turns.theirs(*((key, 11, "c", f"{key}11", 1) for key in "abcdef"))
-    turns.theirs(("a", 12, "u", "a12", None), ("b", 12, marker, "gone", 0))
-    path, options = str(turns.path), turns.options
+    alternation = AlternatingWrites(newer_hudi, tmp_path / "t", WAYS[way], "mor")
+    alternation.theirs(*((key, 11, "c", f"{key}11", 1) for key in "abcdef"))
+    alternation.theirs(("a", 12, "u", "a12", None), ("b", 12, marker, "gone", 0))
+    path, options = str(alternation.path), alternation.options
 
     def held() -> dict[str, Any]:
-        turns.read_by_both()
-        return {row["id"]: (row["v"], row["qty"]) for row in turns.table.scan(["id", "v", "qty"]).to_arrow().to_pylist()}
+        alternation.read_by_both()
+        return {row["id"]: (row["v"], row["qty"]) for row in alternation.table.scan(["id", "v", "qty"]).to_arrow().to_pylist()}
 
     hs.update(spark, path, {"v": "concat(v, '!')", "qty": "qty + 1"}, "id IN ('a', 'c')", options=options)
     assert held()["c"] == ("c11!", 2)
     hs.delete(spark, path, "id = 'd'", options=options)
     assert "d" not in held()
     news = [("c", 13, "u", "merged", 3), ("e", 13, marker, "marked", 7), ("d", 14, "u", "back", 4), ("g", 13, "c", "new", 5)]
-    merge = hs.merge(spark, path, spark.createDataFrame(turns.rows(*news)), ["id", "p"], options=options)
+    merge = hs.merge(spark, path, spark.createDataFrame(alternation.rows(*news)), ["id", "p"], options=options)
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
-    turns.theirs(("f", 19, "u", "f19", 9))
-    turns.table.compact()
+    alternation.theirs(("f", 19, "u", "f19", 9))
+    alternation.table.compact()
     found = held()
     assert "".join(sorted(found)) == left
     assert (found["a"][0], found["c"], found["d"], found["f"]) == ("a12!", ("merged", 3), ("back", 4), ("f19", 9))
-    turns.checked()
+    alternation.checked()

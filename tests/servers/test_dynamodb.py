@@ -91,15 +91,15 @@ def test_an_item_that_another_client_released_is_free(make: Any, env: ReplayEnvi
         lock.check()
 
 
-@pytest.mark.parametrize("verb", ["put_item", "update_item", "delete_item"])
-def test_acquire_with_a_lost_response(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["put_item", "update_item", "delete_item"])
+def test_acquire_with_a_lost_response(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
     lock = make(env)
     asked = lock._request
     lost: list[str] = []
 
     def losing(name: str, **arguments: object) -> Any:
         answer = asked(name, **arguments)
-        if name == verb and not lost:
+        if name == operation and not lost:
             lost.append(name)
             raise StorageUnavailable("no answer")
         return answer
@@ -109,7 +109,7 @@ def test_acquire_with_a_lost_response(make: Any, env: ReplayEnvironment, monkeyp
         env.sleep_ms(25_000)
         lock.check()
         lock.renew()
-    assert lost == [verb]
+    assert lost == [operation]
     monkeypatch.undo()
     assert item(lock) is None
 

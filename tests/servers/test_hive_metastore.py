@@ -58,9 +58,9 @@ def test_a_lock_that_the_server_dropped_is_lost(make_lock: MakeLock, env: Replay
     other.release()
 
 
-@pytest.mark.parametrize("verb", ["lock", "heartbeat", "unlock"])
+@pytest.mark.parametrize("operation", ["lock", "heartbeat", "unlock"])
 def test_acquire_with_a_lost_response(
-    make_lock: MakeLock, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str
+    make_lock: MakeLock, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     lock = make_lock(env)
     assert isinstance(lock, HiveLock)
@@ -73,7 +73,7 @@ def test_acquire_with_a_lost_response(
 
         def request(name: str, *args: object, **kwargs: object) -> Any:
             answer = asked(name, *args, **kwargs)
-            if name == verb and not lost:
+            if name == operation and not lost:
                 lost.append(name)
                 raise OSError("the connection broke")
             return answer
@@ -86,7 +86,7 @@ def test_acquire_with_a_lost_response(
         env.sleep_ms(60_001)
         lock.check()
         assert len(lock._locks()) == 1
-    assert lost == [verb]
+    assert lost == [operation]
     assert lock._locks() == []
 
 

@@ -162,12 +162,12 @@ def test_unknown_lock_node_is_removed_with_its_session(
     session = lock._session
     asked = session.request
 
-    def lose_responses(verb: str, where: str, **arguments: object) -> Any:
-        if verb == "create" or (lock._in_doubt and verb != "ensure_path"):
-            if verb == "create":
-                asked(verb, where, **arguments)
+    def lose_responses(operation: str, where: str, **arguments: object) -> Any:
+        if operation == "create" or (lock._in_doubt and operation != "ensure_path"):
+            if operation == "create":
+                asked(operation, where, **arguments)
             raise StorageUnavailable("no answer")
-        return asked(verb, where, **arguments)
+        return asked(operation, where, **arguments)
 
     monkeypatch.setattr(session, "request", lose_responses)
     with pytest.raises(StorageUnavailable, match="no answer"):
@@ -185,9 +185,9 @@ def test_lost_response_to_a_create_makes_no_second_node(
     session = lock._session
     asked = session.request
 
-    def lose_response(verb: str, where: str, **arguments: object) -> Any:
-        answer = asked(verb, where, **arguments)
-        if verb == "create":
+    def lose_response(operation: str, where: str, **arguments: object) -> Any:
+        answer = asked(operation, where, **arguments)
+        if operation == "create":
             monkeypatch.undo()
             raise StorageUnavailable("no answer")
         return answer

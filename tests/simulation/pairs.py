@@ -113,7 +113,7 @@ class Meeting:
 
 
 Act = Callable[[Table, Meeting, str, int], Any]
-"""From the table, the meeting, the partition and who acts, 1 or 2, to the result of the verb."""
+"""From the table, the meeting, the partition and who acts, 1 or 2, to the result of the operation."""
 
 Effect = Callable[[Rows, Meeting, str, int], Rows]
 
@@ -162,7 +162,7 @@ def _without(rows: Rows, place: str) -> Rows:
     return {key: value for key, value in rows.items() if partition_of(key) != place}
 
 
-def _take_back(rows: Rows, meeting: Meeting) -> Rows:
+def _rows_after_rollback(rows: Rows, meeting: Meeting) -> Rows:
     changed = {key for key, value in meeting.world.rows.items() if meeting.before_last.get(key) != value}
     return {key: meeting.before_last[key] if key in changed else value for key, value in rows.items()}
 
@@ -230,7 +230,7 @@ ACTIONS = (
     Action(
         "rollback",
         lambda table, meeting, place, who: table.rollback(meeting.last),
-        lambda rows, meeting, place, who: _take_back(rows, meeting),
+        lambda rows, meeting, place, who: _rows_after_rollback(rows, meeting),
         "a",
     ),
     Action(

@@ -36,7 +36,7 @@ OPTIONS = {
     "pyhudi.threads": 1,
 }
 
-Verb = Callable[[Table, World], object]
+Call = Callable[[Table, World], object]
 Act = Callable[[World], object]
 
 
@@ -117,7 +117,7 @@ def is_locked(table: Table) -> bool:
 @pytest.mark.sample(5)
 @pytest.mark.crash_points
 @pytest.mark.parametrize(
-    ("kind", "verb", "act"),
+    ("kind", "operation", "act"),
     [
         ("cow", scans, writes_on),
         ("cow", filters, writes_on),
@@ -130,20 +130,22 @@ def is_locked(table: Table) -> bool:
         ("cow", shows, rolls_back),
     ],
 )
-def test_operation_reloads_after_concurrent_archival(kind: str, verb: Verb, act: Act, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operation_reloads_after_concurrent_archival(
+    kind: str, operation: Call, act: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Else cleans and archival of the metadata table keep more than twenty commits.
     monkeypatch.setattr(metadata_services, "_MIN_RETAINED", 1)
     calls: list[tuple[int, StorageCall]] = []
-    kept = verb is not cleans
+    kept = operation is not cleans
     first = prepared_world(kind, kept=kept).copy()
 
     def note(number: int, call: StorageCall) -> None:
         # A query that reads rows when its files go has an error of its own; a write plans again.
-        if not is_locked(table) and ("/.hoodie/" in call.path or verb is upserts):
+        if not is_locked(table) and ("/.hoodie/" in call.path or operation is upserts):
             calls.append((number, call))
 
     table = watched(first, note)
-    verb(table, first)
+    operation(table, first)
     assert len(calls) >= 5
     for at, call in chosen(calls, lambda numbered: kind_of(numbered[1])):
         world = prepared_world(kind, kept=kept).copy()
@@ -155,7 +157,7 @@ def test_operation_reloads_after_concurrent_archival(kind: str, verb: Verb, act:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             try:
-                verb(watched(world, watch), world)
+                operation(watched(world, watch), world)
             except Exception as error:
                 error.add_note(f"before call {at}, {call}")
                 raise

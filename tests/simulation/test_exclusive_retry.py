@@ -113,16 +113,16 @@ def slow(world: World, watch: Callable[[int, StorageCall], None] | None) -> Tabl
 
 
 @pytest.mark.sample(5)
-@pytest.mark.parametrize("verb", SLOW)
+@pytest.mark.parametrize("method", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
-def test_slow_write_among_quick_ones_commits_with_an_exclusive_retry(kind: str, verb: str) -> None:
+def test_slow_write_among_quick_ones_commits_with_an_exclusive_retry(kind: str, method: str) -> None:
     world = world_with_commits(kind)
     quick = QuickWriters(world)
-    result = SLOW[verb](world, slow(world, quick))
+    result = SLOW[method](world, slow(world, quick))
     assert result.conflict_retries == 3
     assert (quick.landed, quick.kept_out) == (3, 1)
     wanted = {"upsert": {"k0": -1, "k1": 1}, "update": {"k0": -1, "k1": 1}, "merge": {"k0": -1, "k1": 1}}
-    assert world.scanned() == wanted.get(verb, {"k1": 1})
+    assert world.scanned() == wanted.get(method, {"k1": 1})
     assert world.table.timeline().pending() == ()
     assert world.table.context.storage.stat(HOLD_NOTICE_PATH) is None
     world.upsert({"k0": 7})
@@ -138,12 +138,12 @@ def test_exclusive_retry_starts_after_the_configured_conflicts(after: int) -> No
 
 
 @pytest.mark.sample(5)
-@pytest.mark.parametrize("verb", SLOW)
+@pytest.mark.parametrize("method", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
-def test_exclusive_retry_commits_despite_writers_at_any_call(kind: str, verb: str) -> None:
+def test_exclusive_retry_commits_despite_writers_at_any_call(kind: str, method: str) -> None:
     world = world_with_commits(kind, **{"pyhudi.write.exclusive.after.conflicts": 1})
     quick = QuickWriters(world, everywhere=True)
-    assert SLOW[verb](world, slow(world, quick)).conflict_retries == 1
+    assert SLOW[method](world, slow(world, quick)).conflict_retries == 1
     assert quick.landed >= 3
     assert quick.kept_out >= 3
     assert world.table.timeline().pending() == ()
@@ -184,14 +184,14 @@ def test_services_run_after_the_exclusive_lock_is_released() -> None:
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("verb", ["upsert", "update"])
+@pytest.mark.parametrize("method", ["upsert", "update"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_crash_under_the_exclusive_lock_does_not_block_the_next_writer(kind: str, verb: str) -> None:
+def test_crash_under_the_exclusive_lock_does_not_block_the_next_writer(kind: str, method: str) -> None:
     def run(fault: Fault | None) -> tuple[World, FaultyStorage]:
         world = world_with_commits(kind, **{"pyhudi.write.exclusive.after.conflicts": 0})
         context, storage = world.context(fault)
         try:
-            SLOW[verb](world, context)
+            SLOW[method](world, context)
         except SimulatedCrash:
             assert storage.triggered
         return world, storage

@@ -122,13 +122,13 @@ class RandomStreams:
             assert done.instant is not None and done.conflict_retries == 0
 
     def _serve(self, actor: Actor) -> None:
-        for verb in self.services:
+        for method in self.services:
             table = self._open(actor)
             try:
-                table.clean(dry_run=False) if verb == "clean" else getattr(table, verb)()
+                table.clean(dry_run=False) if method == "clean" else getattr(table, method)()
             except WriteConflict:
                 # A log compaction backs off for newer actions.
-                assert verb == "log_compact"
+                assert method == "log_compact"
 
 
 @EACH_SHARE

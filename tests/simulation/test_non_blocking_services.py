@@ -53,7 +53,7 @@ class _Gate:
         return done
 
 
-class _SecondTurn(LockProvider):
+class SecondWriter(LockProvider):
     """A lock that stops before it is taken for the second time, which is when a write publishes."""
 
     def __init__(self, inner: LockProvider, stop: Callable[[], None]) -> None:
@@ -89,7 +89,7 @@ class OpenWrite:
         if point == "begun":
             context = replace(context, storage=_Gate(context.storage, self._stop))
         else:
-            context = replace(context, lock=_SecondTurn(context.lock, self._stop))
+            context = replace(context, lock=SecondWriter(context.lock, self._stop))
         self._thread = threading.Thread(target=self._run, args=(world, context, batch), daemon=True)
         self._thread.start()
         self._stands.acquire()
@@ -129,7 +129,7 @@ class Play:
         self.landed: list[Batch] = []
         self.is_open = False
         self._numbers = count(1)
-        for batch in (FIRST, self._beside()):
+        for batch in (FIRST, self._next_rows()):
             self.write(batch)
 
     def run(self, steps: str) -> WriteResult:
@@ -146,7 +146,7 @@ class Play:
             else:
                 getattr(self.world.table, self.service)()
             self.check_rows()
-            self.write(self._beside())
+            self.write(self._next_rows())
             if self.cleans:
                 self.world.table.clean(dry_run=False)
                 self.world.table.archive()
@@ -196,7 +196,7 @@ class Play:
         every_file_counts(self.world)
         assert self.world.table.validate().ok
 
-    def _beside(self) -> Batch:
+    def _next_rows(self) -> Batch:
         number = next(self._numbers)
         return [("k0", 10 * number), ("k1", 9 - number), ("k2", 50 if number == 2 else number)]
 

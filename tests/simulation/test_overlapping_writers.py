@@ -206,20 +206,20 @@ def some_write(world: World, chance: random.Random, name: str) -> tuple[str, Cal
     value = chance.choice([-5, 5, 7, 100, 1_000_000, 3_000_000, None])
     keys = chance.choice(GROUPS[part])
     new = [f"{name}{number}" for number in range(2)]
-    verb = chance.choice(["upsert", "upsert", "upsert", "insert", "delete", "delete where", "overwrite", "delete partition"])
-    said = f"{verb} {part} {keys} {value}"
-    if verb == "upsert":
+    method = chance.choice(["upsert", "upsert", "upsert", "insert", "delete", "delete where", "overwrite", "delete partition"])
+    said = f"{method} {part} {keys} {value}"
+    if method == "upsert":
         return said, write(world, WriteOperation.UPSERT, rows(world, keys, part, value))
-    if verb == "insert":
+    if method == "insert":
         return said, write(world, WriteOperation.BULK_INSERT, rows(world, new, part, value))
-    if verb == "delete":
+    if method == "delete":
         return said, write(world, WriteOperation.DELETE, rows(world, keys, part, value))
-    if verb == "overwrite":
+    if method == "overwrite":
         return said, write(world, WriteOperation.INSERT_OVERWRITE, rows(world, new, part, value))
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE)
-    if verb == "delete where":
+    if method == "delete where":
         text = chance.choice(list(FILTERS))
-        return f"{verb} {text}", lambda context: run_delete_where(context, ENGINE, text, settings)
+        return f"{method} {text}", lambda context: run_delete_where(context, ENGINE, text, settings)
     settings = replace(settings, operation=WriteOperation.DELETE_PARTITION)
     return said, lambda context: run_delete_partitions(context, [part], settings)
 

@@ -49,7 +49,7 @@ INDEXED: Mapping[str, object] = {
 VERSIONS: Mapping[str, object] = {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1}
 COMMITS: Mapping[str, object] = {"hoodie.clean.commits.retained": 1}
 KEPT: Mapping[str, object] = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
-VERBS = ("insert_overwrite", "insert_overwrite_table", "delete_partitions")
+OPERATIONS = ("insert_overwrite", "insert_overwrite_table", "delete_partitions")
 
 
 def settings(world: World) -> CompactSettings:
@@ -81,28 +81,28 @@ def batch(world: World, *numbers: int) -> pa.Table:
     return pa.table({"id": keys, "part": [partition_of(key) for key in keys], "ts": stamps, "value": values})
 
 
-def after(verb: str, rows: Mapping[str, int]) -> dict[str, int]:
+def after(method: str, rows: Mapping[str, int]) -> dict[str, int]:
     """The rows after partition a, or the table, was replaced."""
-    if verb == "insert_overwrite_table":
+    if method == "insert_overwrite_table":
         return {"k0": 900, "k7": 907}
     others = {key: value for key, value in rows.items() if partition_of(key) == "b"}
-    return {**others, **({"k0": 900, "k8": 908} if verb == "insert_overwrite" else {})}
+    return {**others, **({"k0": 900, "k8": 908} if method == "insert_overwrite" else {})}
 
 
-def act(world: World, context: TableContext, verb: str) -> object:
+def act(world: World, context: TableContext, method: str) -> object:
     """What replaces partition a, or the table."""
     world.environment.advance_ms(1000)
     given, engine = parse_options(world.options), LocalEngine(1)
-    if verb == "delete_partitions":
+    if method == "delete_partitions":
         return run_delete_partitions(context, ["a"], WriteSettings.of(given, WriteOperation.DELETE_PARTITION), engine)
-    numbers = (0, 8) if verb == "insert_overwrite" else (0, 7)
-    return run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(verb)))
+    numbers = (0, 8) if method == "insert_overwrite" else (0, 7)
+    return run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(method)))
 
 
-def replace_rows(world: World, verb: str) -> str:
+def replace_rows(world: World, method: str) -> str:
     """Returns the instant."""
-    act(world, world.table.context, verb)
-    world.rows = after(verb, world.rows)
+    act(world, world.table.context, method)
+    world.rows = after(method, world.rows)
     newest = world.table.timeline().last_completed_write()
     assert newest is not None and newest.action is Action.REPLACECOMMIT
     return newest.request_time
@@ -136,14 +136,14 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_overwrite_with_a_planned_compaction(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_overwrite_with_a_planned_compaction(world: World, method: str) -> None:
     planned = plan(world)
-    replacing = replace_rows(world, verb)
+    replacing = replace_rows(world, method)
     check(world)
     done = world.table.compact(planned)
     assert isinstance(done.runs[0], CompactionRun)
-    assert done.runs[0].file_groups == done.runs[0].files_written == (0 if verb == "insert_overwrite_table" else 1)
+    assert done.runs[0].file_groups == done.runs[0].files_written == (0 if method == "insert_overwrite_table" else 1)
     check(world)
     world.table.clean(dry_run=False, options=VERSIONS)
     world.table.archive(options={**KEPT, **VERSIONS})
@@ -165,12 +165,13 @@ OTHERS: Mapping[str, Mapping[str, object]] = {
 # Writers that do not wait for each other overwrite nothing, whether or not a compaction is planned.
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    ("name", "verb"), [(name, verb) for name in OTHERS for verb in VERBS if name != "non-blocking" or verb == "delete_partitions"]
+    ("name", "method"),
+    [(name, method) for name in OTHERS for method in OPERATIONS if name != "non-blocking" or method == "delete_partitions"],
 )
-def test_overwrite_with_a_planned_compaction_in_other_table_layouts(name: str, verb: str) -> None:
+def test_overwrite_with_a_planned_compaction_in_other_table_layouts(name: str, method: str) -> None:
     world = world_with_commits(**OTHERS[name])
     planned = plan(world)
-    replace_rows(world, verb)
+    replace_rows(world, method)
     check(world)
     assert world.table.compact(planned).runs
     check(world)
@@ -178,11 +179,11 @@ def test_overwrite_with_a_planned_compaction_in_other_table_layouts(name: str, v
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("method", OPERATIONS)
 @pytest.mark.parametrize("policy", [VERSIONS, COMMITS], ids=["versions", "commits"])
-def test_overwrite_clean_and_archival_before_the_plan_runs(world: World, verb: str, policy: Mapping[str, object]) -> None:
+def test_overwrite_clean_and_archival_before_the_plan_runs(world: World, method: str, policy: Mapping[str, object]) -> None:
     planned = plan(world)
-    replace_rows(world, verb)
+    replace_rows(world, method)
     for number in range(4):
         world.upsert({"k9": number})
         world.table.clean(dry_run=False, options=policy)
@@ -209,16 +210,16 @@ class Between(LocalEngine):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("method", OPERATIONS)
 @pytest.mark.parametrize("clean", [None, VERSIONS, COMMITS], ids=["", "versions", "commits"])
-def test_overwrite_during_a_running_compaction(world: World, verb: str, clean: Mapping[str, object] | None) -> None:
+def test_overwrite_during_a_running_compaction(world: World, method: str, clean: Mapping[str, object] | None) -> None:
     """It has written files for the file groups that are replaced.  Where a clean has come before it completes, an archival must
     not take the replacement from the timeline: the files would count again.
     """
     planned = plan(world)
 
     def act_concurrently() -> None:
-        replace_rows(world, verb)
+        replace_rows(world, method)
         if clean is not None:
             world.table.clean(dry_run=False, options=clean)
             world.table.archive(options={**KEPT, **clean})
@@ -235,25 +236,25 @@ def test_overwrite_during_a_running_compaction(world: World, verb: str, clean: M
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_compaction_that_completes_while_rows_are_replaced(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_compaction_that_completes_while_rows_are_replaced(world: World, method: str) -> None:
     planned = plan(world)
     context, given = world.table.context, parse_options(world.options)
     engine = Between(lambda: world.table.compact(planned))
-    if verb == "delete_partitions":
+    if method == "delete_partitions":
         run_delete_partitions(context, ["a"], WriteSettings.of(given, WriteOperation.DELETE_PARTITION), engine)
         world.table.run_services(["compact"])
     else:
-        numbers = (0, 8) if verb == "insert_overwrite" else (0, 7)
-        run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(verb)))
-    world.rows = after(verb, world.rows)
+        numbers = (0, 8) if method == "insert_overwrite" else (0, 7)
+        run_write(context, engine, batch(world, *numbers), WriteSettings.of(given, WriteOperation(method)))
+    world.rows = after(method, world.rows)
     check(world)
     run_other_processes(world)
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("verb", VERBS)
-def test_overwrite_with_a_failed_compaction(verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_overwrite_with_a_failed_compaction(method: str) -> None:
     """At each call of the compaction; its remains block no process, and the next one executes the plan."""
     made = world_with_commits()
     planned = plan(made)
@@ -263,7 +264,7 @@ def test_overwrite_with_a_failed_compaction(verb: str) -> None:
 
     def overwritten(run: World) -> None:
         assert run.scanned() == run.rows
-        replace_rows(run, verb)
+        replace_rows(run, method)
         assert run.scanned() == run.rows
         run.environment.advance_ms(3_600_000)
         run.table.compact()
@@ -275,11 +276,11 @@ def test_overwrite_with_a_failed_compaction(verb: str) -> None:
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("verb", VERBS)
-def test_crash_of_an_overwrite_with_a_planned_compaction(verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_crash_of_an_overwrite_with_a_planned_compaction(method: str) -> None:
     made = world_with_commits()
     plan(made)
-    replaced = after(verb, made.rows)
+    replaced = after(method, made.rows)
 
     def either(run: World) -> None:
         found = run.scanned()
@@ -292,15 +293,15 @@ def test_crash_of_an_overwrite_with_a_planned_compaction(verb: str) -> None:
         assert not run.table.timeline().pending()
         every_file_counts(run)
 
-    assert killed_everywhere(made, lambda run, context: act(run, context, verb), either) >= 3
+    assert killed_everywhere(made, lambda run, context: act(run, context, method), either) >= 3
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("verb", VERBS)
-def test_crash_of_a_compaction_of_replaced_file_groups(verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_crash_of_a_compaction_of_replaced_file_groups(method: str) -> None:
     made = world_with_commits()
     planned = plan(made)
-    replace_rows(made, verb)
+    replace_rows(made, method)
 
     def compact(run: World, context: TableContext) -> object:
         return run_compaction(context, LocalEngine(1), settings(run), planned)
@@ -316,12 +317,12 @@ def test_crash_of_a_compaction_of_replaced_file_groups(verb: str) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_rolled_back_overwrite_restores_every_row(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_rolled_back_overwrite_restores_every_row(world: World, method: str) -> None:
     """The compaction has written nothing for the groups that were replaced then; their logs are still there."""
     planned = plan(world)
     before = dict(world.rows)
-    replacing = replace_rows(world, verb)
+    replacing = replace_rows(world, method)
     world.table.compact(planned)
     world.table.rollback(replacing)
     world.rows = before
@@ -344,10 +345,10 @@ def test_a_restore_and_a_time_travel_to_before_the_replacement(world: World) -> 
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_plan_that_is_dropped_afterwards(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_plan_that_is_dropped_afterwards(world: World, method: str) -> None:
     planned = plan(world)
-    replace_rows(world, verb)
+    replace_rows(world, method)
     world.table.clean(dry_run=False, options=VERSIONS)
     world.table.unschedule_compaction(planned)
     for number in range(4):
@@ -358,35 +359,35 @@ def test_a_plan_that_is_dropped_afterwards(world: World, verb: str) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_planned_log_compaction(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_planned_log_compaction(world: World, method: str) -> None:
     planned = schedule_log_compaction(world.table.context, LocalEngine(1), settings(world)).planned
     assert planned is not None
-    replace_rows(world, verb)
+    replace_rows(world, method)
     check(world)
     done = world.table.log_compact(planned)
-    assert done.runs[0].file_groups == (0 if verb == "insert_overwrite_table" else 1)
+    assert done.runs[0].file_groups == (0 if method == "insert_overwrite_table" else 1)
     check(world)
     run_other_processes(world)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_log_compaction_that_is_under_way_is_dropped(verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_log_compaction_that_is_under_way_is_dropped(method: str) -> None:
     world = world_with_commits()
     planned = schedule_log_compaction(world.table.context, LocalEngine(1), settings(world)).planned
     with pytest.raises(WriteConflict, match="superseded"):
-        run_log_compaction(world.table.context, Between(lambda: replace_rows(world, verb)), settings(world), planned)
+        run_log_compaction(world.table.context, Between(lambda: replace_rows(world, method)), settings(world), planned)
     check(world)
     run_other_processes(world)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_planned_clustering_holds_its_file_groups(verb: str) -> None:
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_planned_clustering_holds_its_file_groups(method: str) -> None:
     """Hudi lets overwrites pass there, and the clustering brings the replaced rows back (tests/interop)."""
     world = world_with_commits()
     planned = world.table.schedule_clustering().instant
     with pytest.raises(TableState, match=f"pending clustering {planned} is about to replace"):
-        replace_rows(world, verb)
+        replace_rows(world, method)
     check(world)
 
 

@@ -184,7 +184,7 @@ class Write:
     effect: Callable[[Rows], Rows]
 
 
-VERBS = {
+OPERATIONS = {
     "upsert": Write(upsert, lambda held: {**held, "k0": 100, "k4": 104}),
     "insert": Write(insert_new, lambda held: {"k0": 100, "k4": 104, **held}),
     "delete": Write(delete, lambda held: {key: value for key, value in held.items() if key != "k0"}),
@@ -210,7 +210,7 @@ def busy(world: World) -> list[Rows]:
     return [dict(world.rows)]
 
 
-def run_paused(world: World, verb: Write, number: int, others: Callable[[World], list[Rows]]) -> str | None:
+def run_paused(world: World, method: Write, number: int, others: Callable[[World], list[Rows]]) -> str | None:
     """One run with the pause at a step; what that step was, None when the write has committed before it."""
     run = world.copy()
     before = dict(run.rows)
@@ -224,40 +224,40 @@ def run_paused(world: World, verb: Write, number: int, others: Callable[[World],
 
     storage = Paused(context.storage, lock, number, act_concurrently)
     try:
-        verb.act(run, replace(context, storage=storage, lock=lock))
+        method.act(run, replace(context, storage=storage, lock=lock))
     except WriteConflict:
         # It reports that, and has done nothing.
         assert run.scanned() == after[0]
         return storage.paused_at
     found = run.scanned()
     if not after:
-        assert found == verb.effect(before)
+        assert found == method.effect(before)
         return None
-    first, last = rows_if_first(verb, before, after[0]), verb.effect(after[0])
+    first, last = rows_if_first(method, before, after[0]), method.effect(after[0])
     assert found in (first, last), f"paused at step {number}, {storage.paused_at}"
     assert not run.table.timeline().pending_writes()
     return storage.paused_at
 
 
-def rows_if_first(verb: Write, before: Rows, after: Rows) -> Rows:
+def rows_if_first(method: Write, before: Rows, after: Rows) -> Rows:
     """The rows if the write came first: the others wrote k0, k2 and k4 of partition a afterwards."""
-    held = verb.effect(before)
+    held = method.effect(before)
     return {**held, **{key: value for key, value in after.items() if held.get(key, 0) < 100}}
 
 
-# Each verb on a table of one type, and each type by every other verb.
+# Each operation on a table of one type, and each type by every other operation.
 TURNS = [
-    pytest.param(verb, kind, marks=() if (number + place) % 2 == 0 else pytest.mark.wide)
-    for number, verb in enumerate(VERBS)
+    pytest.param(method, kind, marks=() if (number + place) % 2 == 0 else pytest.mark.wide)
+    for number, method in enumerate(OPERATIONS)
     for place, kind in enumerate(("cow", "mor"))
 ]
 
 
-@pytest.mark.parametrize(("verb", "kind"), TURNS)
-def test_writer_paused_at_every_step(kind: str, verb: str) -> None:
+@pytest.mark.parametrize(("method", "kind"), TURNS)
+def test_writer_paused_at_every_step(kind: str, method: str) -> None:
     world = made(kind)
     number = 1
-    while run_paused(world, VERBS[verb], number, busy) is not None:
+    while run_paused(world, OPERATIONS[method], number, busy) is not None:
         number += 1
     assert number > 5
 
@@ -304,8 +304,8 @@ def test_files_are_cleaned_while_rows_are_fetched(kind: str, index: str) -> None
     assert result.conflict_retries == 0
 
 
-@pytest.mark.parametrize("verb", ["upsert", "delete", "insert_overwrite"])
-def test_commits_are_archived_while_rows_are_fetched(verb: str) -> None:
+@pytest.mark.parametrize("method", ["upsert", "delete", "insert_overwrite"])
+def test_commits_are_archived_while_rows_are_fetched(method: str) -> None:
     """The files of the loaded state are all there; what was committed since has left the timeline."""
     world = made("cow", **ARCHIVED)
     seen = world.table.context
@@ -313,20 +313,20 @@ def test_commits_are_archived_while_rows_are_fetched(verb: str) -> None:
         "upsert": WriteOperation.UPSERT,
         "delete": WriteOperation.DELETE,
         "insert_overwrite": WriteOperation.INSERT_OVERWRITE,
-    }[verb]
+    }[method]
     data = rows(world, LATE, k0=100, k4=104)
 
     def others() -> None:
         for turn in range(14):
             world.upsert({"k0": turn, "k2": turn, "k4": turn})
 
-    run_write(seen, Fetching(others), data if verb != "delete" else data.drop_columns(["value"]), settings(world, operation))
+    run_write(seen, Fetching(others), data if method != "delete" else data.drop_columns(["value"]), settings(world, operation))
     expected = {
         "upsert": {"k0": 100, "k1": 1, "k2": 13, "k4": 104},
         "delete": {"k1": 1, "k2": 13},
         "insert_overwrite": {"k0": 100, "k1": 1, "k4": 104},
     }
-    assert world.scanned() == expected[verb]
+    assert world.scanned() == expected[method]
 
 
 def test_eleven_commits_with_nothing_but_defaults() -> None:

@@ -250,7 +250,7 @@ def last_write(table: Table) -> str:
 
 
 KEPT_SHORT = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
-VERBS: dict[str, Callable[[Table], object]] = {
+OPERATIONS: dict[str, Callable[[Table], object]] = {
     "rollback": lambda table: table.rollback(last_write(table)),
     "restore": lambda table: table.restore(first_write(table)),
     "savepoint": lambda table: table.savepoint(last_write(table)),
@@ -265,20 +265,20 @@ VERBS: dict[str, Callable[[Table], object]] = {
 
 
 @pytest.mark.parametrize("version", [TableVersion.EIGHT, pytest.param(TableVersion.NINE, marks=pytest.mark.wide)])
-@pytest.mark.parametrize("verb", VERBS)
-def test_no_operation_starts_on_a_table_of_another_version(verb: str, version: TableVersion) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_operation_starts_on_a_table_of_another_version(operation: str, version: TableVersion) -> None:
     """Every action that waits for the lock finds the version that it was planned for, or leaves the table unchanged."""
-    world = of_version("cow" if verb in ("archive", "clean", "dropped plan") else "mor", SERVED, version)
+    world = of_version("cow" if operation in ("archive", "clean", "dropped plan") else "mor", SERVED, version)
     for number in range(4):
         world.upsert({"k0": number, "k1": number})
-    if verb in ("restore", "delete savepoint"):
+    if operation in ("restore", "delete savepoint"):
         world.table.savepoint(first_write(world.table))
-    if verb == "dropped plan":
+    if operation == "dropped plan":
         assert world.table.schedule_clustering().instant
     other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT
     probe, first = Stop(), world.copy().table
     first._open.context = probe.context(first.context)
-    VERBS[verb](first)
+    OPERATIONS[operation](first)
     at = next(number for number, step in enumerate(probe.steps, 1) if step == "lock")
     run = world.copy()
     changed: list[dict[str, bytes | None]] = []
@@ -290,7 +290,7 @@ def test_no_operation_starts_on_a_table_of_another_version(verb: str, version: T
     late = run.table
     late._open.context = Stop(at, change).context(late.context)
     with pytest.raises(TableState, match=f"to version {int(other)} by another process"):
-        VERBS[verb](late)
+        OPERATIONS[operation](late)
     assert contents(run) == changed[0]
     assert run.scanned() == run.rows
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyhudi import Table
 from pyhudi import spark as hs
-from tests.support.arrow_types import columns_of, kinds, values_of
+from tests.support.arrow_types import column_types, columns_of, values_of
 from tests.support.needs import WIDE
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ _QUIET = {"hoodie.index.bloom.num_entries": 100}
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(st.sampled_from(["mor", "cow"]), st.lists(kinds(), min_size=12, max_size=12).flatmap(lambda found: columns_of(found, 4)))
+@given(
+    st.sampled_from(["mor", "cow"]),
+    st.lists(column_types(), min_size=12, max_size=12).flatmap(lambda found: columns_of(found, 4)),
+)
 def test_spark_reads_and_writes_every_arrow_type(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, layout: str, columns: dict[str, pa.Array]
 ) -> None:

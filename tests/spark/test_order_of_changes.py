@@ -12,7 +12,17 @@ import pytest
 
 from pyhudi import spark as hs
 from pyhudi.engines.spark import data_source, jobs
-from tests.support.replay import INDEXES, KEYS, MODES, PARTITIONS, SCHEMA, VERBS, ChangingTable, apply_changes, changing_table
+from tests.support.replay import (
+    INDEXES,
+    KEYS,
+    MODES,
+    OPERATIONS,
+    PARTITIONS,
+    SCHEMA,
+    ChangingTable,
+    apply_changes,
+    changing_table,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -50,7 +60,8 @@ def drawn(seed: int, folder: Path) -> ChangingTable:
     chance = random.Random(seed)
     made = (("cow", "mor")[seed % 2], chance.choice(MODES), chance.choice(INDEXES), chance.random() < 0.5)
     steps = [
-        (chance.choice(VERBS), "".join(chance.sample(KEYS, chance.randint(1, 5))), chance.choice(PARTITIONS)) for _ in range(6)
+        (chance.choice(OPERATIONS), "".join(chance.sample(KEYS, chance.randint(1, 5))), chance.choice(PARTITIONS))
+        for _ in range(6)
     ]
     return changing_table(made, steps, str(folder / f"t{seed}"))
 

@@ -53,7 +53,7 @@ def test_what_is_less_work_than_a_job_runs_in_the_driver(
 ) -> None:
     """Files that a write cleans, and file groups of the metadata table that it merges."""
     if as_jobs:
-        monkeypatch.setattr("pyhudi.engines.spark.engine._WORK_LESS_THAN_A_JOB", -1)
+        monkeypatch.setattr("pyhudi.engines.spark.engine._DRIVER_WORK_BYTES", -1)
     ran: list[str] = []
     whole = SparkEngine.map
 

@@ -23,13 +23,13 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.records.filters.filter_parser import parse_filter
-from tests.conformance.changes_suite import OPTIONS, SOURCE, Asked, ChangesSuite, PlainChangesSuite, held, new_table, rows
+from tests.conformance.changes_suite import OPTIONS, SOURCE, ChangesSuite, PlainChangesSuite, QueryForm, held, new_table, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class OnSpark(Asked):
+class OnSpark(QueryForm):
     @pytest.fixture(autouse=True)
     def around(self, spark: SparkSession, tmp_path: Path) -> None:
         self.spark, self.folder, self.made = spark, tmp_path, 0

@@ -98,9 +98,11 @@ def _list_of(kind: Kind) -> st.SearchStrategy[Kind]:
     )
 
 
-def _struct_of(kinds: list[Kind]) -> Kind:
-    fields = {f"f{number}": kind for number, kind in enumerate(kinds)}
-    values = st.tuples(*(st.none() | kind.values for kind in kinds)).map(lambda found: dict(zip(fields, found, strict=True)))
+def _struct_of(column_types: list[Kind]) -> Kind:
+    fields = {f"f{number}": kind for number, kind in enumerate(column_types)}
+    values = st.tuples(*(st.none() | kind.values for kind in column_types)).map(
+        lambda found: dict(zip(fields, found, strict=True))
+    )
     return Kind(pa.struct([(name, kind.type) for name, kind in fields.items()]), values)
 
 
@@ -109,7 +111,7 @@ def _map_of(kind: Kind, keys: pa.DataType) -> Kind:
     return Kind(pa.map_(keys, kind.type), entries)
 
 
-def kinds() -> st.SearchStrategy[Kind]:
+def column_types() -> st.SearchStrategy[Kind]:
     """Types that a table takes, nested to some depth."""
     leaves = st.sampled_from(SCALARS)
     nested = st.recursive(
@@ -138,7 +140,7 @@ def values_of(rows: pa.Table, schema: pa.Schema) -> dict[int, Any]:
     return {row["id"]: {name: repr(value) for name, value in row.items()} for row in fitting.to_pylist()}
 
 
-def key_kinds() -> st.SearchStrategy[Kind]:
+def key_types() -> st.SearchStrategy[Kind]:
     """Types whose values name records and partitions."""
     return st.sampled_from([*SCALARS, *WRAPPED])
 

@@ -26,7 +26,7 @@ _SCHEMA = parse_schema(
 )
 
 
-def lay_sources(table: Path, folder: Path) -> None:
+def write_sources(table: Path, folder: Path) -> None:
     """Writes what the case wrote below `folder`, and an index that names it; the files have several row groups."""
     rows = trips(range(9), 1)
     sources = {}

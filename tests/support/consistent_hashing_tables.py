@@ -31,11 +31,11 @@ def rows(*keys: int, ts: int = 1, part: str = "p") -> pa.Table:
     return pa.table({"id": [f"k{key}" for key in keys], "part": [part] * len(keys), "ts": pa.array([ts] * len(keys), pa.int64())})
 
 
-def ring_of(table: hp.Table, part: str = "p") -> HashRing:
+def hashing_of(table: hp.Table, part: str = "p") -> HashRing:
     ring = load_hashing_metadata(table.context, table.context.timeline.load(), part, ())
     assert ring is not None
     return ring
 
 
-def ring_files(table: hp.Table) -> list[str]:
+def hashing_files(table: hp.Table) -> list[str]:
     return sorted(info.path.removeprefix(f"{HASHING_FOLDER}/") for info in table.context.storage.walk(HASHING_FOLDER))

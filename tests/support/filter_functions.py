@@ -43,13 +43,13 @@ def rows(count: int = 300, seed: int = 5) -> pa.Table:
     def some(values: list[Any]) -> Any:
         return None if chance.random() < 0.08 else chance.choice(values)
 
-    def moment() -> datetime:
+    def random_time() -> datetime:
         seconds = chance.choice(_SECONDS) if chance.random() < 0.5 else chance.randrange(-5_000_000_000, 5_000_000_000)
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, microseconds=chance.choice([0, 1, 999_999, 123_456]))
 
     made = []
     for _ in range(count):
-        at, then = moment(), moment()
+        at, then = random_time(), random_time()
         made.append(
             {
                 "n": some(_NUMBERS),

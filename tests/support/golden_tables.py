@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.support.bootstrapped import lay_sources
+from tests.support.bootstrapped import write_sources
 
 ROOT = Path(__file__).resolve().parents[1] / "golden"
 
@@ -89,5 +89,5 @@ def open_golden(name: str, folder: Path) -> GoldenTable:
     with zipfile.ZipFile(case_folder(name) / "table.zip") as archive:
         archive.extractall(path)
     if "bootstrap" in load_case(name).traits:
-        lay_sources(path, folder / f"{name}-source")
+        write_sources(path, folder / f"{name}-source")
     return GoldenTable(load_case(name), path)

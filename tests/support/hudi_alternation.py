@@ -23,32 +23,32 @@ SCHEMA = pa.schema({"id": TEXT, "p": TEXT, "pos": TEXT, "ts": pa.int64(), "op": 
 
 
 @dataclass(frozen=True)
-class Way:
+class MergeVariant:
     """How records are merged.  names: what columns are called where a payload class has names of its own."""
 
     options: Mapping[str, str]
     names: Mapping[str, str]
 
 
-def _way(names: Mapping[str, str] | None = None, **options: str) -> Way:
+def _variant(names: Mapping[str, str] | None = None, **options: str) -> MergeVariant:
     keys = {"ordering": ORDERING, "mode": MODE, "payload": PAYLOAD}
-    return Way({keys[name]: text for name, text in options.items()}, names or {})
+    return MergeVariant({keys[name]: text for name, text in options.items()}, names or {})
 
 
 POSTGRES = {"ts": "_event_lsn", "op": "_change_operation_type"}
 MYSQL = {"pos": "_event_bin_file", "ts": "_event_pos", "op": "_change_operation_type"}
 WAYS = {
-    "commit_time": _way(ordering="ts", mode="COMMIT_TIME_ORDERING"),
-    "event_time": _way(ordering="ts"),
-    "two_fields": _way(ordering="pos,ts"),
-    "OverwriteWithLatest": _way(ordering="ts", payload=MODEL + "OverwriteWithLatestAvroPayload"),
-    "Default": _way(ordering="ts", payload=MODEL + "DefaultHoodieRecordPayload"),
-    "EventTime": _way(ordering="ts", payload=MODEL + "EventTimeAvroPayload"),
-    "PartialUpdate": _way(ordering="ts", payload=MODEL + "PartialUpdateAvroPayload"),
-    "OverwriteNonDefaults": _way(ordering="ts", payload=MODEL + "OverwriteNonDefaultsWithLatestAvroPayload"),
-    "AWSDms": _way({"op": "Op"}, ordering="ts", payload=MODEL + "AWSDmsAvroPayload"),
-    "Postgres": _way(POSTGRES, payload=MODEL + "debezium.PostgresDebeziumAvroPayload"),
-    "MySql": _way(MYSQL, payload=MODEL + "debezium.MySqlDebeziumAvroPayload"),
+    "commit_time": _variant(ordering="ts", mode="COMMIT_TIME_ORDERING"),
+    "event_time": _variant(ordering="ts"),
+    "two_fields": _variant(ordering="pos,ts"),
+    "OverwriteWithLatest": _variant(ordering="ts", payload=MODEL + "OverwriteWithLatestAvroPayload"),
+    "Default": _variant(ordering="ts", payload=MODEL + "DefaultHoodieRecordPayload"),
+    "EventTime": _variant(ordering="ts", payload=MODEL + "EventTimeAvroPayload"),
+    "PartialUpdate": _variant(ordering="ts", payload=MODEL + "PartialUpdateAvroPayload"),
+    "OverwriteNonDefaults": _variant(ordering="ts", payload=MODEL + "OverwriteNonDefaultsWithLatestAvroPayload"),
+    "AWSDms": _variant({"op": "Op"}, ordering="ts", payload=MODEL + "AWSDmsAvroPayload"),
+    "Postgres": _variant(POSTGRES, payload=MODEL + "debezium.PostgresDebeziumAvroPayload"),
+    "MySql": _variant(MYSQL, payload=MODEL + "debezium.MySqlDebeziumAvroPayload"),
 }
 READ: dict[str, Any] = {"hoodie.metadata.enable": True}
 
@@ -62,12 +62,12 @@ FEW_GROUPS: dict[str, Any] = {
 
 
 @dataclass
-class Turns:
+class AlternatingWrites:
     """One table that PyHudi (`ours`) and Apache Hudi (`theirs`) write."""
 
     hudi: ApacheHudi
     path: Path
-    way: Way
+    way: MergeVariant
     kind: str
 
     @property

@@ -137,36 +137,36 @@ class ChangingTable:
             batch = batch.filter(pa.array(fits))
         return batch
 
-    def run(self, verb: str, keys: str, part: str) -> None:
+    def run(self, operation: str, keys: str, part: str) -> None:
         """One step."""
         table = self.table
-        if verb == "upsert":
+        if operation == "upsert":
             table.upsert(self.batch(keys, part))
-        elif verb == "soft_delete":
+        elif operation == "soft_delete":
             table.upsert(self.batch(keys, part, deleted=keys[::2]))
-        elif verb == "delete":
+        elif operation == "delete":
             table.delete(self.batch(keys, part))
-        elif verb == "update":
+        elif operation == "update":
             self.clock += 1
             table.update({"ts": self.clock, "v": f"'u{self.clock}'"}, where=f"id in ({', '.join(map(repr, keys))})")
-        elif verb == "merge":
+        elif operation == "merge":
             source = self.batch(keys, part, deleted=keys[::2])
             merge = table.merge(source, on="id").when_matched_delete("source._hoodie_is_deleted")
             merge = merge.when_matched_update({"ts": "source.ts", "v": "source.v"})
             merge.when_not_matched_insert_all("source._hoodie_is_deleted = false").execute()
-        elif verb == "insert_overwrite":
+        elif operation == "insert_overwrite":
             batch = self.without_doubles(self.batch(keys, part))
             if batch.num_rows:
                 table.insert_overwrite(batch)
-        elif verb == "insert_overwrite_table":
+        elif operation == "insert_overwrite_table":
             table.insert_overwrite_table(self.batch(keys, part))
-        elif verb == "delete_partitions":
+        elif operation == "delete_partitions":
             table.delete_partitions(part)
-        elif verb == "compact" and self.kind == "mor":
+        elif operation == "compact" and self.kind == "mor":
             table.compact()
-        elif verb == "log_compact" and self.kind == "mor":
+        elif operation == "log_compact" and self.kind == "mor":
             table.log_compact()
-        elif verb == "cluster":
+        elif operation == "cluster":
             table.cluster(order_by="id")
         self.remember()
 
@@ -187,7 +187,7 @@ class ChangingTable:
         return [*itertools.pairwise(self.commits), *((commit, last) for commit in self.commits[:-2])]
 
 
-VERBS = (
+OPERATIONS = (
     "upsert",
     "upsert",
     "upsert",
@@ -205,7 +205,7 @@ VERBS = (
 )
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(VERBS),
+        st.sampled_from(OPERATIONS),
         st.lists(st.sampled_from(KEYS), min_size=1, max_size=5, unique=True).map("".join),
         st.sampled_from(PARTITIONS),
     ),

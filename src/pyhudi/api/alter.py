@@ -14,7 +14,7 @@ from pyhudi.operations.admin.constraints import run_add_constraint, run_drop_con
 from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.records.schema_on_read.column_changes import Add, AllowNulls, ColumnChange, Comment, Drop, Move, Rename, Retype
 
 
@@ -159,7 +159,7 @@ class Alter(ForeignNames):
         Example:
             >>> table.alter.add_constraint("positive", "fare > 0")
         """
-        parsed = self._open.parse(VERBS["alter.add_constraint"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["alter.add_constraint"], options)
         run_add_constraint(self._open.load_context(parsed), CommitSettings.of(parsed), name, condition)
 
     def drop_constraint(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
@@ -169,7 +169,7 @@ class Alter(ForeignNames):
             name: Name of the constraint.
             options: `hoodie.*` options of this call.
         """
-        parsed = self._open.parse(VERBS["alter.drop_constraint"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["alter.drop_constraint"], options)
         run_drop_constraint(self._open.load_context(parsed), CommitSettings.of(parsed), name)
 
     def constraints(self) -> dict[str, str]:
@@ -177,7 +177,7 @@ class Alter(ForeignNames):
         return dict(table_constraints(self._open.context.reloaded().config))
 
     def _change(self, method: str, change: ColumnChange, options: Mapping[str, object] | None) -> WriteResult:
-        parsed = self._open.parse(VERBS[f"alter.{method}"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS[f"alter.{method}"], options)
         return run_alter(self._open.load_context(parsed), change, AlterSettings.of(parsed))
 
 

@@ -218,7 +218,7 @@ def _workers() -> tuple[str, list[Finding]]:
     return f"{program}", worker_findings(program, remedy)
 
 
-_ASK = """
+_VERSIONS_SCRIPT = """
 import json, sys
 from importlib import metadata
 def version(name):
@@ -240,7 +240,7 @@ def worker_findings(program: str, remedy: str) -> list[Finding]:
     names = ["pyarrow", "pyspark"]
     try:
         output = subprocess.run(
-            [program, "-c", _ASK, *names], capture_output=True, text=True, timeout=_WORKER_WAIT_S, check=True
+            [program, "-c", _VERSIONS_SCRIPT, *names], capture_output=True, text=True, timeout=_WORKER_WAIT_S, check=True
         ).stdout
         worker: dict[str, Any] = json.loads(output)
     except (OSError, subprocess.SubprocessError, ValueError) as error:

@@ -21,7 +21,7 @@ from pyhudi.operations.services.index_admin import (
     run_index,
     schedule_index,
 )
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 
@@ -144,7 +144,7 @@ class Indexes:
             name: Name of the index, such as `record_index` or `secondary_index_by_city`.
             options: `hoodie.*` options of this call.
         """
-        parsed = self._open.parse(VERBS["index.drop"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["index.drop"], options)
         drop_index(self._open.load_context(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
 
     def rebuild(
@@ -169,7 +169,7 @@ class Indexes:
     def _call(
         self, method: str, options: Mapping[str, object] | None, spark: SparkSession | None = None
     ) -> tuple[TableContext, Engine, IndexSettings]:
-        parsed = self._open.parse(VERBS[f"index.{method}"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS[f"index.{method}"], options)
         return self._open.load_context(parsed), self._open.engine(spark, parsed), IndexSettings.of(parsed)
 
     def _request(

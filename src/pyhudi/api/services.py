@@ -47,7 +47,7 @@ from pyhudi.operations.services.run_services import ServiceRunSettings, printed,
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.planning.instant_arguments import CommittedInstant, request_time_text
 from pyhudi.table.feature_support import check_open
 from pyhudi.tasks.engine_protocol import Engine
@@ -73,7 +73,7 @@ class TableServices(OpenedTable):
         Returns:
             The number of files and bytes, and the instant of the clean if one ran.
         """
-        parsed = self._open.parse(VERBS["clean"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["clean"], options)
         settings = CleanSettings.of(parsed)
         if dry_run:
             context = self._open.load_context(parsed)
@@ -92,7 +92,7 @@ class TableServices(OpenedTable):
         Returns:
             The archived instants.
         """
-        parsed = self._open.parse(VERBS["archive"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["archive"], options)
         return run_archive(self._open.writable(parsed), ArchiveSettings.of(parsed))
 
     def compact(
@@ -119,7 +119,7 @@ class TableServices(OpenedTable):
             InstantNotFound: No such plan exists.
             TableState: The table is copy-on-write, or another process executes the plan.
         """
-        parsed = self._open.parse(VERBS["compact"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["compact"], options)
         settings = CompactSettings.of(parsed)
         return run_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, _plan_time(instant))
 
@@ -140,7 +140,7 @@ class TableServices(OpenedTable):
         Returns:
             The instant of the plan in `planned`; None if there is nothing to compact.
         """
-        parsed = self._open.parse(VERBS["schedule_compaction"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["schedule_compaction"], options)
         settings = CompactSettings.of(parsed)
         return schedule_compaction(self._open.load_context(parsed), settings, if_due=if_due, extra_metadata=extra_metadata)
 
@@ -155,7 +155,7 @@ class TableServices(OpenedTable):
             InstantNotFound: No such plan exists.
             TableState: The plan is being executed.
         """
-        parsed = self._open.parse(VERBS["unschedule_compaction"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["unschedule_compaction"], options)
         unschedule(self._open.writable(parsed, retains_indexes=False), CompactSettings.of(parsed), request_time_text(instant))
 
     def log_compact(
@@ -182,7 +182,7 @@ class TableServices(OpenedTable):
             InstantNotFound: No such plan exists.
             TableState: The table is copy-on-write, or another process executes the plan.
         """
-        parsed = self._open.parse(VERBS["log_compact"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["log_compact"], options)
         settings = CompactSettings.of(parsed)
         return run_log_compaction(
             self._open.load_context(parsed), self._open.engine(spark, parsed), settings, _plan_time(instant)
@@ -200,7 +200,7 @@ class TableServices(OpenedTable):
         Returns:
             The instant of the plan in `planned`; None if there is nothing to compact.
         """
-        parsed = self._open.parse(VERBS["schedule_log_compaction"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["schedule_log_compaction"], options)
         settings = CompactSettings.of(parsed)
         return schedule_log_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
@@ -230,7 +230,7 @@ class TableServices(OpenedTable):
             InstantNotFound: No such plan exists.
             TableState: Another process executes the plan.
         """
-        parsed = self._open.parse(VERBS["cluster"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["cluster"], options)
         settings = _clustering_options(order_by, layout, parsed)
         context, engine = self._open.load_context(parsed), self._open.engine(spark, parsed)
         if instant is None:
@@ -256,7 +256,7 @@ class TableServices(OpenedTable):
         Returns:
             The instant of the plan; None if there is nothing to cluster.
         """
-        parsed = self._open.parse(VERBS["schedule_clustering"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["schedule_clustering"], options)
         settings = _clustering_options(order_by, layout, parsed)
         return schedule_clustering(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
@@ -271,7 +271,7 @@ class TableServices(OpenedTable):
             InstantNotFound: No such plan exists.
             TableState: The plan is being executed.
         """
-        parsed = self._open.parse(VERBS["unschedule_clustering"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["unschedule_clustering"], options)
         context = self._open.writable(parsed, retains_indexes=False)
         request_time = request_time_text(instant)
         context.timeline.load().find(request_time, Action.CLUSTERING)
@@ -307,7 +307,7 @@ class TableServices(OpenedTable):
             InvalidRequest: The catalog cannot hold the table, or a required package is not installed.
         """
         named = with_names(options, metastore=metastore, database=database, table=table)
-        parsed = self._open.parse(VERBS["sync"], named)
+        parsed = self._open.parse(TABLE_OPERATIONS["sync"], named)
         return run_sync(self._open.load_context(parsed), SyncSettings.of(parsed))
 
     def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
@@ -316,7 +316,7 @@ class TableServices(OpenedTable):
         Args:
             options: `hoodie.*` options of this call.
         """
-        parsed = self._open.parse(VERBS["expired_partitions"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["expired_partitions"], options)
         return find_expired_partitions(self._open.load_context(parsed), TtlSettings.of(parsed))
 
     def run_ttl(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
@@ -329,7 +329,7 @@ class TableServices(OpenedTable):
         Returns:
             The instant of the delete; no instant if no partition was expired.
         """
-        parsed = self._open.parse(VERBS["run_ttl"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["run_ttl"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         context, engine = self._open.writable(parsed), self._open.engine(spark, parsed)
         return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
@@ -354,7 +354,7 @@ class TableServices(OpenedTable):
         Returns:
             Outcome by service name.
         """
-        parsed = self._open.parse(VERBS["run_services"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["run_services"], options)
         _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
         return run(lambda: True)
 
@@ -383,7 +383,7 @@ class TableServices(OpenedTable):
             options: `hoodie.*` options of this call.
             on_run: Called with the outcomes of each pass.
         """
-        parsed = self._open.parse(VERBS["serve"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["serve"], options)
         _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
 
         def once() -> Printed:
@@ -422,7 +422,7 @@ class TableServices(OpenedTable):
             >>> with table.background_services():
             ...     result = table.upsert(rows)
         """
-        parsed = self._open.parse(VERBS["background_services"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["background_services"], options)
         if self._open.background is not None:
             raise InvalidRequest(f"background services of {self._open.uri} are running already; stop them first")
         settings, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)

@@ -28,7 +28,7 @@ from pyhudi.operations.services.background_services import BackgroundServices
 from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch, retried
 from pyhudi.operations.write.save_modes import stream_operation
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_first_write
-from pyhudi.options.scope import check_table_options, spark_write_verb
+from pyhudi.options.scope import check_table_options, spark_write_operation
 from pyhudi.options.service_options import COMPACT_ASYNC, COMPACT_INLINE
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import STREAMING_CHECKPOINT_IDENTIFIER
@@ -74,7 +74,7 @@ class StreamSink:
         self._environment = environment
         self._options = parse_options(self._given)
         self._operation = stream_operation(self._options, output_mode)
-        check_table_options(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
+        check_table_options(spark_write_operation(self._operation or WriteOperation.UPSERT), self._options)
         # Reject settings that every batch would fail with before the table is created.
         self._write_settings = WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
         self._settings = SinkSettings.of(self._options)

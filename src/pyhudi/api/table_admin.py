@@ -25,7 +25,7 @@ from pyhudi.operations.commit.rollback import RollbackResult, find_rollback_targ
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.index_admin import drop_metadata_table
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.options.write_options import THREADS
 from pyhudi.planning.instant_arguments import CommittedInstant, InstantArgument, format_as_of, request_time_text
 from pyhudi.storage.locks import LockSettings
@@ -53,7 +53,7 @@ class TableAdmin(TableServices):
             InstantNotFound: The active timeline has no such write.
             TableState: Later writes depend on it.
         """
-        parsed = self._open.parse(VERBS["rollback"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["rollback"], options)
         context = self._open.writable(parsed, retains_indexes=False)
         target = find_rollback_target(context, self.timeline(), request_time_text(instant))
         return rollback_instant(context, target, CommitSettings.of(parsed))
@@ -87,7 +87,7 @@ class TableAdmin(TableServices):
             >>> savepoint = table.savepoint(tag="before-migration")
             >>> rows = table.scan(as_of="tag:before-migration")
         """
-        parsed = self._open.parse(VERBS["savepoint"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["savepoint"], options)
         settings, request_time = CommitSettings.of(parsed), None if instant is None else self._last_write_until(instant)
         return run_savepoint(
             self._open.load_context(parsed), settings, instant=request_time, user=user, comments=comments, tag=tag
@@ -112,7 +112,7 @@ class TableAdmin(TableServices):
         Raises:
             InstantNotFound: No such savepoint exists.
         """
-        parsed = self._open.parse(VERBS["delete_savepoint"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["delete_savepoint"], options)
         run_delete_savepoint(self._open.load_context(parsed), CommitSettings.of(parsed), request_time_text(instant))
 
     def set_properties(
@@ -135,7 +135,7 @@ class TableAdmin(TableServices):
             InvalidRequest: A property defines the table or how it is written, or the table name is part of the lock
                 that writers use.
         """
-        parsed = self._open.parse(VERBS["set_properties"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["set_properties"], options)
         changes = {key: _property_text(key, value) for key, value in properties.items()}
         context = self._open.load_context(parsed)
         changed = run_set_properties(context, changes, CommitSettings.of(parsed), LockSettings.of(parsed, self.name))
@@ -151,7 +151,7 @@ class TableAdmin(TableServices):
         Raises:
             TableState: A write or a table service is in progress.
         """
-        parsed = self._open.parse(VERBS["drop"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["drop"], options)
         run_drop_table(self._open.load_context(parsed), CommitSettings.of(parsed))
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
@@ -163,7 +163,7 @@ class TableAdmin(TableServices):
         Args:
             options: `hoodie.*` options of this call.
         """
-        parsed = self._open.parse(VERBS["drop_metadata_table"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["drop_metadata_table"], options)
         drop_metadata_table(self._open.load_context(parsed), CommitSettings.of(parsed).lock_wait_ms)
 
     def restore(self, instant: InstantArgument, *, options: Mapping[str, object] | None = None) -> RestoreResult:
@@ -181,7 +181,7 @@ class TableAdmin(TableServices):
             TableState: Another restore is unfinished, required files are missing, or later writes are savepointed or
                 archived.
         """
-        parsed = self._open.parse(VERBS["restore"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["restore"], options)
         return run_restore(self._open.load_context(parsed), CommitSettings.of(parsed), self._last_write_until(instant))
 
     def upgrade(
@@ -206,7 +206,7 @@ class TableAdmin(TableServices):
             InvalidRequest: The table has a later version.
             CorruptData: Instants or an archive file cannot be read.
         """
-        parsed = self._open.parse(VERBS["upgrade"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["upgrade"], options)
         settings, codec = CompactSettings.of(parsed), ArchiveSettings.of(parsed).compression
         target = None if to is None else parse_table_version(str(to))
         result = run_upgrade(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, codec, target)
@@ -233,7 +233,7 @@ class TableAdmin(TableServices):
                 record merger.
             InvalidRequest: The table has an earlier version.
         """
-        parsed = self._open.parse(VERBS["downgrade"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["downgrade"], options)
         settings = CompactSettings.of(parsed)
         target = None if to is None else parse_table_version(str(to))
         result = run_downgrade(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, target)
@@ -276,7 +276,7 @@ class TableAdmin(TableServices):
         unknown = [kind for kind in chosen if kind not in known]
         if unknown:
             raise InvalidRequest(f"{unknown[0]!r} cannot be repaired: choose from {', '.join(known)}")
-        parsed = self._open.parse(VERBS["repair"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["repair"], options)
         context = self._open.writable(parsed)
         settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
         return run_repair(context, LocalEngine(parsed.integer(THREADS)), settings, dry_run=dry_run)

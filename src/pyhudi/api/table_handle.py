@@ -79,13 +79,13 @@ class TableHandle:
         """Location of the table."""
         return self.context.storage.uri
 
-    def parse(self, verb: TableOperation, options: Mapping[str, object] | None) -> Options:
+    def parse(self, operation: TableOperation, options: Mapping[str, object] | None) -> Options:
         """Merge the options of a call into the table's options. Raises InvalidRequest for options that the operation
         does not accept.
         """
         call_options = parse_options(options, base_options=self.options)
-        check_call_options(verb, call_options)
-        check_table_options(verb, self.options)
+        check_call_options(operation, call_options)
+        check_table_options(operation, self.options)
         if not options:
             return self.options
         parsed = self.options.merged(dict(call_options.values), dict(call_options.extra))

@@ -28,7 +28,7 @@ from pyhudi.options.read_options import (
     READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE,
     VALUES_FROM_PATH,
 )
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.options.write_options import THREADS
 from pyhudi.planning.incremental_query import EARLIEST, CompletionRange, RequestRange
 from pyhudi.planning.instant_arguments import InstantArgument, check_not_request_time, range_text
@@ -81,7 +81,7 @@ class TableReads(OpenedTable):
             >>> rows = table.scan(["id", "fare"], filter="fare > 10").to_arrow()
             >>> yesterday = table.scan(as_of="2024-05-06").to_pandas()
         """
-        parsed = self._open.parse(VERBS["scan"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["scan"], options)
         query = plan_snapshot_query(
             self._open.load_context(parsed),
             column_list(columns),
@@ -168,7 +168,7 @@ class TableReads(OpenedTable):
             >>> rows = table.scan(["id", "picture"], filter="id = 7").to_arrow()
             >>> table.read_blobs(rows["picture"], options={"pyhudi.blob.roots": "s3://bucket/pictures"})
         """
-        parsed = self._open.parse(VERBS["read_blobs"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["read_blobs"], options)
         reader = features.load("blob_reader", "Table.read_blobs")
         storage_options = dict(self._open.context.storage.spec().options)
         content: pa.ChunkedArray = reader.BlobReader(parsed.text(BLOB_ROOTS), storage_options).read(
@@ -210,7 +210,7 @@ class TableReads(OpenedTable):
             limit: As in `scan`.
             options: `hoodie.*` options of this call.
         """
-        parsed = self._open.parse(VERBS["read_optimized"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["read_optimized"], options)
         settings = ReadSettings.of(parsed)
         query = plan_snapshot_query(
             self._open.load_context(parsed),
@@ -239,7 +239,7 @@ class TableReads(OpenedTable):
             columns: As in `scan`.
             options: `hoodie.*` options of this call.
         """
-        parsed = self._open.parse(VERBS["lookup"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["lookup"], options)
         query = plan_read_lookup(
             self._open.load_context(parsed),
             parse_keys_argument(_collected(keys), self._open.context.config.keys),
@@ -268,7 +268,7 @@ class TableReads(OpenedTable):
         Raises:
             InvalidRequest: The rows lack a key field, or the table generates its keys.
         """
-        parsed = self._open.parse(VERBS["filter_exists"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["filter_exists"], options)
         context, spec = self._open.load_context(parsed), self._open.context.config.keys
         if is_spark_value(data):
             from pyhudi.engines.spark.dataframe_semi_join import anti_join_table
@@ -312,7 +312,7 @@ class TableReads(OpenedTable):
             InvalidRequest: Both or neither of `start` and `after` are passed, or a request time is passed as completion
                 time.
         """
-        parsed = self._open.parse(VERBS["incremental"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["incremental"], options)
         first, last = self._range_ends(start, end, after)
         if parsed.value_or_default(INCREMENTAL_FORMAT) == "cdc":
             changes = plan_change_query(
@@ -375,7 +375,7 @@ class TableReads(OpenedTable):
         Raises:
             TableState: Files that the query needs have been cleaned.
         """
-        parsed = self._open.parse(VERBS["changes"], options)
+        parsed = self._open.parse(TABLE_OPERATIONS["changes"], options)
         settings = ReadSettings.of(parsed)
         first, last = self._range_ends(EARLIEST if start is None and after is None else start, end, after)
         range_ = _opened(completion_range(self.context.config.version, first, last), after)

@@ -30,7 +30,7 @@ from pyhudi.operations.write.write_once import CommitMark, with_once
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options.declaration import Options
-from pyhudi.options.scope import VERBS, operation_for
+from pyhudi.options.scope import TABLE_OPERATIONS, operation_for
 from pyhudi.options.write_options import PARTIAL_UPDATE, SCHEMA_MODE, THREADS
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.schema_evolution import SchemaMode
@@ -254,7 +254,7 @@ class TableWrites(OpenedTable):
         if (keys is None) == (where is None):
             raise InvalidRequest("delete takes either keys= or where=; pass exactly one of them")
         if where is not None:
-            parsed = self._open.parse(VERBS["delete"], with_once(options, once))
+            parsed = self._open.parse(TABLE_OPERATIONS["delete"], with_once(options, once))
             engine = self._open.engine(spark, parsed)
             read = None if spark is None else _reader_on(spark)
             return self._open.write(
@@ -305,7 +305,7 @@ class TableWrites(OpenedTable):
             >>> result = table.update({"status": "'done'"}, where="fare > 10")
             >>> result = table.update({"fare": "fare * 2"}, where="fare % 2 = 1")
         """
-        parsed = self._open.parse(VERBS["update"], with_once(options, once))
+        parsed = self._open.parse(TABLE_OPERATIONS["update"], with_once(options, once))
         if spark is not None:
             return update_on_spark(self._open, parsed, spark, set, where)
         engine, condition = self._open.engine(None, parsed), _filter_of(where)
@@ -355,7 +355,7 @@ class TableWrites(OpenedTable):
             ...     .execute()
             ... )
         """
-        parsed = self._open.parse(VERBS["merge"], with_once(with_schema_mode(options, schema_mode), once))
+        parsed = self._open.parse(TABLE_OPERATIONS["merge"], with_once(with_schema_mode(options, schema_mode), once))
         return Merge(self._open, parsed, source, on, target_alias=target_alias, source_alias=source_alias)
 
     def delete_partitions(
@@ -378,7 +378,7 @@ class TableWrites(OpenedTable):
             The instant of the write, and its statistics.
         """
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
-        parsed = self._open.parse(VERBS["delete_partitions"], with_once(options, once))
+        parsed = self._open.parse(TABLE_OPERATIONS["delete_partitions"], with_once(options, once))
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         engine = self._open.engine(spark, parsed)
         return self._open.write(

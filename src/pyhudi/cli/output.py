@@ -17,7 +17,7 @@ from rich.table import Table as RichTable
 
 from pyhudi.errors import visible
 
-_VERB = re.compile(
+_METHOD_CALL = re.compile(
     r"`?Table\.(create|repair|validate|compact|cluster|clean|archive|rollback|restore|savepoint|upgrade|downgrade|drop)"
     r"(?:\(\))?`?(?![\w(])"
 )
@@ -86,7 +86,7 @@ def in_commands(text: str) -> str:
     """Translate API calls in the advice of a result or an error to commands."""
     for pattern, command in _COMMANDS:
         text = pattern.sub(command, text)
-    return _VERB.sub(r"`pyhudi \1`", text)
+    return _METHOD_CALL.sub(r"`pyhudi \1`", text)
 
 
 def print_value(value: Any, output: Format) -> None:

@@ -124,7 +124,7 @@ def serve(
             raise KeyboardInterrupt
         stop.set()
 
-    def tell(outcomes: Mapping[str, str]) -> None:
+    def print_outcomes(outcomes: Mapping[str, str]) -> None:
         for name, outcome in outcomes.items():
             if not outcome.startswith(("not due:", "off:")):
                 print_text(f"{name}: {outcome}")
@@ -133,7 +133,7 @@ def serve(
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        opened.serve(stop, names, pause_seconds=pause, plan=plan, options=given, on_run=tell)
+        opened.serve(stop, names, pause_seconds=pause, plan=plan, options=given, on_run=print_outcomes)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -67,7 +67,7 @@ def arrow_to_avro(schema: pa.Schema, table_name: str, previous: str | None = Non
     Specification: docs/formats/base-file.md, "Types".
 
     Args:
-        schema: Canonical Arrow types (see `normalise`). Meta columns, if present, get the empty doc that Hudi gives
+        schema: Canonical Arrow types (see `normalize_types`). Meta columns, if present, get the empty doc that Hudi gives
             them.
         table_name: Names the record and its namespace.
         previous: The table's current schema text. It is returned unchanged if it describes `schema`. Otherwise each
@@ -178,7 +178,7 @@ def _type_json(type_: pa.DataType, name: str, namespace: str, previous: Any, pat
         return {"type": "map", "values": _item_json(type_.item_field, name, namespace, values, path + "{}")}
     if pa.types.is_struct(type_):
         return _record_json(list(type_.fields), name, namespace, previous if kind == "record" else None, path + ".")
-    raise InvalidRequest(f"column {path!r} has type {type_}, which Hudi cannot store: call normalise on the schema first")
+    raise InvalidRequest(f"column {path!r} has type {type_}, which Hudi cannot store: call normalize_types on the schema first")
 
 
 def check_name(name: str, path: str) -> None:

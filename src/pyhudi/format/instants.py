@@ -213,7 +213,7 @@ def parse_instant_time(text: str, zone: tzinfo) -> int:
     Raises:
         InvalidRequest: Digits that are not a date (such as bootstrap and counter instants), or other text.
     """
-    moment = _moment(text, zone)
+    moment = _parse_datetime(text, zone)
     if moment is None:
         raise InvalidRequest(f"This instant time is not a date: {text!r}")
     return moment
@@ -229,7 +229,7 @@ def timestamp_from_instant(text: str, zone: tzinfo) -> int:
 
 def shift_instant_time(text: str, delta_ms: int, zone: tzinfo) -> str:
     """Return the instant time `delta_ms` later; digits that are not a date are shifted as an integer, in 17 digits."""
-    moment = _moment(text, zone)
+    moment = _parse_datetime(text, zone)
     if moment is not None:
         return format_instant_time(moment + delta_ms, zone)
     if not _is_digits(text):
@@ -245,7 +245,7 @@ def _is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _moment(text: str, zone: tzinfo) -> int | None:
+def _parse_datetime(text: str, zone: tzinfo) -> int | None:
     if not _is_digits(text) or len(text) > 40:
         return None
     if len(text) == 14:

@@ -17,7 +17,7 @@ def parse_json(data: bytes | bytearray | memoryview | str, description: str) -> 
 
     Args:
         data: The text.
-        description: Names the document in the error, with its verb: `the index definitions are`.
+        description: Subject of the error message, such as `the index definitions are`.
 
     Raises:
         CorruptData: It is not JSON, is nested too deeply, or contains a lone surrogate.

@@ -41,7 +41,7 @@ _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
 _TO_ESCAPE = re.compile(r"[^ -~]|[\\=:#!]")
 _SEAL = "pyhudi.pairs.crc32="
-_UNSUMMED = re.compile(rb"^(#[^\n]*|hoodie\.table\.base\.file\.format=[A-Za-z]*)(\n|\Z)", re.MULTILINE)
+_WITHOUT_CHECKSUM = re.compile(rb"^(#[^\n]*|hoodie\.table\.base\.file\.format=[A-Za-z]*)(\n|\Z)", re.MULTILINE)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -111,7 +111,7 @@ def check_checksum(data: bytes) -> None:
 
 
 def _sum_of_pairs(data: bytes) -> str:
-    return f"{zlib.crc32(_UNSUMMED.sub(b'', data)):08x}"
+    return f"{zlib.crc32(_WITHOUT_CHECKSUM.sub(b'', data)):08x}"
 
 
 def table_checksum(database: str, name: str) -> int:
@@ -136,7 +136,7 @@ def format_updated_comments(epoch_ms: int) -> tuple[str, str]:
 
 def format_java_date(epoch_ms: int) -> str:
     """Return a timestamp as Java's Date prints it in UTC: `Sat Nov 21 04:46:52 UTC 2026`. Always English."""
-    at = _moment(epoch_ms)
+    at = _utc_datetime(epoch_ms)
     return (
         f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at.day:02d} {at.hour:02d}:{at.minute:02d}:{at.second:02d} UTC {at.year}"
     )
@@ -251,10 +251,10 @@ def _units(char: str) -> str:
     return "".join(f"\\u{data[at]:02X}{data[at + 1]:02X}" for at in range(0, len(data), 2))
 
 
-def _moment(epoch_ms: int) -> datetime:
+def _utc_datetime(epoch_ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms)
 
 
 def _iso(epoch_ms: int) -> str:
-    at = _moment(epoch_ms)
+    at = _utc_datetime(epoch_ms)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"

@@ -39,10 +39,10 @@ class TailBufferSink(io.RawIOBase):
             self._gathered.append(piece)
             self._gathered_bytes += len(piece)
             if self._gathered_bytes >= _GATHERED_BYTES:
-                self.pass_on()
+                self.flush_pieces()
         return len(piece)
 
-    def pass_on(self) -> None:
+    def flush_pieces(self) -> None:
         """Write gathered pieces to the sink."""
         if self._gathered:
             self._sink.write(self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered))
@@ -59,7 +59,7 @@ class TailBufferSink(io.RawIOBase):
     def start_buffering(self, *, discards: bool = False) -> None:
         """Buffer all bytes from now on, and drop gathered ones if the file is discarded."""
         if not discards:
-            self.pass_on()
+            self.flush_pieces()
         self._holds = True
 
     def release(self, data: bytes) -> None:

@@ -1,1 +1,1 @@
-"""The verbs: each loads the table's state, plans, runs tasks on an engine, and commits."""
+"""The operations: each loads the table's state, plans, runs tasks on an engine, and commits."""

@@ -43,7 +43,7 @@ class Option:
         at_least: The smallest allowed number.
         chooses: The option decides which rows a read returns, or what a write does. A call that ignored it would return
             something else than requested. Empty for options that control how or when work is done.
-        verbs: The operations that use it, among those whose settings read it; () for all of them.
+        operations: The operations that use it, among those whose settings read it; () for all of them.
         stored_as: The table property that stores it at creation, "" if none does; later values are compared with it.
         fixed: Callers cannot choose the property; a value must equal that of a new table.
         since: The first table version that has the property.
@@ -56,7 +56,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     at_least: int | None = None
     chooses: Literal["", "read", "write"] = ""
-    verbs: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
     stored_as: str = ""
     fixed: bool = False
     since: int = OLDEST_VERSION
@@ -148,15 +148,15 @@ def read_settings(settings: type[S], options: Options, **computed: object) -> S:
     Other fields get their defaults. `computed` contains fields with other values.
     """
     # Both are frozen, so the settings of one set of options are cached.
-    return _read_beside(settings, options, computed) if computed else cast(S, _read(cast(type, settings), options))
+    return _read_remaining(settings, options, computed) if computed else cast(S, _read(cast(type, settings), options))
 
 
 @lru_cache(maxsize=256)
 def _read(settings: type, options: Options) -> object:
-    return _read_beside(settings, options, {})
+    return _read_remaining(settings, options, {})
 
 
-def _read_beside(settings: type[S], options: Options, computed: Mapping[str, object]) -> S:
+def _read_remaining(settings: type[S], options: Options, computed: Mapping[str, object]) -> S:
     values = dict(computed)
     for name, read in _readers(cast(type, settings)):
         if name not in values:

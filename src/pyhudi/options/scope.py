@@ -92,47 +92,49 @@ class TableOperation:
 
 def operation_for(operation: WriteOperation) -> TableOperation:
     """Return the table operation of a write operation."""
-    return VERBS["delete_partitions" if operation is WriteOperation.DELETE_PARTITION else str(operation)]
+    return TABLE_OPERATIONS["delete_partitions" if operation is WriteOperation.DELETE_PARTITION else str(operation)]
 
 
-def spark_write_verb(operation: WriteOperation) -> TableOperation:
+def spark_write_operation(operation: WriteOperation) -> TableOperation:
     """Return a write operation as `pyhudi.spark.write` executes it, where options select the operation."""
     selecting = {OPERATION, SAVE_MODE} | ({PARTITIONS_TO_DELETE} if operation is WriteOperation.DELETE_PARTITION else set())
     return TableOperation("pyhudi.spark.write", OperationFamily.WRITE, operation_for(operation).accepted | selecting)
 
 
-def check_call_options(verb: TableOperation, options: Options) -> None:
+def check_call_options(operation: TableOperation, options: Options) -> None:
     """Raise InvalidRequest for call options that have no effect on the operation, or select another one."""
     for key, value in options.values:
         option, assignment = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
-        if option in verb.implied:
-            _check_meaning(verb, option, value)
-        elif not verb.accepts(option):
-            raise InvalidRequest(f"option {assignment} has no effect on {verb.name}; {_describe_users(option)}")
+        if option in operation.implied:
+            _check_meaning(operation, option, value)
+        elif not operation.accepts(option):
+            raise InvalidRequest(f"option {assignment} has no effect on {operation.name}; {_describe_users(option)}")
 
 
-def check_table_options(verb: TableOperation, options: Options) -> None:
+def check_table_options(operation: TableOperation, options: Options) -> None:
     """Raise InvalidRequest for table options that choose what a read or a write does, but that this operation does not use."""
     for key, value in options.values:
         option, assignment = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
-        is_relevant = verb.family is OperationFamily.WRITE or (verb.family is OperationFamily.READ and option.chooses == "read")
+        is_relevant = operation.family is OperationFamily.WRITE or (
+            operation.family is OperationFamily.READ and option.chooses == "read"
+        )
         if not option.chooses or not is_relevant or value == option.default:
             continue
-        if option in verb.implied:
-            _check_meaning(verb, option, value)
-        elif not verb.accepts(option):
+        if option in operation.implied:
+            _check_meaning(operation, option, value)
+        elif not operation.accepts(option):
             raise InvalidRequest(
-                f"option {assignment} chooses what a {option.chooses} does, but {verb.name} does not support it; "
+                f"option {assignment} chooses what a {option.chooses} does, but {operation.name} does not support it; "
                 f"{_describe_users(option)}"
             )
 
 
-def _check_meaning(verb: TableOperation, option: Option, value: str) -> None:
-    if verb.implied[option] != value:
-        others = [other.name for other in VERBS.values() if other.implied.get(option) == value]
+def _check_meaning(operation: TableOperation, option: Option, value: str) -> None:
+    if operation.implied[option] != value:
+        others = [other.name for other in TABLE_OPERATIONS.values() if other.implied.get(option) == value]
         hint = f"; call {' or '.join(others)}" if others else f"; {_describe_users(option)}"
         raise InvalidRequest(
-            f"option {option}={value} contradicts {verb.name}, which requires {option}={verb.implied[option]}{hint}"
+            f"option {option}={value} contradicts {operation.name}, which requires {option}={operation.implied[option]}{hint}"
         )
 
 
@@ -141,12 +143,12 @@ _MAX_LISTED = 6
 
 def _describe_users(option: Option) -> str:
     """The operations that use an option, as half a sentence."""
-    names = [verb.name for verb in VERBS.values() if option in verb.accepted]
+    names = [operation.name for operation in TABLE_OPERATIONS.values() if option in operation.accepted]
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return f"it is used by {', '.join(names[:_MAX_LISTED])}{more}"
 
 
-def _verb(
+def _operation(
     name: str,
     family: OperationFamily,
     *settings: type,
@@ -154,16 +156,16 @@ def _verb(
     implied: Mapping[Option, str] | None = None,
     operation: str | None = None,
 ) -> TableOperation:
-    """operation: the name in `Option.verbs` for this one; its own name if omitted."""
+    """operation: the name in `Option.operations` for this one; its own name if omitted."""
     options = {*single, *(option for part in settings for option in settings_options(part))}
     if family is not OperationFamily.READ:
         options |= settings_options(LockSettings) | settings_options(MetricsSettings)
-    effective = {option for option in options if not option.verbs or (operation or name) in option.verbs}
+    effective = {option for option in options if not option.operations or (operation or name) in option.operations}
     return TableOperation(name, family, frozenset(effective - TABLE_OPTIONS), implied or {})
 
 
 def _write(name: str, operation: WriteOperation) -> TableOperation:
-    return _verb(name, OperationFamily.WRITE, WriteSettings, single=(THREADS,), implied={OPERATION: str(operation)})
+    return _operation(name, OperationFamily.WRITE, WriteSettings, single=(THREADS,), implied={OPERATION: str(operation)})
 
 
 def _change(name: str) -> TableOperation:
@@ -173,14 +175,14 @@ def _change(name: str) -> TableOperation:
 
 
 def _service(name: str, *settings: type, single: Iterable[Option] = (THREADS,)) -> TableOperation:
-    service = _verb(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
+    service = _operation(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
     return replace(service, accepted=service.accepted - {ONCE})
 
 
 def _read(
     name: str, *settings: type, single: Iterable[Option] = (), implied: Mapping[Option, str] | None = None
 ) -> TableOperation:
-    return _verb(name, OperationFamily.READ, ReadSettings, *settings, single=(THREADS, *single), implied=implied)
+    return _operation(name, OperationFamily.READ, ReadSettings, *settings, single=(THREADS, *single), implied=implied)
 
 
 _SNAPSHOT = {INCREMENTAL_FORMAT: "latest_state"}
@@ -188,26 +190,26 @@ _WRITES = (
     *(_write(str(operation), operation) for operation in WriteOperation if operation is not WriteOperation.DELETE_PARTITION),
     _write("delete_partitions", WriteOperation.DELETE_PARTITION),
 )
-_ANY_WRITE = frozenset(option for verb in _WRITES for option in verb.accepted)
+_ANY_WRITE = frozenset(option for operation in _WRITES for option in operation.accepted)
 
 
-def _bootstrap_verb() -> Iterator[TableOperation]:
+def _bootstrap_operation() -> Iterator[TableOperation]:
     """The operation of the bootstrap feature, if installed."""
     bootstrap = features.find("bootstrap")
     if bootstrap is not None:
-        yield _verb(
+        yield _operation(
             "pyhudi.bootstrap", OperationFamily.WRITE, bootstrap.BootstrapSettings, single=(THREADS,), operation="bulk_insert"
         )
 
 
-VERBS: Mapping[str, TableOperation] = {
-    verb.name: verb
-    for verb in (
+TABLE_OPERATIONS: Mapping[str, TableOperation] = {
+    operation.name: operation
+    for operation in (
         *_WRITES,
         _change("update"),
         _change("merge"),
         TableOperation("write_batch", OperationFamily.WRITE, _ANY_WRITE - {ONCE}),
-        *_bootstrap_verb(),
+        *_bootstrap_operation(),
         _service("rollback", CommitSettings, single=()),
         _service("restore", CommitSettings, single=()),
         _service("savepoint", CommitSettings, single=()),

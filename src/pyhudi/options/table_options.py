@@ -213,5 +213,5 @@ WITHOUT_ZONE = Option(
     ("refuse", "utc", "local"),
     None,
     "timestamps without a zone: refused, instants in UTC, or columns without one; unset: local in table version 9, else refuse",
-    verbs=("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table", "delete"),
+    operations=("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table", "delete"),
 )

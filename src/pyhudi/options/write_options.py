@@ -12,7 +12,7 @@ INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
 """Options of SQL sessions: which partitions INSERT OVERWRITE replaces, and the operation of INSERT INTO."""
 UNAVAILABLE_VALUE = "hoodie.write.partial.update.unavailable.value"
 """Merge property: the placeholder for a value that a change did not include."""
-OVERWRITE_VERBS = ("insert_overwrite", "insert_overwrite_table")
+OVERWRITE_OPERATIONS = ("insert_overwrite", "insert_overwrite_table")
 
 
 CONCURRENCY = Option(
@@ -92,7 +92,7 @@ GROUP = Option(
     ("never", "auto", "always"),
     "never",
     "small batches of several writers become one commit: never; auto: where possible; always: other writes are refused",
-    verbs=("upsert", "insert", "bulk_insert", "delete"),
+    operations=("upsert", "insert", "bulk_insert", "delete"),
 )
 MEMORY_BUDGET = Option(
     "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes of rows in memory before they spill to local disk", at_least=1
@@ -181,32 +181,34 @@ PARTIAL_UPDATE = Option(
     "false",
     "the rows of an upsert have some of the columns, and the others retain their values",
     chooses="write",
-    verbs=("upsert",),
+    operations=("upsert",),
 )
 DUPLICATE_POLICY = Option(
     "hoodie.datasource.insert.dup.policy",
     ("none", "drop", "fail"),
     "none",
     "what an insert does with rows whose keys exist in the table: adds them, skips them, or fails",
-    verbs=("insert",),
+    operations=("insert",),
 )
 INSERT_DROP_DUPLICATES = Option(
     "hoodie.datasource.write.insert.drop.duplicates",
     bool,
     "false",
     "same as hoodie.datasource.insert.dup.policy=drop and hoodie.combine.before.insert=true; turns an upsert into an insert",
-    verbs=("upsert", "insert", "bulk_insert"),
+    operations=("upsert", "insert", "bulk_insert"),
 )
 COMBINE_BEFORE_UPSERT = Option(
     "hoodie.combine.before.upsert",
     bool,
     "true",
     "an upsert combines rows of one key into the one that wins by the merge mode",
-    verbs=("upsert",),
+    operations=("upsert",),
 )
-COMBINE_BEFORE_DELETE = Option("hoodie.combine.before.delete", bool, "true", "a delete ignores repeated keys", verbs=("delete",))
+COMBINE_BEFORE_DELETE = Option(
+    "hoodie.combine.before.delete", bool, "true", "a delete ignores repeated keys", operations=("delete",)
+)
 COMBINE_BEFORE_INSERT = Option(
-    "hoodie.combine.before.insert", bool, "false", "an insert or overwrite combines rows of one key", verbs=WITH_ROWS
+    "hoodie.combine.before.insert", bool, "false", "an insert or overwrite combines rows of one key", operations=WITH_ROWS
 )
 SCHEMA_MODE = Option(
     "pyhudi.schema.mode",
@@ -214,49 +216,49 @@ SCHEMA_MODE = Option(
     "merge",
     "which changes of the table's columns the rows may make: none, lossless ones (merge), also nulls in required columns "
     "(widen), or those that Hudi makes by default",
-    verbs=WITH_ROWS,
+    operations=WITH_ROWS,
 )
 TIMESTAMPS_NANOSECONDS = Option(
     "pyhudi.timestamps.nanoseconds",
     ("refuse", "cut"),
     "refuse",
     "how timestamps finer than microseconds are handled: refused, or truncated",
-    verbs=(*WITH_ROWS, "delete"),
+    operations=(*WITH_ROWS, "delete"),
 )
 SET_NULL_FOR_MISSING_COLUMNS = Option(
     "hoodie.write.set.null.for.missing.columns",
     bool,
     "false",
     "columns that the rows of a write lack become null; false refuses such rows",
-    verbs=WITH_ROWS,
+    operations=WITH_ROWS,
 )
 RECONCILE_SCHEMA = Option(
     "hoodie.datasource.write.reconcile.schema",
     bool,
     "false",
     "the same as hoodie.write.set.null.for.missing.columns",
-    verbs=WITH_ROWS,
+    operations=WITH_ROWS,
 )
 SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP = Option(
     "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
     bool,
     "false",
     "a write whose rows lack columns drops them from the table",
-    verbs=WITH_ROWS,
+    operations=WITH_ROWS,
 )
 PAYLOAD_EVENT_TIME_FIELD = Option(
     "hoodie.payload.event.time.field",
     str,
     None,
     "event time column: commits record the earliest and latest value of each file (minEventTime, maxEventTime)",
-    verbs=WITH_ROWS,
+    operations=WITH_ROWS,
 )
 TRACK_EVENT_TIME_WATERMARK = Option(
     "hoodie.write.track.event.time.watermark",
     bool,
     "true",
     "record the event time in commits; Hudi 1.1 records it only if this is true, Hudi 1.0 does not know the option",
-    verbs=WITH_ROWS,
+    operations=WITH_ROWS,
 )
 DRIVER_BATCH = Option(
     "pyhudi.spark.driver.batch.bytes",
@@ -264,7 +266,7 @@ DRIVER_BATCH = Option(
     str(64 << 20),
     "bytes of Arrow data up to which the rows of a write on Spark are collected on the driver; 0: never",
     at_least=0,
-    verbs=(*WITH_ROWS, "delete"),
+    operations=(*WITH_ROWS, "delete"),
 )
 DRIVER_WORK = Option(
     "pyhudi.spark.driver.work.bytes",
@@ -272,7 +274,7 @@ DRIVER_WORK = Option(
     str(256 << 20),
     "bytes of the table up to which a write whose rows are on the driver reads and rewrites them there; more: on the cluster",
     at_least=0,
-    verbs=(*WITH_ROWS, "delete"),
+    operations=(*WITH_ROWS, "delete"),
 )
 STAGED_BYTES = Option(
     "pyhudi.spark.staged.bytes",
@@ -281,7 +283,7 @@ STAGED_BYTES = Option(
     'bytes of Arrow data that a write through `format("pyhudi")` may pass to the process that commits it; more is refused, and '
     "`pyhudi.spark.write` writes it; 0: no limit",
     at_least=0,
-    verbs=(*WITH_ROWS, "delete"),
+    operations=(*WITH_ROWS, "delete"),
 )
 STATIC_PARTITIONS = Option(
     "hoodie.static.overwrite.partition.paths",
@@ -289,7 +291,7 @@ STATIC_PARTITIONS = Option(
     None,
     "partitions that an insert overwrite replaces in addition to those of its rows",
     chooses="write",
-    verbs=OVERWRITE_VERBS,
+    operations=OVERWRITE_OPERATIONS,
 )
 CLUSTERING_UPDATES_STRATEGY = Option(
     "hoodie.clustering.updates.strategy",
@@ -302,21 +304,21 @@ MERGE_ALLOW_DUPLICATE_ON_INSERTS = Option(
     bool,
     "true",
     "inserts into a small file stay records of their own if their keys exist; false merges them",
-    verbs=("insert",),
+    operations=("insert",),
 )
 BULKINSERT_SORT_MODE = Option(
     "hoodie.bulkinsert.sort.mode",
     ("NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT"),
     "NONE",
     "how a bulk insert sorts and distributes its rows",
-    verbs=("bulk_insert",),
+    operations=("bulk_insert",),
 )
 BULKINSERT_SHUFFLE_PARALLELISM = Option(
     "hoodie.bulkinsert.shuffle.parallelism",
     int,
     "0",
     "number of tasks of a bulk insert; 0: the engine decides",
-    verbs=("bulk_insert",),
+    operations=("bulk_insert",),
 )
 ALLOW_EMPTY_COMMIT = Option("hoodie.allow.empty.commit", bool, "true", "a write without changes creates a commit")
 CLUSTERING_ROLLBACK_PENDING_REPLACECOMMIT_ON_CONFLICT = Option(

@@ -216,7 +216,7 @@ def _counts(timeline: Timeline, completed: tuple[Instant, ...], settings: Archiv
 
 def _pending_bound(timeline: Timeline, completed: tuple[Instant, ...]) -> str | None:
     """The newest write that precedes everything pending.  Pending writes and plans may conflict with later completions."""
-    first = timeline.first_unsettled()
+    first = timeline.earliest_unread_bound()
     if first is None:
         return None
     before = [i.request_time for i in completed if i.request_time < first]

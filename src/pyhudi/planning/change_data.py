@@ -281,7 +281,9 @@ def _written(
             change_type=ChangeKind.LOGGED,
             before=_slice(partition, file_id, before) if needs_before else None,
             after=_slice(partition, file_id, after) if needs_after else None,
-            change_logs=tuple(_whole(files.log(log, instant_time), size) for log, size in sorted(stat.cdc_stats.items())),
+            change_logs=tuple(
+                _with_committed_size(files.log(log, instant_time), size) for log, size in sorted(stat.cdc_stats.items())
+            ),
         )
     is_delete = metadata.operation.deletes
     if is_delete and not stat.num_writes and stat.num_deletes:
@@ -306,7 +308,7 @@ def _appended(files: _FileIndex, source: ChangeSource, path: str, stat: WriteSta
     if not files.state.by_completion_time:
         raise Unsupported(f"changes in {path} are not read: before table version 8 a log file holds several commits")
     instant_time, partition, file_id = source.instant_time, source.partition, source.file_id
-    log = _whole(files.log(path, instant_time), stat.file_size_in_bytes)
+    log = _with_committed_size(files.log(path, instant_time), stat.file_size_in_bytes)
     before = _named_slice(files, instant_time, partition, file_id, stat, log) or _slice_before(files, partition, file_id, log)
     after = FileSlice(partition, file_id, before.base_instant, before.base, (*before.logs, log))
     return replace(source, change_type=ChangeKind.APPENDED, before=before, after=after, log=log)
@@ -364,7 +366,7 @@ def _slice(partition: str, file_id: str, base: BaseFile | None) -> FileSlice | N
     return None if base is None else FileSlice(partition, file_id, base.name.instant_time, base)
 
 
-def _whole(log: LogFile, size_bytes: int) -> LogFile:
+def _with_committed_size(log: LogFile, size_bytes: int) -> LogFile:
     """A log file with the size that the commit records: readers could not detect one truncated between blocks."""
     if log.size_bytes != size_bytes:
         raise CorruptData(

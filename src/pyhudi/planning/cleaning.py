@@ -191,7 +191,7 @@ def earliest_instant_to_retain(timeline: Timeline, settings: CleaningRules, now_
         return None
     # A pending write may still read what existed when it began, under every policy.  Of two concurrent writes, the
     # one that completes first is not part of that state, regardless of its request time.
-    unsettled = timeline.first_unsettled()
+    unsettled = timeline.earliest_unread_bound()
     if unsettled is not None and earliest.request_time > unsettled:
         before = [i for i in completed if i.request_time < unsettled]
         return before[-1] if before else None
@@ -300,7 +300,7 @@ def plan_partition(
     """
     files: list[str] = []
     emptied = True
-    unsettled = state.timeline.first_unsettled()
+    unsettled = state.timeline.earliest_unread_bound()
     for group in groups:
         slices = _completed_slices(group, state)
         if len(slices) < len(group.slices) or (partition, group.file_id) in state.pending_compactions:

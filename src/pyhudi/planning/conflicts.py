@@ -56,7 +56,7 @@ def new_bucket(partition: str, file_id: str) -> tuple[FileGroupId, ...]:
     return () if bucket is None else ((partition, f"{_BUCKET}{bucket}"),)
 
 
-def replaced_under_us(
+def concurrently_replaced_groups(
     appended: Iterable[FileGroupId], written: Iterable[FileGroupId], replaced: Iterable[FileGroupId]
 ) -> frozenset[FileGroupId]:
     """Return the file groups that a write appended to concurrently and that another instant replaced.
@@ -93,7 +93,7 @@ class WriteStart:
     def of(cls, timeline: Timeline, schema: str | None = None) -> WriteStart:
         """Build from the timeline that the write was planned on, and the table's schema at that time."""
         last = timeline.last_completed_write()
-        pending = frozenset(i.request_time for i in timeline.pending(*_LOOKED_AT))
+        pending = frozenset(i.request_time for i in timeline.pending(*_CHECKED_ACTIONS))
         # In a table without logs these are writes; nothing is appended there.
         compacted = max((i.completion_time or "" for i in timeline.completed(Action.COMMIT)), default="")
         return cls(last.request_time if last else "", pending, schema, timeline.latest_time(), compacted)
@@ -112,7 +112,7 @@ class Conflict:
     groups: tuple[FileGroupId, ...]
 
 
-_LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Action.LOGCOMPACTION)
+_CHECKED_ACTIONS = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Action.LOGCOMPACTION)
 
 
 def schema_to_commit(own_time: str, start: str, current_schema: str) -> str | None:

@@ -94,7 +94,7 @@ def run_arithmetic(operator: str, left: pa.Array, right: pa.Array, kind: pa.Data
         return operations[operator](left.cast(as_decimal(left.type)), right.cast(as_decimal(right.type))).cast(kind)
     unknown = np.asarray(pc.or_(left.is_null(), right.is_null()), dtype=np.bool_)
     is_floating = pa.types.is_floating(kind)
-    run, computed = (_FLOATS[operator], kind) if is_floating else (_WHOLE[operator], pa.int64())
+    run, computed = (_FLOATS[operator], kind) if is_floating else (_INTEGER_FUNCTIONS[operator], pa.int64())
     results, failed = run(_numbers(left, computed), _numbers(right, computed))
     if not is_floating:
         failed |= (results < -(1 << kind.bit_width - 1)) | (results > (1 << kind.bit_width - 1) - 1)
@@ -145,24 +145,24 @@ def _numbers(values: pa.Array, kind: pa.DataType) -> Numbers:
     return np.asarray(pc.fill_null(values.cast(kind, safe=False), pa.scalar(0, kind)))
 
 
-def _add_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+def _add_integers(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
     results = left + right
     return results, ((left ^ results) & (right ^ results)) < 0
 
 
-def _subtract_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+def _subtract_integers(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
     results = left - right
     return results, ((left ^ right) & (left ^ results)) < 0
 
 
-def _multiply_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+def _multiply_integers(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
     results = left * right
     divisor = np.where((right == 0) | (right == -1), 1, right)
     overflow = (results // divisor != left) & (right != 0) & (right != -1)
     return results, overflow | ((right == -1) & (left == _LONG.min))
 
 
-def _remainder_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+def _remainder_integers(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
     # The remainder by -1 is 0, also for the minimum integer, whose quotient overflows.
     return np.fmod(left, np.where((right == 0) | (right == -1), 1, right)), right == 0
 
@@ -176,7 +176,7 @@ def _float(operation: Callable[[Numbers, Numbers], Numbers], *, divides: bool) -
     return run
 
 
-_WHOLE = {"+": _add_whole, "-": _subtract_whole, "*": _multiply_whole, "%": _remainder_whole}
+_INTEGER_FUNCTIONS = {"+": _add_integers, "-": _subtract_integers, "*": _multiply_integers, "%": _remainder_integers}
 _FLOATS = {
     "+": _float(np.add, divides=False),
     "-": _float(np.subtract, divides=False),

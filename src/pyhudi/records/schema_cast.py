@@ -29,7 +29,7 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
 
     Args:
-        batch: Batch from the caller (any layout that `normalise` accepts) or from a file with an older schema.
+        batch: Batch from the caller (any layout that `normalize_types` accepts) or from a file with an older schema.
         target: Canonical schema, or one with millisecond timestamps, as files may have them.
 
     Raises:

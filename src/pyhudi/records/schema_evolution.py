@@ -16,7 +16,7 @@ from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.hudi_types import hudi_type_name, is_vector, record_type, stated_hudi_type
 from pyhudi.options import write_options
 from pyhudi.records.schema_cast import same_type
-from pyhudi.records.type_normalization import fits_record, is_list_like, normalise, takes_record
+from pyhudi.records.type_normalization import fits_record, is_list_like, normalize_types, takes_record
 
 _INTEGER_BITS = {"int32": 32, "int64": 64}
 _MODE_OPTION = "set pyhudi.schema.mode"
@@ -106,7 +106,7 @@ def evolve(
 
     Args:
         table: Canonical schema of the table, None for a new table; without meta columns.
-        incoming: Schema of the batch, normalised first; without meta columns.
+        incoming: Schema of the batch, normalized first; without meta columns.
         fixed: Columns whose type must not change, by dotted name, with their role in the table.
         null_for_missing: Keep columns that the batch lacks.
         allow_drop: Drop columns that the batch lacks.
@@ -115,7 +115,7 @@ def evolve(
     Raises:
         InvalidRequest: Changes that are not allowed; lists each column, both types and the option that would allow it.
     """
-    incoming = normalise(incoming)
+    incoming = normalize_types(incoming)
     if table is None:
         return incoming
     rules = _Evolution(mode, fixed or {}, null_for_missing, allow_drop, [], partial)

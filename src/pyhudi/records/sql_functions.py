@@ -160,7 +160,7 @@ class IndexExpression:
         """
         return COLUMN_FUNCTIONS[self.function].evaluate(self, values)
 
-    def normalised(self) -> IndexExpression:
+    def normalized(self) -> IndexExpression:
         """Return an equivalent expression with all options set, in canonical form."""
         options = dict(self.options)
         for option in COLUMN_FUNCTIONS[self.function].options:

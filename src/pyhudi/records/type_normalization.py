@@ -14,7 +14,7 @@ from pyhudi.records.java_strings import is_binary_like, is_string_like
 from pyhudi.records.variants.variant_shredding import is_shredded
 
 
-def normalise(schema: pa.Schema) -> pa.Schema:
+def normalize_types(schema: pa.Schema) -> pa.Schema:
     """Return the columns in canonical types.
 
     Large, view, dictionary and run-end layouts become plain ones; fixed size lists become lists, except vectors (elements

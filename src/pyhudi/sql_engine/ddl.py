@@ -15,7 +15,7 @@ from pyhudi.operations.admin.alter_properties import NAME_PROPERTY
 from pyhudi.operations.admin.open_table import existing_table_error
 from pyhudi.operations.admin.stored_settings import COMMENT_PROPERTY
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.options.scope import VERBS, check_call_options
+from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.sql_engine import index_statements, table_statements
 from pyhudi.sql_engine import sql_ast as S
@@ -107,7 +107,7 @@ def check_options(statement: S.Statement, options: Mapping[str, object] | None) 
     """
     if not options:
         return
-    check_call_options(VERBS["pyhudi.spark.sql"], parse_options(merged_options({}, options)))
+    check_call_options(TABLE_OPERATIONS["pyhudi.spark.sql"], parse_options(merged_options({}, options)))
     if not (isinstance(statement, _CHANGES) or (isinstance(statement, S.CreateTable) and statement.query is not None)):
         raise InvalidRequest(
             f"options= apply to writes ({', '.join(options)}), and the statement is not a write; CREATE TABLE has TBLPROPERTIES"

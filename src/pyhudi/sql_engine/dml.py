@@ -328,7 +328,7 @@ def _narrowed(query: SnapshotQuery, predicate: Expr | None) -> SnapshotQuery:
 def _changed(
     table: TableHandle,
     parsed: Options,
-    verb: str,
+    operation: str,
     change: Callable[[SnapshotQuery], Any],
     repeated: str,
     among: Filter | None = None,
@@ -341,7 +341,7 @@ def _changed(
             lambda context: plan_snapshot_query(context, columns_to_read(context.config), among),
             change,
             settings,
-            description=f"the statement {verb.upper()}",
+            description=f"the statement {operation.upper()}",
             repeated=repeated,
         ),
         WriteSettings.of(parsed, WriteOperation.UPSERT),

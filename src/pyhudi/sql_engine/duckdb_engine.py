@@ -44,7 +44,7 @@ _SETTINGS = (
     "SET ieee_floating_point_ops = false",
     "SET lock_configuration = true",
 )
-_WHOLE, _WHOLE_OR_NULL = "pyhudi_whole", "pyhudi_whole_or_null"
+_TRUNCATE_MACRO, _TRY_TRUNCATE_MACRO = "pyhudi_whole", "pyhudi_whole_or_null"
 _MACROS = tuple(
     f"""
     CREATE MACRO {name}
@@ -52,7 +52,7 @@ _MACROS = tuple(
         (x BOOLEAN) AS x,
         (x) AS trunc(x)
     """
-    for name, otherwise in ((_WHOLE, "error('no whole number: ' || x)"), (_WHOLE_OR_NULL, "NULL"))
+    for name, otherwise in ((_TRUNCATE_MACRO, "error('no whole number: ' || x)"), (_TRY_TRUNCATE_MACRO, "NULL"))
 )
 """Macros wrapped around the operand of a cast to an integer."""
 
@@ -96,7 +96,7 @@ _ANSI: Any = type("_Ansi", (Spark,), {"Parser": type("_AnsiParser", (SparkParser
 """Spark's dialect where a failed cast is an error; only TRY_CAST returns null."""
 
 
-_NOT_BY_FILES = (duckdb.CatalogException, duckdb.ParserException, duckdb.OutOfMemoryException)
+_ERRORS_NOT_CAUSED_BY_FILES = (duckdb.CatalogException, duckdb.ParserException, duckdb.OutOfMemoryException)
 """Errors of a statement or of the machine, which do not depend on the files."""
 
 
@@ -296,7 +296,7 @@ class Database:
                 rows = connection.sql(self._with_files(query)).to_arrow_table()
                 return rows
             except (duckdb.Error, pa.ArrowException, OSError) as error:
-                if isinstance(error, _NOT_BY_FILES):
+                if isinstance(error, _ERRORS_NOT_CAUSED_BY_FILES):
                     raise _translate_error(error, self.known_columns) from error
             # PyHudi's reader supplies the rows instead, and reports errors of a file.
             replaced, self._by_files = self._by_files, {}
@@ -389,7 +389,7 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
 def _cutting(node: exp.Cast) -> exp.Expr:
     """Truncate in a cast to an integer, as Spark does; DuckDB rounds."""
     if node.to.this in exp.DataType.INTEGER_TYPES:
-        inner, macro = node.this, _WHOLE_OR_NULL if isinstance(node, exp.TryCast) else _WHOLE
+        inner, macro = node.this, _TRY_TRUNCATE_MACRO if isinstance(node, exp.TryCast) else _TRUNCATE_MACRO
         if not (isinstance(inner, exp.Anonymous) and inner.name == macro):
             node.set("this", exp.Anonymous(this=macro, expressions=[inner]))
     return node

@@ -33,7 +33,7 @@ from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.options.read_options import BLOB_ROOTS
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import SCHEMA_MODE
 from pyhudi.records.filters.binding import bind
@@ -211,10 +211,10 @@ def _prepared(
     query = expand_views(query, session.view, expression=expression)
     names: dict[int, str] = {}
 
-    def stand_in(reference: S.Reference) -> str:
+    def placeholder(reference: S.Reference) -> str:
         return names.setdefault(reference.start, database.new_name())
 
-    tree = read_spark(splice_query(query, stand_in), expression=expression)
+    tree = read_spark(splice_query(query, placeholder), expression=expression)
     add_column_functions(tree, database, parse_options(session.options).text(BLOB_ROOTS), session.storage_options)
     for reference in query.references:
         name = names[reference.start]
@@ -405,17 +405,17 @@ def _completed(rows: pa.RecordBatch, table_schema: pa.Schema, fixed: Mapping[str
 
 def _update(session: EmbeddedStatementSession, statement: S.Update) -> WriteResult:
     table = session.opened(statement.table)
-    return update_rows(table, table.parse(VERBS["update"], None), statement.change, partial(_prepared, session))
+    return update_rows(table, table.parse(TABLE_OPERATIONS["update"], None), statement.change, partial(_prepared, session))
 
 
 def _delete(session: EmbeddedStatementSession, statement: S.Delete) -> WriteResult:
     table = session.opened(statement.table)
-    return delete_rows(table, table.parse(VERBS["delete"], None), statement.change, partial(_prepared, session))
+    return delete_rows(table, table.parse(TABLE_OPERATIONS["delete"], None), statement.change, partial(_prepared, session))
 
 
 def _merge(session: EmbeddedStatementSession, statement: S.MergeInto) -> WriteResult:
     table = session.opened(statement.table)
-    return merge_rows(table, table.parse(VERBS["merge"], None), statement.change, partial(_prepared, session))
+    return merge_rows(table, table.parse(TABLE_OPERATIONS["merge"], None), statement.change, partial(_prepared, session))
 
 
 def _explain(session: EmbeddedStatementSession, statement: S.Explain) -> pa.Table:

@@ -71,7 +71,7 @@ def parse(statement: str) -> Statement:
     read = _STATEMENTS.get(word.keyword)
     if read is not None:
         return read(cursor)
-    if word.keyword in _NOT_CARRIED_OUT:
+    if word.keyword in _UNSUPPORTED_STATEMENTS:
         raise Unsupported(f"the statement {word.keyword}")
     cursor.fail(f"a statement ({', '.join(_STATEMENTS)})")
 
@@ -474,7 +474,7 @@ _STATEMENTS: Mapping[str, Callable[[TokenCursor], Statement]] = {
 }
 
 # fmt: off
-_NOT_CARRIED_OUT = frozenset({
+_UNSUPPORTED_STATEMENTS = frozenset({
     "ADD", "ANALYZE", "BEGIN", "CACHE", "CLEAR", "DECLARE", "EXECUTE", "EXPORT",
     "GRANT", "IMPORT", "LIST", "LOAD", "LOCK", "MSCK", "OPTIMIZE", "REFRESH", "REPAIR", "REPLACE",
     "REVOKE", "TABLE", "UNCACHE", "UNLOCK", "VACUUM",

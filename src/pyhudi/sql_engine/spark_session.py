@@ -77,14 +77,14 @@ class SparkStatementSession:
 
     Attributes:
         spark: The Spark session.
-        verbs: Functions of `pyhudi.spark`.
+        operations: Functions of `pyhudi.spark`.
         storage_options: Credentials and settings of the object store.
         options: `hoodie.*` options of writes: those of the call, in `run` with those of SET.
         statement_options: These options, and those that only SQL knows.
     """
 
     spark: SparkSession
-    verbs: SparkOperations
+    operations: SparkOperations
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, object] | None = field(default=None, repr=False)
     statement_options: StatementOptions = field(default_factory=lambda: StatementOptions(None))
@@ -185,7 +185,7 @@ class SparkStatementSession:
         if statement.table.path is None:
             options.setdefault(NAME.key, statement.table.parts[-1])
         rows = frame.select(*map(quote_name, ordered))
-        return self.verbs.write(rows, path, "errorifexists", options, storage_options)
+        return self.operations.write(rows, path, "errorifexists", options, storage_options)
 
     def frame(self, query: S.SelectQuery, lead: str = "") -> DataFrame:
         """DataFrame of a query. lead: text before it, such as EXPLAIN."""
@@ -193,7 +193,7 @@ class SparkStatementSession:
         frames: dict[str, Any] = {}
         build_predicate = _conditions(query)
 
-        def stand_in(reference: S.Reference) -> str:
+        def placeholder(reference: S.Reference) -> str:
             rows = self._rows_of(reference, build_predicate)
             if rows is None:
                 assert reference.name is not None, "table-valued functions have rows"
@@ -205,7 +205,7 @@ class SparkStatementSession:
         if _READ_BLOB.search(query.body.text):
             roots = parse_options(self.options).text(BLOB_ROOTS)
             register_read_blob(self.spark, roots, self.storage_options)
-        text = splice_query(query, stand_in, lambda written: written.replace("{", "{{").replace("}", "}}"))
+        text = splice_query(query, placeholder, lambda written: written.replace("{", "{{").replace("}", "}}"))
         # Braces are Spark's syntax to reference a DataFrame in SQL; without DataFrames they are ordinary characters.
         return self.spark.sql(lead + text, **frames) if frames else self.spark.sql(lead + query.body.text)
 
@@ -277,7 +277,7 @@ def _insert(session: SparkStatementSession, statement: S.Insert) -> WriteResult:
 
 
 def _delete(session: SparkStatementSession, statement: S.Delete) -> WriteResult:
-    return session.verbs.delete(
+    return session.operations.delete(
         session.spark,
         session.table(statement.table).uri,
         _condition(statement.change.where),
@@ -289,7 +289,7 @@ def _delete(session: SparkStatementSession, statement: S.Delete) -> WriteResult:
 
 def _update(session: SparkStatementSession, statement: S.Update) -> WriteResult:
     table = session.table(statement.table)
-    return session.verbs.update(
+    return session.operations.update(
         session.spark,
         table.uri,
         _values(table, statement.change.values),
@@ -304,7 +304,7 @@ def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResul
     table, change = session.table(statement.table), statement.change
     frame = session.frame(change.source)
     names = table_statements.without_meta(frame.columns)
-    merge = session.verbs.merge(
+    merge = session.operations.merge(
         session.spark,
         table.uri,
         frame if len(names) == len(frame.columns) else frame.select(*map(quote_name, names)),
@@ -430,7 +430,7 @@ def _call(session: SparkStatementSession, statement: S.CallProcedure) -> DataFra
     path, storage_options, arguments = called(session, statement)
     if path is None and statement.procedure.lower() != "help":
         raise InvalidRequest(f"CALL {statement.procedure} needs table => name, or path => '/path'")
-    return session.verbs.call(session.spark, statement.procedure, path=path, storage_options=storage_options, **arguments)
+    return session.operations.call(session.spark, statement.procedure, path=path, storage_options=storage_options, **arguments)
 
 
 _RUN: Mapping[type, Callable[[SparkStatementSession, Any], DataFrame | WriteResult]] = {

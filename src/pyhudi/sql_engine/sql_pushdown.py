@@ -28,8 +28,8 @@ from pyhudi.records.filters.pushdown import IsExact, exact_filter, has_exact_typ
 __all__ = ["row_predicate", "table_predicate", "equality_columns", "is_exact_in_duckdb"]
 
 _SIGNS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_KINDS = exp.DataType.Type
-_TIMES = (_KINDS.TIMESTAMP, _KINDS.TIMESTAMPTZ, _KINDS.TIMESTAMPLTZ, _KINDS.TIMESTAMPNTZ)
+_SQL_TYPES = exp.DataType.Type
+_TIMES = (_SQL_TYPES.TIMESTAMP, _SQL_TYPES.TIMESTAMPTZ, _SQL_TYPES.TIMESTAMPLTZ, _SQL_TYPES.TIMESTAMPNTZ)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _EXACT = 2**53
 """Integers up to this value are exact in floating point."""
@@ -202,7 +202,7 @@ def _time(text: str, kind: Any) -> date | datetime | None:
     if found is None:
         return None
     try:
-        if kind == _KINDS.DATE:
+        if kind == _SQL_TYPES.DATE:
             return date.fromisoformat(text) if found[1] is None else None
         return datetime.fromisoformat(text).replace(tzinfo=UTC) if kind in _TIMES else None
     except ValueError:

@@ -40,7 +40,7 @@ _PLAIN = {
 }
 _DECIMAL = ("DECIMAL", "DEC", "NUMERIC")
 _TEXT = ("CHAR", "CHARACTER", "VARCHAR")
-_OTHERS = ("INTERVAL", "VOID", "GEOMETRY", "GEOGRAPHY", "TIME", "OBJECT")
+_UNSUPPORTED_TYPES = ("INTERVAL", "VOID", "GEOMETRY", "GEOGRAPHY", "TIME", "OBJECT")
 
 _NAMES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "boolean"),
@@ -105,7 +105,7 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
         raise Unsupported(
             f"{describe_position(cursor.statement, start)}: type {word} with a length, which a table cannot store; use STRING"
         )
-    if word in _OTHERS:
+    if word in _UNSUPPORTED_TYPES:
         raise Unsupported(
             f"{describe_position(cursor.statement, start)}: a column of type {word}, which a Hudi table cannot hold"
         )

@@ -43,14 +43,14 @@ def stored(batch: pa.RecordBatch, target_schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _is_cast_from_text(kind: pa.DataType) -> bool:
-    return _is_number(kind) or _is_moment(kind) or bool(_types.is_boolean(kind))
+    return _is_number(kind) or _is_timestamp(kind) or bool(_types.is_boolean(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(_types.is_integer(kind) or _types.is_floating(kind) or _types.is_decimal(kind))
 
 
-def _is_moment(kind: pa.DataType) -> bool:
+def _is_timestamp(kind: pa.DataType) -> bool:
     return bool(_types.is_date(kind) or _types.is_timestamp(kind))
 
 
@@ -63,8 +63,8 @@ def _may_become(input_type: pa.DataType, target_type: pa.DataType) -> bool:
         return True
     if _is_number(target_type):
         return _is_number(input_type)
-    if _is_moment(target_type):
-        return _is_moment(input_type)
+    if _is_timestamp(target_type):
+        return _is_timestamp(input_type)
     if _is_text(target_type):
         plain = (
             _types.is_integer(input_type)

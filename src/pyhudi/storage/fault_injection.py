@@ -287,7 +287,7 @@ class _FaultState:
         self._counts = dict.fromkeys(CountedCalls, 0)
         self._dead = False
         self._mutex = threading.Lock()
-        _courses[self.token] = self
+        _states[self.token] = self
 
     def calls(self) -> tuple[StorageCall, ...]:
         with self._mutex:
@@ -330,7 +330,7 @@ class _FaultState:
         return SimulatedCrash(f"the process died {location}")
 
 
-_courses: weakref.WeakValueDictionary[str, _FaultState] = weakref.WeakValueDictionary()
+_states: weakref.WeakValueDictionary[str, _FaultState] = weakref.WeakValueDictionary()
 
 
 def rejoin(inner: Storage, token: str) -> FaultyStorage:
@@ -339,9 +339,9 @@ def rejoin(inner: Storage, token: str) -> FaultyStorage:
     Raises:
         InvalidRequest: That storage no longer exists in this process.
     """
-    course = _courses.get(token)
-    if course is None:
+    fault_state = _states.get(token)
+    if fault_state is None:
         raise InvalidRequest(
             f"{inner.uri}: the spec of a faulty storage opens only in its own process and while that storage exists"
         )
-    return FaultyStorage(inner, _course=course)
+    return FaultyStorage(inner, _course=fault_state)

@@ -198,7 +198,8 @@ class LocalStorage(UriMixin):
                     for entry in entries
                     if entry.is_file(follow_symlinks=False) or (not entry.is_dir() and os.path.exists(entry.path))
                 ]
-        return tuple(sorted(name for name in files if _is_listed(name)))
+        # The timeline is listed repeatedly, and nearly all of its names are such.
+        return tuple(sorted([name for name in files if (name[0] != "." and name.isascii()) or _is_listed(name)]))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         pending = [check_path(folder)]
@@ -614,10 +615,10 @@ def _wait_for_flock(descriptor: int, folder: str) -> None:
 class _translated:
     """Context manager that translates OSErrors and returns the full path.  A class for speed: every call uses it."""
 
-    __slots__ = ("_full", "_verb")
+    __slots__ = ("_full", "_operation")
 
-    def __init__(self, verb: str, full: str) -> None:
-        self._verb = verb
+    def __init__(self, operation: str, full: str) -> None:
+        self._operation = operation
         self._full = full
 
     def __enter__(self) -> str:
@@ -625,7 +626,7 @@ class _translated:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if isinstance(error, OSError):
-            raise _translate(error, self._verb, self._full) from error
+            raise _translate(error, self._operation, self._full) from error
 
 
 @contextlib.contextmanager
@@ -638,13 +639,13 @@ def _reading(full: str) -> Iterator[str]:
             raise TableState(f"{full}: no such file") from error
 
 
-def _translate(error: OSError, verb: str, full: str) -> HudiError:
+def _translate(error: OSError, operation: str, full: str) -> HudiError:
     if error.errno == errno.ENOENT:
         return TableState(f"{full}: no such file")
     advice = _CALLER_MUST_CHANGE.get(error.errno or 0)
     reason = error.strerror or str(error)
     if advice is not None:
-        return InvalidRequest(f"cannot {verb} {full}: {reason}: {advice}")
+        return InvalidRequest(f"cannot {operation} {full}: {reason}: {advice}")
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StorageFull(f"cannot {verb} {full}: {reason}: free some space or raise the quota")
-    return StorageUnavailable(f"cannot {verb} {full}: {reason}")
+        return StorageFull(f"cannot {operation} {full}: {reason}: free some space or raise the quota")
+    return StorageUnavailable(f"cannot {operation} {full}: {reason}")

@@ -22,7 +22,7 @@ BUCKET_IN_HOST = "bucket_in_host"
 # Hadoop's authentication type for Azure; it must agree with the credentials in the options.
 AZURE_AUTH = "azure_auth"
 
-_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 # A setting of obstore, or a function of the name and the value.
 OptionTarget = str | Callable[[str, str], Mapping[str, str]]
@@ -30,7 +30,7 @@ OptionTarget = str | Callable[[str, str], Mapping[str, str]]
 
 def parse_boolean(name: str, value: str) -> bool:
     """Parse a boolean option.  Raises InvalidRequest for other values."""
-    boolean = _TRUTH.get(value.lower())
+    boolean = _BOOLEANS.get(value.lower())
     if boolean is None:
         raise InvalidRequest(f"storage option {name}={redact_secret(name, value)!r}: write true or false")
     return boolean

@@ -25,7 +25,8 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
 # Aliases of one store: a table written through one of them is found through the others.
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 
-_WITHOUT_USERS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "hdfs", "webhdfs"})
+_ATOMIC_UPLOADS = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
+_SCHEMES_WITHOUT_USER = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "hdfs", "webhdfs"})
 _SECRET_NAME = r"(?:sig|signature|token|[a-z-]*(?:signature|credential|security-token|secret|key))="
 # A signature or token in a query string.
 _SIGNED = re.compile(rf"\?(?:.*&)?{_SECRET_NAME}", re.IGNORECASE)
@@ -33,6 +34,11 @@ _SECRETS = (
     (re.compile(r"(?<=://)[^/@\s]+:[^/@\s]*@"), "***@"),
     (re.compile(rf"(?<=[?&]){_SECRET_NAME}[^&\s)\"']*", re.IGNORECASE), "***"),
 )
+
+
+def has_atomic_uploads(uri: str) -> bool:
+    """Whether a file of this storage is complete or absent, so that readers never see a part of it."""
+    return uri.startswith(_ATOMIC_UPLOADS)
 
 
 def without_secrets(text: str) -> str:
@@ -100,7 +106,9 @@ def parse_uri(text: str) -> Location:
     if path_text.startswith("//"):
         authority, _, path_text = path_text[2:].partition("/")
     user, at, _ = authority.rpartition("@")
-    if (at and (":" in user or scheme in _WITHOUT_USERS)) or (scheme not in ("file", "memory") and _SIGNED.search(path_text)):
+    if (at and (":" in user or scheme in _SCHEMES_WITHOUT_USER)) or (
+        scheme not in ("file", "memory") and _SIGNED.search(path_text)
+    ):
         raise InvalidRequest(f"the {scheme} URI contains credentials: pass them as storage_options or in the environment")
     if scheme == "file" and authority == "localhost":
         authority = ""

@@ -21,7 +21,7 @@ from pyhudi.table.timeline.archived_timeline import HistoryStore
 from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
-class CarriedState:
+class OperationCache:
     """State that an operation leaves for later operations on the same open table, so that they read less.
 
     Each user proves that the state is current before it uses it. A forked child and a worker start with an empty one,
@@ -34,8 +34,8 @@ class CarriedState:
         self._process = os.getpid()
         self._values: dict[str, Any] = {}
 
-    def __reduce__(self) -> tuple[type[CarriedState], tuple[()]]:
-        return CarriedState, ()
+    def __reduce__(self) -> tuple[type[OperationCache], tuple[()]]:
+        return OperationCache, ()
 
     def get(self, name: str) -> Any:
         """Return the value with a name, or None."""
@@ -65,7 +65,7 @@ class TableContext:
     """One open table.
 
     Attributes:
-        carried: State for the next operation, shared by every context derived from this one.
+        operation_cache: State for the next operation, shared by every context derived from this one.
         lock: Guards instant times and commits against all other writers of the table.
         index_definitions: Index definitions by the location that the properties name, once read: as old as `config`,
             and read again by every context derived from this one (see
@@ -78,7 +78,7 @@ class TableContext:
     config: TableConfig
     lock: LockProvider
     index_definitions: dict[str, dict[str, IndexDefinition]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    carried: CarriedState = field(default_factory=CarriedState, repr=False, compare=False)
+    operation_cache: OperationCache = field(default_factory=OperationCache, repr=False, compare=False)
     observer: OperationObserver | None = field(default=None, repr=False, compare=False)
 
     @property

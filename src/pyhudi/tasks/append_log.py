@@ -265,7 +265,7 @@ def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
     return pc.unique(pa.concat_arrays([keys.slice(0, 0), *found]))
 
 
-def _live_and_lost(spec: WriterSpec, task: AppendTask, keys: pa.Array) -> tuple[pa.Array, bool]:
+def _live_and_superseded_keys(spec: WriterSpec, task: AppendTask, keys: pa.Array) -> tuple[pa.Array, bool]:
     """Return the keys that have a record in a slice, and whether its logs contain a record that lost to the base row.
 
     Readers merge logs first: a partial update takes missing columns from such a record, and then beats the base row.
@@ -378,7 +378,7 @@ def _of_partial_update(
     if not (every or rule.by_commit_time or rule.filling is not None or IS_DELETED in spec.data_schema.names):
         if slice_.base is not None and not slice_.logs and not task.new_keys:
             return spec, incoming
-        live, lost = _live_and_lost(spec, task, keys)
+        live, lost = _live_and_superseded_keys(spec, task, keys)
         if not lost:
             return spec, incoming.filter(pc.is_in(incoming.column(RECORD_KEY), value_set=live))
     reader = replace(log_key_reader(spec, task.validity), output=spec.stored_schema)

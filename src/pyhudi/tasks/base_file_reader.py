@@ -128,7 +128,12 @@ def open_base_rows(
         if footers is not None and (stamp := storage.stat(path)) is None:
             raise missing_file_error(storage, path)
         footer = None if footers is None or stamp is None else footers.get(stamp)
-        if footer is not None and keys is not None and footer.texts is not None and _rule_out(footer.key_values, keys):
+        if (
+            footer is not None
+            and keys is not None
+            and footer.texts is not None
+            and _keys_excluded_by_filter(footer.key_values, keys)
+        ):
             yield None
             return
         with open_base_input(storage, path) as source:
@@ -136,7 +141,7 @@ def open_base_rows(
                 footer = read_parted_footer(source, _FILTER_KEYS)
                 if footers is not None and stamp is not None:
                     footers.put(stamp, footer if keys is not None else footer.without_texts())
-                if keys is not None and _rule_out(footer.key_values, keys):
+                if keys is not None and _keys_excluded_by_filter(footer.key_values, keys):
                     yield None
                     return
             checks = PageChecks(checksums)
@@ -203,10 +208,10 @@ def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
     """Return whether the key filter in a base file's footer excludes all of some record keys; False if there is none,
     or its type is not supported.
     """
-    return _rule_out(metadata.metadata or {}, keys)
+    return _keys_excluded_by_filter(metadata.metadata or {}, keys)
 
 
-def _rule_out(key_values: Mapping[bytes, bytes], keys: pa.StringArray) -> bool:
+def _keys_excluded_by_filter(key_values: Mapping[bytes, bytes], keys: pa.StringArray) -> bool:
     text = key_values.get(_FILTER_KEYS[0]) or key_values.get(_FILTER_KEYS[1])
     if text is None or pc.any(pc.equal(keys, "")).as_py():
         # No filter knows the empty key.

@@ -36,7 +36,7 @@ from pyhudi.records.record_merge import combine_to_array
 from pyhudi.records.schema_cast import conform, conform_table, refuse_rounding, relabel, same_type
 from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.engine_protocol import PrepareRequest, TagRequest
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch, with_column
@@ -120,7 +120,7 @@ def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: Prepare
     input_schema: the rows' columns as the caller had them.  For example, a float that became a double has another text than
     the float.
     """
-    columns = normalise(typed_nulls(without_meta_fields(input_schema), before.input_schema))
+    columns = normalize_types(typed_nulls(without_meta_fields(input_schema), before.input_schema))
     both = {*columns.names} & {*before.data_schema.names}
     for field in after.data_schema:
         if field.name not in both:
@@ -207,7 +207,7 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
         if not request.truncate_nanoseconds:
             check_no_truncated_nanoseconds(batch)
         # The layouts that a caller may have them in have no text, or one of their own.
-        batch = conform(batch, normalise(key_columns(batch.schema, request)))
+        batch = conform(batch, normalize_types(key_columns(batch.schema, request)))
         keys = record_keys(request.keys, batch)
         if all(name.split(".")[0] in batch.schema.names for name in partition_columns(request.keys)):
             paths = partition_paths(request.keys, batch)

@@ -44,6 +44,7 @@ from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
 from pyhudi.storage.base import Storage
+from pyhudi.storage.uris import has_atomic_uploads
 from pyhudi.table.file_slices import LogFile
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_reader import open_ranges
@@ -52,7 +53,6 @@ from pyhudi.tasks.incoming_layout import as_batch
 Entries = TypeVar("Entries", pa.Table, pa.RecordBatch)
 
 _DATA = (BlockType.AVRO, BlockType.PARQUET, BlockType.HFILE)
-_WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBloc
 
     Raises CorruptData, and Unsupported for a later log format, naming the file.
     """
-    trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
+    trusted = has_atomic_uploads(storage.uri)
     try:
         return tuple(scan_blocks(open_ranges(storage, log.path), log.size_bytes, skip_checks=trusted))
     except CorruptData as error:
@@ -332,7 +332,7 @@ def _add_deletes(
 ) -> None:
     column = deletes.column("ordering")
     if not rule.ordering:
-        merger.add_deletes(deletes.column("record_key"), None, _every(deletes.num_rows), positions)
+        merger.add_deletes(deletes.column("record_key"), None, _all_rows(deletes.num_rows), positions)
         return
     kinds = [field_at(schema, field).type for field in rule.ordering.fields]
     values, absent = unwrap_ordering(column, kinds[0]) if len(kinds) == 1 else unwrap_tuples(column, kinds)
@@ -344,5 +344,5 @@ def hfile_entries(content: bytes) -> Iterator[pa.RecordBatch]:
     return open_hfile_bytes(content).scan()
 
 
-def _every(count: int) -> npt.NDArray[np.bool_]:
+def _all_rows(count: int) -> npt.NDArray[np.bool_]:
     return np.ones(count, dtype=np.bool_)

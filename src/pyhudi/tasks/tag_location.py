@@ -60,7 +60,7 @@ from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
 # The cache holds all keys of the tables that this process writes with this index, without a limit: it is meant for
 # tests.
 
-_HELD: dict[str, dict[tuple[str, int], pa.Array]] = {}
+_CACHED_KEYS: dict[str, dict[tuple[str, int], pa.Array]] = {}
 _LOCK = Lock()
 
 
@@ -68,11 +68,11 @@ def cached_keys(storage: Storage, file: BaseFile, read: Callable[[], pa.Array]) 
     """Return the keys of a base file of a table, cached.  storage: the table's."""
     name = file.path, file.size_bytes
     with _LOCK:
-        found = _HELD.setdefault(storage.uri, {}).get(name)
+        found = _CACHED_KEYS.setdefault(storage.uri, {}).get(name)
     if found is None:
         found = read()
         with _LOCK:
-            _HELD.setdefault(storage.uri, {})[name] = found
+            _CACHED_KEYS.setdefault(storage.uri, {})[name] = found
     return found
 
 
@@ -81,7 +81,7 @@ def evict_keys(storage: Storage, partitions: Iterable[str], files: Iterable[Base
     kept = {(file.path, file.size_bytes) for file in files}
     folders = frozenset(partitions)
     with _LOCK:
-        held = _HELD.get(storage.uri, {})
+        held = _CACHED_KEYS.get(storage.uri, {})
         for name in [n for n in held if n not in kept and parent_folder(n[0]) in folders]:
             del held[name]
 

@@ -123,7 +123,7 @@ def functions() -> list[str]:
     return [name for name in hp.__all__ if inspect.isfunction(getattr(hp, name)) and name not in EXCLUDED]
 
 
-def call_with_wrong_kinds(function: Callable[[], Callable[..., Any]], **extra: Any) -> None:
+def call_with_wrong_types(function: Callable[[], Callable[..., Any]], **extra: Any) -> None:
     """Call a function once for each argument and wrong value; the other arguments are sound."""
     parameters = inspect.signature(function()).parameters
     required = {name: VALUES.get(name, "a") for name, one in parameters.items() if one.default is one.empty} | extra
@@ -145,28 +145,28 @@ def call_with_wrong_kinds(function: Callable[[], Callable[..., Any]], **extra: A
 
 @pytest.mark.sample(36)
 @pytest.mark.parametrize(("owner", "name"), methods())
-def test_methods_refuse_wrong_kinds(owner: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_refuse_wrong_types(owner: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     stop = threading.Event()
     stop.set()
     extra = {"stop": stop} if name == "serve" else {}
     target = owners()[owner]()
-    call_with_wrong_kinds(lambda: getattr(target, name), **extra)
+    call_with_wrong_types(lambda: getattr(target, name), **extra)
 
 
 @pytest.mark.parametrize("name", functions())
-def test_functions_refuse_wrong_kinds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_refuse_wrong_types(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    call_with_wrong_kinds(lambda: getattr(hp, name))
+    call_with_wrong_types(lambda: getattr(hp, name))
 
 
-def test_the_constructor_refuses_wrong_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_constructor_refuses_wrong_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    call_with_wrong_kinds(lambda: hp.Table)
-    call_with_wrong_kinds(lambda: procedures.call)
+    call_with_wrong_types(lambda: hp.Table)
+    call_with_wrong_types(lambda: procedures.call)
 
 
-def test_functions_on_spark_refuse_wrong_kinds() -> None:
+def test_functions_on_spark_refuse_wrong_types() -> None:
     hs = pytest.importorskip("pyhudi.spark")
     for name in hs.__all__:
         function = getattr(hs, name)

@@ -26,8 +26,8 @@ def test_attribute_names_of_other_libraries_suggest_the_pyhudi_name(table: Table
     for name, there in _TABLE.items():
         with pytest.raises(AttributeError, match=f"no attribute '{name}': use .{there[:4]}"):
             getattr(table, name)
-        for verb in there.split(" or ."):
-            assert hasattr(table, re.split(r"\W", verb)[0]), verb
+        for operation in there.split(" or ."):
+            assert hasattr(table, re.split(r"\W", operation)[0]), operation
     with pytest.raises(AttributeError, match=r"no attribute 'upser'$"):
         table.upser  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(copy.copy(table), "vacuum") and not hasattr(pickle.loads(pickle.dumps(table)), "vacuum")

@@ -55,7 +55,7 @@ class ScriptedWorker(Worker):
             (path / "old").unlink()
         return reply, Usage(1, 2, 3.0) if reply["status"] == "ok" else None
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def send(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"status": "ok", "answer": self.replies.get(request["command"], STATE)}
 
 
@@ -221,8 +221,8 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
         assert reply["status"] == "ok" and reply["seconds"] > 0
         assert usage is not None and usage.peak_rss_bytes > 0
         answer = queries.aggregate_answer(queries.to_rows(queries.aggregate(rows)))
-        assert worker.ask({"command": "answer"})["answer"] == answer
-        state = worker.ask({"command": "state", "table": request["table"]})["answer"]
+        assert worker.send({"command": "answer"})["answer"] == answer
+        state = worker.send({"command": "state", "table": request["table"]})["answer"]
         assert state == fingerprint.of_batches(rows.to_batches())
         assert worker.measure({**request, "step": "compact"})[0]["status"] == "-"
         assert worker.measure({**request, "step": "no_such"})[0]["status"] == "failed"
@@ -230,7 +230,7 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
     finally:
         worker.stop()
     with pytest.raises(WorkerLost):
-        worker.ask({"command": "settle"})
+        worker.send({"command": "settle"})
 
 
 @pytest.mark.full
@@ -242,6 +242,6 @@ def test_unresponsive_worker_is_ended(tmp_path: Path) -> None:
     worker._process.send_signal(signal.SIGSTOP)
     worker.timeout_s = 0.0
     with pytest.raises(WorkerLost, match="no answer"):
-        worker.ask({"command": "settle"})
+        worker.send({"command": "settle"})
     with pytest.raises(WorkerLost, match="not started"):
-        worker.ask({"command": "settle"})
+        worker.send({"command": "settle"})

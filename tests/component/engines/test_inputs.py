@@ -104,11 +104,11 @@ def new_table() -> Table:
 
 
 @pytest.mark.sample(33)
-@pytest.mark.parametrize("verb", ["upsert", "bulk_insert", "insert_overwrite"])
+@pytest.mark.parametrize("operation", ["upsert", "bulk_insert", "insert_overwrite"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_written(kind: str, verb: str) -> None:
+def test_written(kind: str, operation: str) -> None:
     table = new_table()
-    result = getattr(table, verb)(KINDS[kind]())
+    result = getattr(table, operation)(KINDS[kind]())
     assert result.rows_inserted == 3
     assert_same_rows(table.scan().to_arrow(), ROWS)
 

@@ -172,7 +172,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyhudi import Table
 
-path, verb, sort, budget, batches = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+path, operation, sort, budget, batches = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
 
 def stream(turn):
@@ -186,26 +186,26 @@ def stream(turn):
 options = {"pyhudi.memory.budget.bytes": budget, "hoodie.bulkinsert.sort.mode": sort, "pyhudi.threads": 1,
     "hoodie.clean.automatic": False, "hoodie.parquet.max.file.size": 4000000, "hoodie.copyonwrite.record.size.estimate": 400}
 table = Table.create(path, record_key="id", partition_by="part", ordering="ts", options=options)
-for turn in range(1 if verb == "bulk_insert" else 2):
-    getattr(table, verb)(pa.RecordBatchReader.from_batches(schema, stream(turn)))
+for turn in range(1 if operation == "bulk_insert" else 2):
+    getattr(table, operation)(pa.RecordBatchReader.from_batches(schema, stream(turn)))
 print(pa.default_memory_pool().max_memory(), table.scan().count())
 """
 
 
-def peak_bytes(path: Path, verb: str, sort: str, budget: int, batches: int) -> int:
-    command = [sys.executable, "-c", _PROGRAM, str(path), verb, sort, str(budget), str(batches)]
+def peak_bytes(path: Path, operation: str, sort: str, budget: int, batches: int) -> int:
+    command = [sys.executable, "-c", _PROGRAM, str(path), operation, sort, str(budget), str(batches)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1200).stdout.split()
     assert int(answer[1]) == batches * 5000
     return int(answer[0])
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("verb", "sort"), [("upsert", "NONE"), ("bulk_insert", "NONE"), ("bulk_insert", "PARTITION_SORT")])
-def test_memory_stays_bounded(tmp_path: Path, verb: str, sort: str) -> None:
+@pytest.mark.parametrize(("operation", "sort"), [("upsert", "NONE"), ("bulk_insert", "NONE"), ("bulk_insert", "PARTITION_SORT")])
+def test_memory_stays_bounded(tmp_path: Path, operation: str, sort: str) -> None:
     """Fifty times the budget, or eighty, is written with a few times the budget, however much it is."""
     budget = 2 << 20
-    some = peak_bytes(tmp_path / "some", verb, sort, budget, 15)
-    more = peak_bytes(tmp_path / "more", verb, sort, budget, 45 if WIDE else 30)
+    some = peak_bytes(tmp_path / "some", operation, sort, budget, 15)
+    more = peak_bytes(tmp_path / "more", operation, sort, budget, 45 if WIDE else 30)
     # The upsert keeps 24 bytes for each row in addition to the budget, and a filter of each open file.
     assert more < 16 * budget
     assert more < some + 4 * budget

@@ -98,13 +98,30 @@ def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
     cleaned = 0
     for ts in range(3, 12):
         cleaned += table.upsert(rows(ts, ts + 8, ts)).services["clean"].startswith("run")
-        carried = table.context.carried.get("metadata listing")
+        operation_cache = table.context.operation_cache.get("metadata listing")
         fresh = Table(table.uri).context
         expected = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
-        assert pa.concat_batches([carried._files["p0"], carried._files["p1"]]).equals(expected)
+        assert pa.concat_batches([operation_cache._files["p0"], operation_cache._files["p1"]]).equals(expected)
     assert cleaned > 1
     assert not full_lookups
     is_true(table, {**state(table), **{f"k{n:03}": 11 for n in range(11, 19)}})
+
+
+def test_commits_without_lookups_are_merged_when_the_listing_is_used(tmp_path: Path, full_lookups: list[tuple[str, ...]]) -> None:
+    options: dict[str, object] = {"hoodie.metadata.compact.max.delta.commits": 100}
+    table = create(tmp_path, "cow", **options)
+    expected = state(table)
+    full_lookups.clear()
+    for number in range(2 * metadata_listing.MAX_UNMERGED):
+        table.bulk_insert(rows(100 + number, 101 + number, 3))
+        expected[f"k{100 + number}"] = 3
+    listing = table.context.operation_cache.get("metadata listing")
+    assert 0 < len(listing._unmerged) <= metadata_listing.MAX_UNMERGED
+    fresh = Table(table.uri).context
+    found = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
+    assert pa.concat_batches([listing._files["p0"], listing._files["p1"]]).equals(found)
+    assert not listing._unmerged and not full_lookups
+    is_true(table, expected)
 
 
 def another_writer(table: Table) -> None:
@@ -192,11 +209,11 @@ def test_a_metadata_table_that_was_removed_by_hand_fails_the_commit(tmp_path: Pa
 
 def test_a_child_of_fork_and_a_pickled_table_begin_without_it(tmp_path: Path) -> None:
     table = create(tmp_path)
-    assert pickle.loads(pickle.dumps(table.context)).carried.get("metadata listing") is None
+    assert pickle.loads(pickle.dumps(table.context)).operation_cache.get("metadata listing") is None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        os._exit(0 if table.context.carried.get("metadata listing") is None else 1)
+        os._exit(0 if table.context.operation_cache.get("metadata listing") is None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert table.context.carried.get("metadata listing") is not None
+    assert table.context.operation_cache.get("metadata listing") is not None

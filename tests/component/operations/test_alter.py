@@ -68,7 +68,7 @@ def newest_schema(table: Table) -> dict[str, Any]:
     return found
 
 
-# What each verb does
+# What each method does
 
 
 def changed(row: dict[str, Any], **values: Any) -> dict[str, Any]:

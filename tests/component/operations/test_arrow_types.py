@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest
-from tests.support.arrow_types import REFUSED, SCALARS, Kind, key_kinds, kinds
+from tests.support.arrow_types import REFUSED, SCALARS, Kind, column_types, key_types
 from tests.support.needs import WIDE
 
 _names = itertools.count()
@@ -66,7 +66,7 @@ def check(found: dict[int, Any], expected: dict[int, Any]) -> None:
 @st.composite
 def columns_twice(draw: st.DrawFn) -> tuple[list[Kind], list[dict[str, tuple[Kind, list[Any]]]]]:
     """Some columns, and values for two batches of four rows."""
-    found = draw(st.lists(kinds(), min_size=1, max_size=3))
+    found = draw(st.lists(column_types(), min_size=1, max_size=3))
     batches = []
     for _ in range(2):
         rows = [draw(st.lists(st.none() | kind.values, min_size=4, max_size=4)) for kind in found]
@@ -97,7 +97,7 @@ def test_written_values_are_read_back(
 
 
 @settings(max_examples=60 if WIDE else 8, derandomize=True, deadline=None, phases=[Phase.generate])
-@given(st.sampled_from(_LAYOUTS), key_kinds(), st.sampled_from(["record_key", "partition_by"]), st.data())
+@given(st.sampled_from(_LAYOUTS), key_types(), st.sampled_from(["record_key", "partition_by"]), st.data())
 def test_keys_and_partitions_of_every_arrow_layout_are_found(
     layout: tuple[str, str], kind: Kind, role: str, data: st.DataObject
 ) -> None:

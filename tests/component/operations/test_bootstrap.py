@@ -22,7 +22,7 @@ from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, Boo
 from pyhudi.features.bootstrap.bootstrap_tasks import run_inspect_source, run_skeleton
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.bootstrap_index import INDEX_FILE_NAME, SourceFile
-from pyhudi.options.scope import VERBS
+from pyhudi.options.scope import TABLE_OPERATIONS
 from pyhudi.options.supported import SUPPORTED, parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment
@@ -500,9 +500,9 @@ def test_source_and_table_folders_must_not_contain_each_other(tmp_path: Path) ->
 
 
 def test_options_act_or_are_refused(tmp_path: Path) -> None:
-    verb = VERBS["pyhudi.bootstrap"]
+    operation = TABLE_OPERATIONS["pyhudi.bootstrap"]
     for option in SUPPORTED.values():
-        if verb.accepts(option):
+        if operation.accepts(option):
             continue
         words = option.kind if isinstance(option.kind, tuple) else ("true",) if option.kind is bool else ("7",)
         value = next((word for word in words if word != option.default), words[0])

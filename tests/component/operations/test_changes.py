@@ -28,8 +28,13 @@ QUIET = {"hoodie.clean.automatic": False, "hoodie.compact.inline": False}
 
 def rows(keys: str, ts: int, day: str = "x") -> pa.Table:
     made = [{"id": key, "ts": ts, "tags": [key, None], "inner": {"n": ts}, "day": day} for key in keys]
-    kinds = [("id", pa.string()), ("ts", pa.int32()), ("tags", pa.list_(pa.string())), ("inner", pa.struct([("n", pa.int64())]))]
-    return pa.Table.from_pylist(made, pa.schema([*kinds, ("day", pa.string())]))
+    change_types = [
+        ("id", pa.string()),
+        ("ts", pa.int32()),
+        ("tags", pa.list_(pa.string())),
+        ("inner", pa.struct([("n", pa.int64())])),
+    ]
+    return pa.Table.from_pylist(made, pa.schema([*change_types, ("day", pa.string())]))
 
 
 def make(path: Path, kind: str = "cow", mode: str = MODES[2], options: Mapping[str, object] | None = None) -> Table:
@@ -51,7 +56,7 @@ def short(table: Table, start: str | None = "earliest", end: str | None = None) 
     return [f"{op} {text}" for _, op, text in changes_between(table, start, end)]
 
 
-def kinds(table: Table, start: str = "earliest") -> list[ChangeKind]:
+def change_types(table: Table, start: str = "earliest") -> list[ChangeKind]:
     plan = table.changes(start).explain()
     assert isinstance(plan, ChangePlan)
     return [source.change_type for source in plan.sources]
@@ -92,22 +97,22 @@ def test_the_changes_lead_to_the_present_state(
 ) -> None:
     table = make(tmp_path_factory.mktemp("t") / "t", kind, mode)
     table.upsert(rows("ab", 2))
-    for verb, keys, ts, day in steps:
-        if verb == "delete_partitions":
+    for operation, keys, ts, day in steps:
+        if operation == "delete_partitions":
             table.delete_partitions(day)
-        elif verb == "compact":
+        elif operation == "compact":
             if kind == "mor":
                 table.compact()
-        elif verb == "cluster":
+        elif operation == "cluster":
             table.cluster(order_by="id")
-        elif verb == "insert":
+        elif operation == "insert":
             # Keys that the table has would be there twice.
             there = {key for key, _ in present(table)}
             fresh = "".join(key for key in keys if key not in there)
             if fresh:
                 table.insert(rows(fresh, ts, day))
         else:
-            getattr(table, verb)(rows(keys, ts, day))
+            getattr(table, operation)(rows(keys, ts, day))
     assert replayed(table) == present(table)
     assert table.changes().count() == table.changes().to_arrow().num_rows
 
@@ -179,10 +184,10 @@ def test_a_missing_change_log_is_made_up_for(tmp_path: Path, mode: str) -> None:
     table.delete(rows("ac", 0), options=off)
     before = changes_between(table)
     logs = sorted((tmp_path / "t" / "x").glob("*.cdc"))
-    assert len(logs) == 3 and kinds(table) == [ChangeKind.INSERTED, *[ChangeKind.LOGGED] * 3]
+    assert len(logs) == 3 and change_types(table) == [ChangeKind.INSERTED, *[ChangeKind.LOGGED] * 3]
     for log in logs:
         log.unlink()
-    assert kinds(table) == [ChangeKind.INSERTED, *[ChangeKind.REWRITTEN] * 3]
+    assert change_types(table) == [ChangeKind.INSERTED, *[ChangeKind.REWRITTEN] * 3]
     assert changes_between(table) == before
 
     first = min((tmp_path / "t" / "x").glob("*.parquet"), key=lambda path: path.name.split("_")[2])

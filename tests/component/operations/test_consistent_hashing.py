@@ -27,7 +27,7 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.table_context import TableContext
-from tests.support.consistent_hashing_tables import NODES, RINGS, create, ring_files, ring_of, rows
+from tests.support.consistent_hashing_tables import NODES, RINGS, create, hashing_files, hashing_of, rows
 from tests.support.golden_tables import open_golden
 
 _names = itertools.count()
@@ -52,8 +52,8 @@ def groups(table: hp.Table, part: str = "p") -> set[str]:
 def test_first_write_of_a_partition_creates_hashing_metadata_and_log_files(uri: str) -> None:
     table = create(uri)
     table.upsert(pa.concat_tables([rows(*range(8)), rows(1, part="q")]))
-    assert ring_files(table) == ["p/00000000000000.hashing_meta", "q/00000000000000.hashing_meta"]
-    assert ring_of(table) == initial_hashing_metadata("p", NODES)
+    assert hashing_files(table) == ["p/00000000000000.hashing_meta", "q/00000000000000.hashing_meta"]
+    assert hashing_of(table) == initial_hashing_metadata("p", NODES)
     slices = table.inspect.file_slices().to_pylist()
     assert groups(table) == set(initial_hashing_metadata("p", NODES).file_ids)
     assert [row["base_path"] for row in slices] == [None] * len(slices)
@@ -86,10 +86,10 @@ def test_table_created_by_hudi_is_written(tmp_path: Path) -> None:
     table = hp.Table(str(golden.path), options=RINGS)
     before = table.scan(["*"]).to_arrow()
     data = before.select([name for name in before.column_names if not name.startswith("_hoodie_")])
-    files = ring_files(table)
+    files = hashing_files(table)
     table.upsert(data)
     assert table.scan().to_arrow().num_rows == before.num_rows
-    assert ring_files(table) == files
+    assert hashing_files(table) == files
     assert table.validate(keys=True).ok
 
 
@@ -98,7 +98,7 @@ def test_deletes_create_no_hashing_metadata(uri: str) -> None:
     table.upsert(rows(1))
     table.delete(rows(1, part="q").select(["id", "part"]))
     table.delete(pa.table({"id": ["k1"]}))
-    assert ring_files(table) == ["p/00000000000000.hashing_meta"]
+    assert hashing_files(table) == ["p/00000000000000.hashing_meta"]
     assert values(table) == []
 
 
@@ -107,15 +107,15 @@ def test_replacing_file_groups_creates_new_hashing_metadata(uri: str, metadata: 
     """A file group that was replaced shows nothing any more, so no row may go there again."""
     table = create(uri, **{"hoodie.metadata.enable": metadata})
     table.upsert(rows(*range(8)))
-    first = ring_of(table)
+    first = hashing_of(table)
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant
-    second = ring_of(table)
+    second = hashing_of(table)
     assert [node.value for node in second.nodes] == [node.value for node in first.nodes]
     assert not set(second.file_ids) & set(first.file_ids)
     assert (second.sequence, second.instant) == (1, overwritten)
     table.upsert(rows(3, 4, ts=3))
     # The write that found the instant completed reported it.
-    assert f"p/{overwritten}.commit" in ring_files(table)
+    assert f"p/{overwritten}.commit" in hashing_files(table)
     assert values(table) == [("k1", "p", 2), ("k2", "p", 2), ("k3", "p", 3), ("k4", "p", 3)]
     table.delete_partitions(["p"])
     assert values(table) == []
@@ -131,14 +131,14 @@ def test_replacing_file_groups_creates_new_hashing_metadata(uri: str, metadata: 
 def test_rollback_removes_hashing_metadata(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
-    before, files = values(table), ring_files(table)
+    before, files = values(table), hashing_files(table)
     undone = table.insert_overwrite(rows(1, ts=2)).instant
     assert undone is not None
     # Another process has checked and marked it.
     load_hashing_metadata(table.context, table.context.timeline.load(), "p", (), marks=True)
-    assert {f"p/{undone}.hashing_meta", f"p/{undone}.commit"} < set(ring_files(table))
+    assert {f"p/{undone}.hashing_meta", f"p/{undone}.commit"} < set(hashing_files(table))
     table.rollback(undone)
-    assert ring_files(table) == ["p/00000000000000.commit", *files]
+    assert hashing_files(table) == ["p/00000000000000.commit", *files]
     assert values(table) == before
     table.upsert(rows(1, ts=3))
     assert len(values(table)) == 8
@@ -147,7 +147,7 @@ def test_rollback_removes_hashing_metadata(uri: str) -> None:
 def test_hashing_metadata_is_valid_once_its_instant_completed(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(4)))
-    context, first = table.context, ring_of(table)
+    context, first = table.context, hashing_of(table)
     timeline = context.timeline.load()
     later = renewed(first, "20990101000000000", context.env.uuid4)
     store_hashing_metadata(context, later)
@@ -167,7 +167,7 @@ def test_hashing_metadata_is_valid_once_its_instant_completed(uri: str) -> None:
 def test_a_write_to_nodes_that_a_pending_resize_moves_is_refused(uri: str, strategy: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
-    slices = tuple(SliceInfo(file_id=file_id, partition_path="p") for file_id in ring_of(table).file_ids)
+    slices = tuple(SliceInfo(file_id=file_id, partition_path="p") for file_id in hashing_of(table).file_ids)
     plan = ClusteringPlan(input_groups=(ClusteringGroup(slices=slices),), strategy=ClusteringStrategy())
     requested = RequestedReplaceMetadata.of_clustering(plan)
     table.context.timeline.request("20990102000000000", Action.CLUSTERING, requested.encode())
@@ -211,7 +211,7 @@ def test_hashing_metadata_whose_file_groups_hudi_replaced(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(8)))
     table.delete_partitions(["p"])
-    context, ring = table.context, ring_of(table)
+    context, ring = table.context, hashing_of(table)
     context.storage.delete([hashing_path("p", ring.instant), mark_path("p", ring.instant)])
     with pytest.raises(TableState, match="without updating its consistent hashing metadata"):
         table.upsert(rows(1))
@@ -245,7 +245,7 @@ def test_callers_without_bucketing_do_not_change_hashing_metadata(uri: str) -> N
         option = "hoodie.clustering.plan.strategy.class" if key == "plan" else "hoodie.clustering.execution.strategy.class"
         with pytest.raises(InvalidRequest, match="resizes buckets"):
             table.cluster(options={option: name})
-    assert groups(table) == set(ring_of(table).file_ids)
+    assert groups(table) == set(hashing_of(table).file_ids)
     assert not table.timeline().pending()
 
 
@@ -254,7 +254,7 @@ def test_non_blocking_writers_refuse_consistent_hashing(uri: str) -> None:
     mode = {"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL", "hoodie.clean.failed.writes.policy": "LAZY"}
     with pytest.raises(InvalidRequest, match="is incompatible with"):
         table.upsert(rows(1), options=mode)
-    assert ring_files(table) == []
+    assert hashing_files(table) == []
 
 
 def overwrite(context: TableContext) -> None:

@@ -111,7 +111,7 @@ DAMAGE: dict[str, Callable[[Storage, str, bytes], bytes]] = {
     "a bit of a value": a_value,
     "the instant of a block": its_instant,
 }
-VERBS: dict[str, Callable[[Table], object]] = {
+OPERATIONS: dict[str, Callable[[Table], object]] = {
     "snapshot": lambda table: table.scan().to_arrow(),
     "time travel": lambda table: table.scan(as_of=table.timeline().completed_writes()[-1].request_time).to_arrow(),
     "incremental": lambda table: table.incremental(table.timeline().completed_writes()[1].completion_time or "").to_arrow(),
@@ -136,13 +136,13 @@ def test_every_reader_and_service_reports_damaged_logs(damage: str, place: str, 
     assert len(blocks_of(storage, path)) == 2
     storage.put(path, DAMAGE[damage](storage, path, whole))
     before = {i for i in table.timeline().instants if i.action in (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)}
-    for verb, act in VERBS.items():
+    for operation, act in OPERATIONS.items():
         try:
             act(table)
         except CorruptData as error:
-            assert path.rsplit("/", 1)[-1] in str(error), verb
+            assert path.rsplit("/", 1)[-1] in str(error), operation
         else:
-            raise AssertionError(f"{verb} passed the damage over")
+            raise AssertionError(f"{operation} passed the damage over")
         # A plan that could not be executed excludes other services from the slice.
         for pending in table.timeline().pending(Action.COMPACTION):
             table.unschedule_compaction(pending.request_time)
@@ -154,8 +154,8 @@ def test_every_reader_and_service_reports_damaged_logs(damage: str, place: str, 
     assert after <= before
 
 
-@pytest.mark.parametrize("verb", ["incremental", "changes", "compaction", "clustering"])
-def test_a_log_of_another_writer_that_was_cut_between_blocks(verb: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("operation", ["incremental", "changes", "compaction", "clustering"])
+def test_a_log_of_another_writer_that_was_cut_between_blocks(operation: str, tmp_path: Path) -> None:
     """Blocks without a checksum do not show it; a reader with the commit detects it by the size."""
     table = create(str(tmp_path / "t"), **{"hoodie.metadata.enable": False, "hoodie.table.cdc.enabled": True})
     storage = open_storage(str(tmp_path / "t"))
@@ -168,7 +168,7 @@ def test_a_log_of_another_writer_that_was_cut_between_blocks(verb: str, tmp_path
         storage.put(path, data)
         break
     with pytest.raises(CorruptData, match=r"shorter than its commit records|differs from the size in its commit"):
-        VERBS[verb](table)
+        OPERATIONS[operation](table)
 
 
 def test_automatic_compaction_reports_damaged_logs() -> None:

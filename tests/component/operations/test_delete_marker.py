@@ -37,11 +37,11 @@ def test_marked_rows_of_a_write_are_deletes(tmp_path: Path, table_type: str, mer
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("verb", ["upsert", "insert", "bulk_insert"])
+@pytest.mark.parametrize("operation", ["upsert", "insert", "bulk_insert"])
 @pytest.mark.parametrize("table_type", _TYPES)
-def test_marked_rows_without_a_record_are_not_stored(tmp_path: Path, table_type: str, verb: str) -> None:
+def test_marked_rows_without_a_record_are_not_stored(tmp_path: Path, table_type: str, operation: str) -> None:
     table = made(tmp_path / "t", table_type)
-    getattr(table, verb)(rows(("x", 9, "D"), ("y", 9, "I")), options=MARKED)
+    getattr(table, operation)(rows(("x", 9, "D"), ("y", 9, "I")), options=MARKED)
     assert set(seen(table)) == {*"abcde", "y"}
 
 

@@ -140,7 +140,7 @@ def test_running_task_of_a_rolled_back_write_removes_its_files(
     if in_time:
         monkeypatch.setattr(SystemEnvironment, "sleep_ms", ends)
     else:
-        monkeypatch.setattr(distributed_bulk_insert, "_PATIENCE_MS", 0)
+        monkeypatch.setattr(distributed_bulk_insert, "_MAX_ATTEMPT_WAIT_MS", 0)
     begun.roll_back(ENGINE)
     if not in_time:
         ends()

@@ -313,7 +313,7 @@ def test_retained_ranges_stay_exact_after_other_operations(tmp_path: Path, event
 
 
 def test_ranges_are_retained_within_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoded: list[int]) -> None:
-    monkeypatch.setattr("pyhudi.metadata_table.indexes.stored_ranges._MAX_CARRIED_BYTES", 1 << 10)
+    monkeypatch.setattr("pyhudi.metadata_table.indexes.stored_ranges._MAX_CACHED_BYTES", 1 << 10)
     table = made(tmp_path, "mor", 1)
     table.upsert(rows(range(4), 1))
     decoded.clear()

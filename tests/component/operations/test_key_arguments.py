@@ -53,14 +53,14 @@ def test_values(partition: str | None) -> None:
 
 @pytest.mark.parametrize("value", [1, 1.0, True, b"1", Decimal(1)], ids=repr)
 def test_keys_of_text_are_given_as_text(value: object) -> None:
-    """Both verbs have one rule, and say it in the same words."""
+    """Both methods have one rule and one message."""
     table = Table.create(f"memory://given-keys-{next(_names)}", record_key="id", options={"hoodie.metadata.enable": False})
     table.append([{"id": str(value)}])
     said = []
-    for verb in (table.lookup, table.delete):
+    for operation in (table.lookup, table.delete):
         for keys in ([value], [{"id": value}]):
             with pytest.raises(InvalidRequest, match=r"keys of column 'id' must be strings, not .*: cast them") as refused:
-                verb(keys)
+                operation(keys)
             said.append(str(refused.value))
     assert len(set(said)) == 1
     for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):

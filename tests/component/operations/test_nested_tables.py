@@ -41,7 +41,7 @@ def _every_commit_but_the_last(table: Table) -> None:
     )
 
 
-VERBS: dict[str, Callable[[Table], object]] = {
+OPERATIONS: dict[str, Callable[[Table], object]] = {
     "repair": lambda table: table.repair(dry_run=False),
     "a procedure's repair": lambda table: procedures.call("repair_add_partition_meta", path=table.uri, dry_run=False),
     "a metadata table built anew": lambda table: table.index.rebuild(),
@@ -126,8 +126,8 @@ def test_another_table_is_neither_touched_nor_counted(tmp_path: Path, place: Cal
     table = new_table(tmp_path / "t", "p", "q")
     other = other or place(tmp_path)
     before, theirs = rows(table), content(other)
-    for name, verb in VERBS.items():
-        verb(table)
+    for name, operation in OPERATIONS.items():
+        operation(table)
         assert content(other) == theirs, name
         assert rows(table) == before, name
         assert Table(table.uri).validate().ok, name
@@ -159,8 +159,8 @@ def test_partitions_below_partitions_keep_their_rows(tmp_path: Path, table_type:
     table = new_table(tmp_path / "t", *PARTS, table_type=table_type)
     before = rows(table)
     assert len(before) == 5
-    for name, verb in VERBS.items():
-        verb(table)
+    for name, operation in OPERATIONS.items():
+        operation(table)
         assert rows(table) == before, name
         assert table.partitions() == tuple(sorted(PARTS)), name
         assert Table(table.uri).validate().ok, name

@@ -17,7 +17,7 @@ from pyhudi.format.names import format_shared_file_id, is_shared_file_id, parse_
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction
 from pyhudi.options.supported import parse_options
 from pyhudi.planning.bucket_routing import shared_file_id
-from pyhudi.planning.conflicts import replaced_under_us
+from pyhudi.planning.conflicts import concurrently_replaced_groups
 from pyhudi.storage import open_storage
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
@@ -60,9 +60,9 @@ def test_a_file_id_that_was_replaced_is_not_made_again() -> None:
 
 def test_file_groups_replaced_during_a_write() -> None:
     mine = [("a", FIRST), ("b", FIRST)]
-    assert replaced_under_us(mine, [("a", FIRST), ("c", SECOND)], []) == frozenset()
-    assert replaced_under_us(mine, [("a", SECOND)], []) == {("a", FIRST)}
-    assert replaced_under_us(mine, [], [("b", FIRST), ("c", FIRST)]) == {("b", FIRST)}
+    assert concurrently_replaced_groups(mine, [("a", FIRST), ("c", SECOND)], []) == frozenset()
+    assert concurrently_replaced_groups(mine, [("a", SECOND)], []) == {("a", FIRST)}
+    assert concurrently_replaced_groups(mine, [], [("b", FIRST), ("c", FIRST)]) == {("b", FIRST)}
 
 
 # What is written
@@ -88,10 +88,10 @@ def test_the_first_writes_of_a_bucket_are_log_files(world: World) -> None:
     assert world.table.validate().ok
 
 
-@pytest.mark.parametrize("verb", ["insert", "bulk_insert", "upsert"])
-def test_writes_create_no_base_files(world: World, verb: str) -> None:
+@pytest.mark.parametrize("method", ["insert", "bulk_insert", "upsert"])
+def test_writes_create_no_base_files(world: World, method: str) -> None:
     for stamp in (1, 2):
-        getattr(world.table, verb)(rows(stamp, k0=stamp, k2=stamp))
+        getattr(world.table, method)(rows(stamp, k0=stamp, k2=stamp))
     assert all(name.startswith(f".{FIRST}_") for name in data_files(world))
     assert world.scanned() == {"k0": 2, "k2": 2}
 

@@ -52,11 +52,11 @@ def test_a_null_is_refused_with_column_and_row(mode: str | None) -> None:
     table = made()
     table.append([row(1)])
     before = table.scan().to_arrow()
-    for verb in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite, table.insert_overwrite_table):
+    for operation in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite, table.insert_overwrite_table):
         with pytest.raises(InvalidRequest, match=r"column 'name' may not be null: row 1 .*pyhudi\.schema\.mode=widen"):
-            verb([row(2), row(3, None)], schema_mode=mode)
+            operation([row(2), row(3, None)], schema_mode=mode)
         with pytest.raises(InvalidRequest, match=r"column 'place\.city' may not be null: row 0"):
-            verb([row(2, city=None)], schema_mode=mode)
+            operation([row(2, city=None)], schema_mode=mode)
     assert table.scan().to_arrow().equals(before)
     assert table.schema().equals(SCHEMA)
 

@@ -39,7 +39,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from tests.support.consistent_hashing_tables import create as create_ringed
-from tests.support.consistent_hashing_tables import ring_files, ring_of, rows
+from tests.support.consistent_hashing_tables import hashing_files, hashing_of, rows
 
 RINGS = {
     "hoodie.index.type": "BUCKET",
@@ -111,8 +111,8 @@ def test_buckets_split_and_merge(uri: str, metadata: bool) -> None:
     done = table.cluster(options=SPLIT)
     assert done.instant is not None
     assert (done.rows, done.groups, done.file_groups_written) == (len(before), 4, 7)
-    assert [node.value for node in ring_of(table).nodes] == [(1 << 29) - 1, 1 << 30, (3 << 29) - 1, (1 << 31) - 1]
-    assert (ring_of(table).sequence, ring_of(table).first_count, ring_of(table).instant) == (1, 2, done.instant)
+    assert [node.value for node in hashing_of(table).nodes] == [(1 << 29) - 1, 1 << 30, (3 << 29) - 1, (1 << 31) - 1]
+    assert (hashing_of(table).sequence, hashing_of(table).first_count, hashing_of(table).instant) == (1, 2, done.instant)
     assert values(table) == before
     # Rows are moved, and not written.
     assert table.scan(["id", "_hoodie_commit_time"]).to_arrow().sort_by("id") == commits
@@ -121,11 +121,11 @@ def test_buckets_split_and_merge(uri: str, metadata: bool) -> None:
     after = {**before, **{f"k{n}": ("p", 3) for n in range(50, 80)}}
     assert values(table) == after
     merged = table.cluster(options=MERGE)
-    assert [len(ring_of(table, part).nodes) for part in "pq"] == [1, 2]
-    assert ring_of(table).sequence == 2
+    assert [len(hashing_of(table, part).nodes) for part in "pq"] == [1, 2]
+    assert hashing_of(table).sequence == 2
     assert values(table) == after
     table.upsert(rows(5, 6, 200, ts=4))
-    assert f"p/{merged.instant}.commit" in ring_files(table)
+    assert f"p/{merged.instant}.commit" in hashing_files(table)
     assert values(table) == {**after, **{f"k{n}": ("p", 4) for n in (5, 6, 200)}}
     in_order(table)
 
@@ -155,7 +155,7 @@ def test_every_key_is_in_the_bucket_of_its_hash(uri: str) -> None:
 def test_the_plan_is_written_as_apache_hudi_writes_it(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(40)))
-    ring = ring_of(table)
+    ring = hashing_of(table)
     instant = planned(table, **{"hoodie.bucket.index.max.num.buckets": 3})
     plan = plan_of(table, instant)
     assert plan.strategy is not None
@@ -169,7 +169,7 @@ def test_the_plan_is_written_as_apache_hudi_writes_it(uri: str) -> None:
     assert [[node.value for node in group] for group in nodes] == [[(1 << 29) - 1, 1 << 30], [ring.nodes[1].value]]
     assert all(node.tag is NodeTag.REPLACE and str(node.prefix) not in str(ring) for group in nodes for node in group)
     assert [group.num_output_file_groups for group in plan.input_groups or ()] == [2, 1]
-    assert ring_files(table) == ["p/00000000000000.hashing_meta"]
+    assert hashing_files(table) == ["p/00000000000000.hashing_meta"]
 
 
 def test_sorted_by_columns(uri: str) -> None:
@@ -186,9 +186,9 @@ def test_inline_after_a_write(uri: str) -> None:
     inline = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 2}
     table = create(uri, **inline, **SPLIT)
     table.upsert(rows(*range(30)))
-    assert len(ring_of(table).nodes) == 2
+    assert len(hashing_of(table).nodes) == 2
     table.upsert(rows(*range(30, 60)))
-    assert len(ring_of(table).nodes) == 4
+    assert len(hashing_of(table).nodes) == 4
     assert len(values(table)) == 60
     in_order(table)
 
@@ -226,7 +226,7 @@ def test_groups_that_no_node_has_are_not_resized(uri: str) -> None:
     table.upsert(rows(*range(8)))
     overwritten = table.insert_overwrite(rows(1, 2, 3, ts=2)).instant
     assert overwritten is not None
-    context, present = table.context, ring_of(table)
+    context, present = table.context, hashing_of(table)
     context.storage.delete([f"{HASHING_FOLDER}/p/{overwritten}.hashing_meta", f"{HASHING_FOLDER}/p/{overwritten}.commit"])
     for asked in (lambda: table.cluster(options=SPLIT), lambda: table.upsert(rows(1, ts=3))):
         with pytest.raises(TableState, match="without updating its consistent hashing metadata"):
@@ -363,7 +363,7 @@ def test_dropped_resize_removes_double_written_logs(uri: str) -> None:
         assert values(table) == before
         table.upsert(rows(1, ts=3))
         in_order(table)
-        assert len(ring_of(table).nodes) == 2
+        assert len(hashing_of(table).nodes) == 2
         table.cluster(options=SPLIT)
         assert values(table) == {**before, "k1": ("p", 3)}
         in_order(table)
@@ -413,15 +413,15 @@ def test_hashing_metadata_of_a_resize_under_rollback_is_ignored(uri: str) -> Non
     """It has been marked, and from its first step on the rollback has the file groups count again that the resize replaced."""
     table = create(uri)
     table.upsert(rows(*range(20)))
-    before = ring_of(table)
+    before = hashing_of(table)
     done = table.cluster(options=SPLIT).instant
     assert done is not None
     context = table.context.reloaded()
     load_hashing_metadata(context, context.timeline.load(), "p", (), marks=True)
-    assert f"p/{done}.commit" in ring_files(table)
+    assert f"p/{done}.commit" in hashing_files(table)
     completed = context.timeline.load().completed(Action.REPLACECOMMIT)[0]
     context.timeline.remove_completed(completed)
-    assert ring_of(table) == before
+    assert hashing_of(table) == before
 
 
 @pytest.mark.sample(2)
@@ -432,7 +432,7 @@ def test_restore_removes_later_hashing_metadata(uri: str, made_by: str, marked: 
     table = create(uri)
     kept = table.upsert(rows(*range(20))).instant
     assert kept is not None
-    before, files = values(table), ring_files(table)
+    before, files = values(table), hashing_files(table)
     if made_by == "resize":
         table.cluster(options=SPLIT)
     else:
@@ -440,8 +440,8 @@ def test_restore_removes_later_hashing_metadata(uri: str, made_by: str, marked: 
     if marked:
         table.upsert(rows(1, ts=5))
     table.restore(kept)
-    assert [name for name in ring_files(table) if not name.startswith("p/00000000000000.")] == []
-    assert set(files) <= set(ring_files(table))
+    assert [name for name in hashing_files(table) if not name.startswith("p/00000000000000.")] == []
+    assert set(files) <= set(hashing_files(table))
     assert values(table) == before
     table.upsert(rows(1, 30, ts=7))
     assert values(table) == {**before, "k1": ("p", 7), "k30": ("p", 7)}
@@ -454,11 +454,11 @@ def test_restore_removes_later_hashing_metadata(uri: str, made_by: str, marked: 
 def test_a_resize_that_is_rolled_back(uri: str) -> None:
     table = create(uri)
     table.upsert(rows(*range(20)))
-    before, files = values(table), ring_files(table)
+    before, files = values(table), hashing_files(table)
     done = table.cluster(options=SPLIT).instant
     assert done is not None
     table.rollback(done)
-    assert ring_files(table) == files
+    assert hashing_files(table) == files
     assert values(table) == before
     table.upsert(rows(1, ts=2))
     in_order(table)
@@ -560,7 +560,7 @@ def test_metadata_table_lists_no_double_written_logs_of_a_pending_write(uri: str
     before = values(table)
     write = Transaction.begin(table.context, Action.DELTACOMMIT, settings().commit)
     write.start()
-    copy = f"p/.{ring_of(table).file_ids[0]}_{instant}.log.1_9-9-9"
+    copy = f"p/.{hashing_of(table).file_ids[0]}_{instant}.log.1_9-9-9"
     Markers(table.context.storage, write.instant_time).create(copy, MarkerType.CREATE)
     deletes = encode_deletes([deletes_batch(pa.array(["k3"]), "p")])
     block = (BlockType.DELETE, {HeaderKey.INSTANT_TIME: write.instant_time}, deletes)
@@ -665,7 +665,7 @@ def test_archived_resizes_still_count(uri: str) -> None:
     table.clean(dry_run=True)
     table.archive()
     assert not any(i.request_time == instant for i in table.timeline().instants)
-    assert ring_of(table).instant == instant
+    assert hashing_of(table).instant == instant
     found = values(table)
     assert {key: value for key, value in found.items() if value[0] == "p"} == {
         f"k{n}": ("p", 2 if n >= 15 else 1) for n in range(25)

@@ -109,18 +109,18 @@ def test_to_what_was_archived() -> None:
     assert not table.timeline().pending(Action.RESTORE)
 
 
-@pytest.mark.parametrize("verb", ["upsert", "insert_overwrite", "cluster"])
-def test_a_write_whose_predecessor_was_cleaned_is_not_rolled_back(verb: str) -> None:
+@pytest.mark.parametrize("operation", ["upsert", "insert_overwrite", "cluster"])
+def test_a_write_whose_predecessor_was_cleaned_is_not_rolled_back(operation: str) -> None:
     """One version of a file is kept, so a clean takes what the newest write put another one in place of."""
     options = {**OPTIONS, "hoodie.metadata.enable": "false"}
-    table = hp.Table.create(f"memory://restore-cleaned-{verb}", record_key="id", options=options)
+    table = hp.Table.create(f"memory://restore-cleaned-{operation}", record_key="id", options=options)
     first = pa.table({"id": ["a", "b"], "v": [1, 1]})
     table.upsert(first)
-    if verb == "cluster":
+    if operation == "cluster":
         table.upsert(pa.table({"id": ["c"], "v": [1]}))
         instant = table.cluster().instant
     else:
-        instant = getattr(table, verb)(pa.table({"id": ["a"], "v": [2]})).instant
+        instant = getattr(table, operation)(pa.table({"id": ["a"], "v": [2]})).instant
     before = table.scan().to_arrow()
     table.clean(
         dry_run=False,

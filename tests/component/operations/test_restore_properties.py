@@ -147,7 +147,7 @@ def test_keys_of_several_fields_name_them(uri: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_tables_of_other_kinds(uri: str, kind: str, options: dict[str, Any], given: dict[str, str]) -> None:
+def test_properties_of_other_table_layouts(uri: str, kind: str, options: dict[str, Any], given: dict[str, str]) -> None:
     table = create(uri, kind, options)
     table.bulk_insert(rows(*range(8)))
     table.upsert(rows(2, 3, ts=2))

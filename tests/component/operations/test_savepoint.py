@@ -19,7 +19,7 @@ OPTIONS = {
     "hoodie.archive.beyond.savepoint": "true",
     "hoodie.compact.inline.max.delta.commits": "1",
 }
-VERBS: dict[str, Callable[[hp.Table], object]] = {
+OPERATIONS: dict[str, Callable[[hp.Table], object]] = {
     "upsert": lambda table: table.upsert(rows(9, 2, 5)),
     "insert": lambda table: table.insert(rows(9, 20, 5)),
     "bulk_insert": lambda table: table.bulk_insert(rows(9, 20, 5)),
@@ -66,17 +66,19 @@ def create(uri: str, table_type: str, metadata: str) -> hp.Table:
         pytest.param(3, "false", "mor", marks=pytest.mark.wide),
     ],
 )
-@pytest.mark.parametrize("verb", list(VERBS))
-def test_operations_when_every_commit_is_savepointed(verb: str, commits: int, table_type: str, metadata: str) -> None:
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+def test_operations_when_every_commit_is_savepointed(operation: str, commits: int, table_type: str, metadata: str) -> None:
     """No later write on the timeline shows where it starts."""
-    saved, plain = (create(f"memory://{name}-{verb}-{commits}-{table_type}-{metadata}", table_type, metadata) for name in "ab")
+    saved, plain = (
+        create(f"memory://{name}-{operation}-{commits}-{table_type}-{metadata}", table_type, metadata) for name in "ab"
+    )
     for batch in range(commits):
         saved.upsert(rows(batch))
         plain.upsert(rows(batch))
     for instant in saved.timeline().completed_writes():
         saved.savepoint(instant.request_time)
-    VERBS[verb](saved)
-    VERBS[verb](plain)
+    OPERATIONS[operation](saved)
+    OPERATIONS[operation](plain)
     assert_same_rows(saved.scan().to_arrow(), plain.scan().to_arrow(), key=["id"])
 
 

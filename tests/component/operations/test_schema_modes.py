@@ -56,9 +56,15 @@ def test_key_partition_and_ordering_fields_never_change_their_type(table_type: s
     for name, values in changes.items():
         for value in values:
             data = batch(**{name: value if isinstance(value, pa.Array) else pa.array([value])})
-            for verb in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite, table.insert_overwrite_table):
+            for operation in (
+                table.upsert,
+                table.insert,
+                table.bulk_insert,
+                table.insert_overwrite,
+                table.insert_overwrite_table,
+            ):
                 with pytest.raises(InvalidRequest, match=rf"(?s){name} .*cannot change"):
-                    verb(data, schema_mode=mode)
+                    operation(data, schema_mode=mode)
     assert (read(table), table.schema()) == before
     # What fits their type is cast to it.
     table.upsert(batch(id=pa.array([1], pa.int16()), p=pa.array([1], pa.int8()), ts=pa.array([12], pa.int32())), schema_mode=mode)

@@ -339,7 +339,7 @@ def test_forked_process_loads_its_own_snapshot(tmp_path: Path) -> None:
     assert state is not None and isinstance(state.snapshot.listing, MetadataListing)
     metadata = state.snapshot.listing.metadata
     assert metadata is not None
-    with metadata._answers._lock, metadata._files._contents._lock, warnings.catch_warnings():
+    with metadata._cached_lookups._lock, metadata._files._contents._lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
         if child == 0:

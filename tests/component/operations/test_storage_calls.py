@@ -106,7 +106,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryForm:
     """The calls of one commit; locked: those between taking the lock and giving it back, without the lock's own."""
 
     calls: Counter[str]
@@ -142,7 +142,7 @@ def made(uri: str, table_type: str, partitions: int = 2, more: Mapping[str, str]
     return Made(table, environment, options)
 
 
-def upserted(made: Made, stamp: int, partition: int = 0) -> Asked:
+def upserted(made: Made, stamp: int, partition: int = 0) -> QueryForm:
     """One upsert of five rows of one partition, through a storage that counts; the lock's object is stored there too."""
     made.environment.advance_ms(1000)
     context, options = made.table.context, parse_options(made.options)
@@ -150,7 +150,7 @@ def upserted(made: Made, stamp: int, partition: int = 0) -> Asked:
     lock = open_lock(LockSettings.of(options, context.config.name), storage, context.env)
     context = replace(context.reloaded(), storage=storage, lock=lock)
     run_write(context, LocalEngine(), rows([partition], stamp), WriteSettings.of(options, WriteOperation.UPSERT))
-    return Asked(Counter(call.operation for call in storage.calls), _under_lock(storage.calls, f"{storage.uri}/"))
+    return QueryForm(Counter(call.operation for call in storage.calls), _under_lock(storage.calls, f"{storage.uri}/"))
 
 
 def _under_lock(calls: Sequence[StorageCall], root: str) -> list[str]:
@@ -178,7 +178,7 @@ def test_calls_do_not_grow_with_partitions_that_are_not_touched(uri: str, table_
     assert many == few
 
 
-def _second_upsert(uri: str, table_type: str, partitions: int) -> Asked:
+def _second_upsert(uri: str, table_type: str, partitions: int) -> QueryForm:
     forget_memory(uri.removeprefix("memory://"))
     table = made(uri, table_type, partitions)
     upserted(table, 1)

@@ -66,9 +66,9 @@ def test_duplicate_tag_is_refused_and_unknown_tag_lists_known_ones(table: hp.Tab
         lambda: table.restore("tag:three"),
         lambda: table.delete_savepoint("tag:"),
     ]
-    for verb in unknown:
+    for operation in unknown:
         with pytest.raises(InstantNotFound, match="there are: one, two"):
-            verb()
+            operation()
     with pytest.raises(InvalidRequest, match="not a time to travel to"):
         table.scan(as_of="one")
     table.delete_savepoint("tag:one")

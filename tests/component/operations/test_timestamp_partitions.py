@@ -36,7 +36,7 @@ def test_a_filter_finds_a_time_that_its_path_has_without_the_smaller_units(optio
         assert table.scan(["id"], filter=condition).to_arrow()["id"].to_pylist() == [1]
 
 
-def test_a_write_beside_the_paths_of_hudis_sql_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_next_to_partition_paths_of_hudi_sql_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hudi's SQL writes `2024-10-27 02%3A30%3A00`: the same record would get a second path."""
     table = create(FORMATTED)
     with monkeypatch.context() as patch:

@@ -17,7 +17,7 @@ from pyhudi.errors import HudiError, InvalidRequest
 ZONE, NANOSECONDS = "pyhudi.timestamps.without.zone", "pyhudi.timestamps.nanoseconds"
 NOON = datetime(2026, 7, 1, 12)
 MOMENT = NOON.replace(tzinfo=UTC)
-VERBS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
+OPERATIONS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
 _names = itertools.count()
 
 
@@ -43,8 +43,8 @@ def read(table: Table) -> list[Any]:
     return list(table.scan(["at"]).to_arrow().column("at").to_pylist())
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_new_columns_without_a_zone_are_refused(verb: str) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_new_columns_without_a_zone_are_refused(operation: str) -> None:
     table = made()
     times = pa.array([NOON], pa.timestamp("us"))
     for at, path in (
@@ -56,7 +56,7 @@ def test_new_columns_without_a_zone_are_refused(verb: str) -> None:
         (pa.array([[("k", NOON)]], pa.map_(pa.string(), pa.timestamp("us"))), r"at\{\}"),
     ):
         with pytest.raises(InvalidRequest, match=rf"(?s)are ambiguous.*\n  {path}: timestamp.*{ZONE}=utc"):
-            getattr(table, verb)(rows(at))
+            getattr(table, operation)(rows(at))
     with pytest.raises(InvalidRequest, match="are ambiguous"):
         Table.create(f"memory://times-{next(_names)}", record_key="id", schema=rows(times).schema)
     assert not table.timeline().completed_writes()
@@ -127,19 +127,19 @@ def test_deletes_by_a_key_that_is_a_time() -> None:
     assert table.delete(pa.table({"at": pa.array([NOON])}), options={ZONE: "utc"}).rows_deleted == 1
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_nanoseconds_are_truncated_only_on_request(verb: str) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_nanoseconds_are_truncated_only_on_request(operation: str) -> None:
     table = made()
     whole = pa.array([5_000, None], pa.timestamp("ns", "UTC"))
     fine = pa.array([None, 5_999], pa.timestamp("ns", "UTC"))
     data = pa.table({"id": ["a", "b"], "ts": [1, 2]})
-    getattr(table, verb)(data.append_column("at", whole))
+    getattr(table, operation)(data.append_column("at", whole))
     nested = pa.StructArray.from_arrays([pa.ListArray.from_arrays([0, 1, 2], fine)], ["x"])
     for column, path in ((fine, "at"), (fine.dictionary_encode(), "at"), (nested, r"at\.x\[\]")):
         target = table if column.type == fine.type else made()
         with pytest.raises(InvalidRequest, match=rf"'{path}': 5999 nanoseconds .*{NANOSECONDS}=cut"):
-            getattr(target, verb)(data.append_column("at", column))
-    getattr(table, verb)(data.append_column("at", fine), options={NANOSECONDS: "cut"})
+            getattr(target, operation)(data.append_column("at", column))
+    getattr(table, operation)(data.append_column("at", fine), options={NANOSECONDS: "cut"})
     assert datetime(1970, 1, 1, microsecond=5, tzinfo=UTC) in read(table)
 
 

@@ -114,7 +114,7 @@ def test_rows_are_found_by_other_columns_too(table: Table) -> None:
 
 
 def test_merge_source_too_large_for_key_lookup(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyhudi.operations.write.update_merge._LOOKED_UP", 0)
+    monkeypatch.setattr("pyhudi.operations.write.update_merge._MAX_KEYS_LOOKED_UP", 0)
     table.merge(SOURCE, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
     assert held(table, "fare") == {"a": 10.0, "b": None, "c": None, "z": 30.0}
 

@@ -86,9 +86,9 @@ def test_a_table_is_written_with_the_buckets_that_it_has(uri: str) -> None:
     with pytest.raises(InvalidRequest, match="record key fields are id"):
         table.upsert(rows(1), options={"hoodie.bucket.index.hash.field": "ts"})
     for count in (3, 4, 5):
-        for verb in ("upsert", "insert", "bulk_insert", "delete"):
+        for operation in ("upsert", "insert", "bulk_insert", "delete"):
             with pytest.raises(TableState, match=rf"is stored in bucket \d .*num\.buckets={count}"):
-                getattr(table, verb)(rows(*range(8)), options={"hoodie.bucket.index.num.buckets": count})
+                getattr(table, operation)(rows(*range(8)), options={"hoodie.bucket.index.num.buckets": count})
     # A refused write was never started, so no rollback names it either.
     assert table.timeline().instants == before
     other = create(f"{uri}-plain")
@@ -227,7 +227,7 @@ def test_memory_holds_the_keys_of_files(uri: str, monkeypatch: pytest.MonkeyPatc
     # Each write of p made a new file; that of q was never requested.
     assert len(read) == len(set(read)) == 3
     assert all(path.startswith("p/") for path in read)
-    assert len(tag_location._HELD[uri]) == 1
+    assert len(tag_location._CACHED_KEYS[uri]) == 1
 
 
 def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

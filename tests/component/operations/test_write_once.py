@@ -46,7 +46,7 @@ def versions(table: hp.Table) -> Any:
     return json.loads(read_commit(table.context.timeline, last).extra_metadata[APPLICATIONS_KEY])
 
 
-VERBS: dict[str, Callable[[hp.Table, tuple[str, int]], hp.WriteResult]] = {
+OPERATIONS: dict[str, Callable[[hp.Table, tuple[str, int]], hp.WriteResult]] = {
     "upsert": lambda table, once: table.upsert(rows("b"), once=once),
     "insert": lambda table, once: table.insert(rows("b"), once=once),
     "append": lambda table, once: table.append(rows("b"), once=once),
@@ -61,21 +61,21 @@ VERBS: dict[str, Callable[[hp.Table, tuple[str, int]], hp.WriteResult]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_repeated_write_is_skipped(verb: str) -> None:
-    table = new_table(verb)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_repeated_write_is_skipped(operation: str) -> None:
+    table = new_table(operation)
     table.upsert(rows("a"))
-    done = VERBS[verb](table, ("job", 17))
+    done = OPERATIONS[operation](table, ("job", 17))
     assert not done.skipped
     assert versions(table) == {"versions": {"job": 17}, "complete": True}
     before = table.timeline().instants
     for version in (17, 16):
-        repeated = VERBS[verb](table, ("job", version))
+        repeated = OPERATIONS[operation](table, ("job", version))
         assert repeated.skipped
         assert repeated.instant is None
         assert "skipped" in str(repeated)
     assert table.timeline().instants == before
-    assert not VERBS[verb](table, ("other", 1)).skipped
+    assert not OPERATIONS[operation](table, ("other", 1)).skipped
     assert versions(table)["versions"] == {"job": 17, "other": 1}
 
 

@@ -35,7 +35,14 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Option, Options, settings_options
 from pyhudi.options.no_effect_options import NO_OP
 from pyhudi.options.refused_options import REFUSED
-from pyhudi.options.scope import TABLE_OPTIONS, VERBS, check_call_options, check_table_options, operation_for, spark_write_verb
+from pyhudi.options.scope import (
+    TABLE_OPERATIONS,
+    TABLE_OPTIONS,
+    check_call_options,
+    check_table_options,
+    operation_for,
+    spark_write_operation,
+)
 from pyhudi.options.supported import FLINK, SUPPORTED, canonical_name, parse_options
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage import open_storage
@@ -54,7 +61,7 @@ def rows(**changes: Any) -> pa.Table:
 
 
 def new_uri() -> str:
-    return f"memory://verbs-{next(_names)}/t"
+    return f"memory://operations-{next(_names)}/t"
 
 
 def new_table(**settings: Any) -> Table:
@@ -76,7 +83,7 @@ def table() -> Table:
     return table
 
 
-# Every verb and every option
+# Every operation and every option
 
 
 def taking_options(owner: type) -> dict[str, Callable[..., Any]]:
@@ -116,7 +123,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def calls(table: Table) -> dict[str, Callable[..., Any]]:
-    """Each verb of a table, with what it needs; only options are missing."""
+    """Each operation of a table with its arguments; only options are missing."""
     found: dict[str, Callable[..., Any]] = {}
     for prefix, owner in (("", table), ("index.", table.index), ("alter.", table.alter)):
         for name, function in taking_options(type(owner)).items():
@@ -139,7 +146,7 @@ def test_every_operation_with_options_declares_its_scope() -> None:
         for name, member in inspect.getmembers(pyhudi.spark, inspect.isfunction)
         if member.__module__ == "pyhudi.spark" and not name.startswith("_") and "options" in inspect.signature(member).parameters
     }
-    assert set(VERBS) | set(ALIASES) == of_tables | doors | {'readStream.format("pyhudi")', "pyhudi.bootstrap"}
+    assert set(TABLE_OPERATIONS) | set(ALIASES) == of_tables | doors | {'readStream.format("pyhudi")', "pyhudi.bootstrap"}
 
 
 def legal_value(option: Option) -> str:
@@ -150,17 +157,17 @@ def legal_value(option: Option) -> str:
 
 
 ALIASES = {"append": "insert", "count": "scan", "search": "scan", "pyhudi.spark.save_as_table": "pyhudi.spark.write"}
-"""Verbs that are others by another name, with their options."""
+"""Operations that are others by another name, with their options."""
 
 
 def test_every_option_is_applied_or_refused_by_every_operation(table: Table) -> None:
-    """For every verb and every known option: nothing is accepted and ignored."""
+    """For every operation and every known option: nothing is accepted and ignored."""
     before = files(table)
-    verbs = calls(table)
-    assert set(verbs) <= {*VERBS, *ALIASES}
-    for (name, call), option in itertools.product(verbs.items(), SUPPORTED.values()):
-        verb = operation_for(ARGUMENTS["operation"]) if name == "write_batch" else VERBS[ALIASES.get(name, name)]
-        if verb.accepts(option) or verb.implied.get(option) == legal_value(option):
+    operations = calls(table)
+    assert set(operations) <= {*TABLE_OPERATIONS, *ALIASES}
+    for (name, call), option in itertools.product(operations.items(), SUPPORTED.values()):
+        method = operation_for(ARGUMENTS["operation"]) if name == "write_batch" else TABLE_OPERATIONS[ALIASES.get(name, name)]
+        if method.accepts(option) or method.implied.get(option) == legal_value(option):
             continue
         with pytest.raises(InvalidRequest) as caught:
             call(options={option.key: legal_value(option)})
@@ -170,7 +177,7 @@ def test_every_option_is_applied_or_refused_by_every_operation(table: Table) -> 
 
 def test_every_option_applies_to_an_operation_and_other_keys_have_a_reason() -> None:
     for option in SUPPORTED.values():
-        assert option in TABLE_OPTIONS or any(option in verb.accepted for verb in VERBS.values()), option
+        assert option in TABLE_OPTIONS or any(option in method.accepted for method in TABLE_OPERATIONS.values()), option
         assert option.description
     assert all(ours.key in SUPPORTED for ours in FLINK.values() if ours is not None)
     assert not FLINK.keys() & {*(s for o in SUPPORTED.values() for s in o.all_names), *NO_OP, *REFUSED}
@@ -230,7 +237,7 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
     ],
 )
 def test_settings_read_what_they_declare_and_nothing_else(settings: Any) -> None:
-    """So that a verb which names its settings goes by their options, and would not refuse one that it goes by."""
+    """An operation that lists these settings accepts exactly the options that they read."""
     read: set[str] = set()
     for branch in BRANCHES:
         recording = Recording(parse_options(branch).values)
@@ -276,12 +283,12 @@ class Refusing(LockProvider):
         raise AssertionError("nobody had it")
 
 
-LOCK = "tests.verbs.Refusing"
+LOCK = "tests.operations.Refusing"
 register_lock_provider(LOCK, lambda settings, storage, env: Refusing())
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, verb in VERBS.items() if verb.accepts(SUPPORTED["hoodie.write.lock.provider"]))
+    "name", sorted(name for name, method in TABLE_OPERATIONS.items() if method.accepts(SUPPORTED["hoodie.write.lock.provider"]))
 )
 def test_the_lock_that_a_call_names_is_the_one_it_takes(table: Table, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name not in calls(table):
@@ -310,11 +317,11 @@ def test_the_lock_that_a_call_names_is_the_one_it_takes(table: Table, name: str,
     assert files(table) == before
 
 
-@pytest.mark.parametrize("verb", ["upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table"])
-def test_a_write_without_its_lock_writes_nothing(table: Table, verb: str) -> None:
+@pytest.mark.parametrize("method", ["upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table"])
+def test_a_write_without_its_lock_writes_nothing(table: Table, method: str) -> None:
     before = files(table)
     with pytest.raises(StorageUnavailable, match="nobody gets the lock"):
-        getattr(table, verb)(rows(id=["new", "newer"]), options={"hoodie.write.lock.provider": LOCK})
+        getattr(table, method)(rows(id=["new", "newer"]), options={"hoodie.write.lock.provider": LOCK})
     assert files(table) == before
     # The lock of the table is as it was.
     assert new_table().upsert(rows()).rows_inserted == 2
@@ -332,9 +339,9 @@ def test_the_concurrency_mode_of_a_call_acts() -> None:
 
 
 def test_a_lock_is_refused_where_none_is_taken(table: Table) -> None:
-    for verb in ("scan", "read_optimized", "changes"):
+    for method in ("scan", "read_optimized", "changes"):
         with pytest.raises(InvalidRequest, match=r"hoodie\.write\.lock\.provider.* no effect on .*it is used by upsert, "):
-            getattr(table, verb)(options={"hoodie.write.lock.provider": LOCK})
+            getattr(table, method)(options={"hoodie.write.lock.provider": LOCK})
 
 
 # What chooses the rows of a read
@@ -358,12 +365,12 @@ SNAPSHOTS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("verb", sorted(SNAPSHOTS))
-def test_time_travel_by_option(history: tuple[Table, str], verb: str) -> None:
+@pytest.mark.parametrize("method", sorted(SNAPSHOTS))
+def test_time_travel_by_option(history: tuple[Table, str], method: str) -> None:
     table, first = history
 
     def fares(of: Table, options: Mapping[str, object] | None) -> list[float]:
-        return sorted(SNAPSHOTS[verb](of, options=options).to_arrow().column("fare").to_pylist())
+        return sorted(SNAPSHOTS[method](of, options=options).to_arrow().column("fare").to_pylist())
 
     assert fares(table, None) == [3.0, 4.0]
     assert fares(table, {AS_OF: first}) == [1.5, 2.5]
@@ -384,7 +391,7 @@ def test_two_times_that_disagree(history: tuple[Table, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "option", "value", "hint"),
+    ("method", "option", "value", "hint"),
     [
         ("incremental", AS_OF, "20200101000000000", "scan, read_optimized, lookup"),
         ("changes", AS_OF, "20200101000000000", "scan, read_optimized, lookup"),
@@ -401,15 +408,15 @@ def test_two_times_that_disagree(history: tuple[Table, str]) -> None:
         ("delete", "pyhudi.filter", "id = 'a'", "pyhudi.spark.read"),
     ],
 )
-def test_what_chooses_other_rows_is_refused(table: Table, verb: str, option: str, value: str, hint: str) -> None:
+def test_what_chooses_other_rows_is_refused(table: Table, method: str, option: str, value: str, hint: str) -> None:
     """Passed to the call or stored with the table, it would select other rows than the caller requested."""
     for given, call in ((True, calls(table)), (False, calls(Table(table.uri, options={**QUIET, option: value})))):
         with pytest.raises(InvalidRequest, match=f"{re.escape(option)}={re.escape(value)}.*{hint}"):
-            call[verb](**({"options": {option: value}} if given else {}))
+            call[method](**({"options": {option: value}} if given else {}))
 
 
 def test_table_options_of_other_operations_are_accepted() -> None:
-    """One mapping for reads, writes and services: what does not choose rows waits for the verbs on which it acts."""
+    """One mapping for reads, writes and services: what does not choose rows waits for the operations on which it acts."""
     standing = {
         **QUIET,
         "hoodie.datasource.write.operation": "bulk_insert",
@@ -438,25 +445,25 @@ def test_option_that_names_the_called_operation_is_accepted(table: Table) -> Non
 OPERATIONS = [operation for operation in WriteOperation if operation is not WriteOperation.DELETE_PARTITION]
 
 
-@pytest.mark.parametrize("verb", [str(operation) for operation in OPERATIONS])
-def test_write_operation_option_that_contradicts_the_method_is_refused(table: Table, verb: str) -> None:
+@pytest.mark.parametrize("method", [str(operation) for operation in OPERATIONS])
+def test_write_operation_option_that_contradicts_the_method_is_refused(table: Table, method: str) -> None:
     key = "hoodie.datasource.write.operation"
     before = files(table)
     for other in WriteOperation:
-        if str(other) == verb:
+        if str(other) == method:
             continue
         called = "delete_partitions" if other is WriteOperation.DELETE_PARTITION else str(other)
-        with pytest.raises(InvalidRequest, match=f"{key}={other} contradicts {verb}.*call {called}"):
-            calls(table)[verb](options={key: str(other)})
+        with pytest.raises(InvalidRequest, match=f"{key}={other} contradicts {method}.*call {called}"):
+            calls(table)[method](options={key: str(other)})
         if other is not WriteOperation.UPSERT:
-            with pytest.raises(InvalidRequest, match=f"{key}={other} contradicts {verb}"):
-                calls(Table(table.uri, options={**QUIET, key: str(other)}))[verb]()
+            with pytest.raises(InvalidRequest, match=f"{key}={other} contradicts {method}"):
+                calls(Table(table.uri, options={**QUIET, key: str(other)}))[method]()
     assert files(table) == before
-    check_call_options(VERBS[verb], parse_options({key: verb}))
+    check_call_options(TABLE_OPERATIONS[method], parse_options({key: method}))
 
 
 def test_options_of_one_operation_are_refused_by_others(table: Table) -> None:
-    for verb, option, value in (
+    for method, option, value in (
         ("insert", "pyhudi.partial.update", True),
         ("upsert", "hoodie.datasource.write.partitions.to.delete", "oslo"),
         ("delete_partitions", "hoodie.datasource.write.partitions.to.delete", "rome"),
@@ -465,13 +472,13 @@ def test_options_of_one_operation_are_refused_by_others(table: Table) -> None:
         ("upsert", "hoodie.bulkinsert.sort.mode", "GLOBAL_SORT"),
     ):
         with pytest.raises(InvalidRequest, match=re.escape(option)):
-            calls(table)[verb](options={option: value})
+            calls(table)[method](options={option: value})
     with pytest.raises(InvalidRequest, match=r"insert\.drop\.duplicates turns the upsert into an insert"):
         table.upsert(rows(), partial=True, options={"hoodie.datasource.write.insert.drop.duplicates": True})
 
 
 def test_one_mapping_of_a_job_that_writes_through_spark() -> None:
-    upsert = spark_write_verb(WriteOperation.UPSERT)
+    upsert = spark_write_operation(WriteOperation.UPSERT)
     job = {
         "hoodie.datasource.write.operation": "upsert",
         "hoodie.combine.before.insert": True,
@@ -480,7 +487,9 @@ def test_one_mapping_of_a_job_that_writes_through_spark() -> None:
         "hoodie.bulkinsert.sort.mode": "GLOBAL_SORT",
     }
     check_table_options(upsert, parse_options(job))
-    check_table_options(VERBS["pyhudi.spark.read"], parse_options({**job, "hoodie.datasource.write.operation": "insert"}))
+    check_table_options(
+        TABLE_OPERATIONS["pyhudi.spark.read"], parse_options({**job, "hoodie.datasource.write.operation": "insert"})
+    )
     for option, value in (
         (AS_OF, "2020"),
         ("hoodie.datasource.query.type", "incremental"),
@@ -491,7 +500,7 @@ def test_one_mapping_of_a_job_that_writes_through_spark() -> None:
         with pytest.raises(InvalidRequest, match=re.escape(option)):
             check_table_options(upsert, parse_options({option: value}))
     check_table_options(
-        spark_write_verb(WriteOperation.DELETE_PARTITION),
+        spark_write_operation(WriteOperation.DELETE_PARTITION),
         parse_options({"hoodie.datasource.write.partitions.to.delete": "oslo"}),
     )
 
@@ -640,10 +649,10 @@ def test_lock_provider_is_the_same_by_every_option_name(name: str) -> None:
 
     wanted = seen(made.context.lock)
     assert seen(opened.context.lock) == wanted
-    for verb, known in VERBS.items():
+    for method, known in TABLE_OPERATIONS.items():
         if known.accepts(SUPPORTED["hoodie.write.lock.provider"]):
-            assert seen(plain._open.load_context(plain._open.parse(known, options)).lock) == wanted, verb
-    for verb in ("upsert", "delete_partitions"):
+            assert seen(plain._open.load_context(plain._open.parse(known, options)).lock) == wanted, method
+    for method in ("upsert", "delete_partitions"):
         with pytest.raises(Unsupported, match=r"lock provider com\.example\.NoSuchLock is not available"):
-            calls(plain)[verb](options={"hoodie.write.lock.provider": "com.example.NoSuchLock"})
+            calls(plain)[method](options={"hoodie.write.lock.provider": "com.example.NoSuchLock"})
     assert not [path for path in files(plain) if path.endswith((".requested", ".inflight", ".parquet"))]

@@ -11,7 +11,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import ApacheHudi
-from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
+from tests.support.hudi_alternation import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, AlternatingWrites
 
 
 def _ways(smoke: str, full: str) -> list[object]:
@@ -25,7 +25,7 @@ def _ways(smoke: str, full: str) -> list[object]:
 @pytest.mark.parametrize("way", _ways("OverwriteNonDefaults", "AWSDms"))
 def test_hudi_and_pyhudi_alternate_on_merge_on_read(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
     """Ours makes the table, theirs compacts; then ours compacts what both wrote."""
-    turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "mor")
+    turns = AlternatingWrites(newer_hudi, tmp_path / "t", WAYS[way], "mor")
     Table.create(turns.path, options=turns.options)
     turns.ours(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
     turns.theirs(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("e", 11, "c", "e11", 5))
@@ -44,7 +44,7 @@ def test_hudi_and_pyhudi_alternate_on_merge_on_read(newer_hudi: ApacheHudi, tmp_
 @pytest.mark.parametrize("way", [pytest.param("two_fields", marks=pytest.mark.wide), "Postgres"])
 def test_hudi_and_pyhudi_alternate_on_copy_on_write(newer_hudi: ApacheHudi, tmp_path: Path, way: str) -> None:
     """Theirs makes the table; each rewrites, clusters, cleans and archives what the other wrote."""
-    turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "cow")
+    turns = AlternatingWrites(newer_hudi, tmp_path / "t", WAYS[way], "cow")
     turns.theirs(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
     turns.ours(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("c", 12, "d", "gone", 0), ("d", 9, "d", "late", 0))
     turns.read_by_both()

@@ -3,10 +3,9 @@ writer that leaves what the dead wrote to the next clean.
 
     python -m tests.simulation.attack.kills --seed 1 --kills 300 --mode optimistic
 
-This process has imported everything and forks each writer off, so that a death is cheap; itself it opens no table, for its
-threads would be missing in a child.  A writer upserts and runs services as in `tests.simulation.attack.writer`, and
-dies at a storage call that the seed chooses.  `tests.simulation.attack.processes.judge` states what must hold now and then, and
-in the end.
+This process imports everything and forks each writer, so that a kill is cheap. It opens no table itself, because a child has
+none of its threads. A writer upserts and runs services as in `tests.simulation.attack.writer`, and is killed at a storage call
+that the seed selects. `tests.simulation.attack.processes.violations` checks the table from time to time and at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pyhudi import Table
-from tests.simulation.attack.processes import OPTIONS, Told, begin, judge
+from tests.simulation.attack.processes import OPTIONS, WriterOutput, begin, violations
 from tests.simulation.attack.writer import say, write
 
 OPTIMISTIC = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
@@ -50,19 +49,19 @@ class Child:
     """A forked process, and its output."""
 
     def __init__(self, act: Callable[[], object]) -> None:
-        self._pipe, told = os.pipe()
+        self._pipe, output = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             code = 1
             try:
-                os.dup2(told, sys.stdout.fileno())
+                os.dup2(output, sys.stdout.fileno())
                 act()
                 code = 0
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(code)
-        os.close(told)
+        os.close(output)
 
     @property
     def pid(self) -> int:
@@ -79,27 +78,27 @@ class Child:
 def attack(folder: Path, seed: int, kills: int, mode: str) -> list[str]:
     """Kill so many writers of a new table; what was wrong."""
     waits = MODES[mode] is not NON_BLOCKING
-    rng, told, dead, number = random.Random(f"{seed}/{mode}"), Told(by_value=not waits), 0, 0
+    rng, output, dead, number = random.Random(f"{seed}/{mode}"), WriterOutput(by_value=not waits), 0, 0
     path, options = str(folder / "t"), {**OPTIONS, **MODES[mode]}
     kind, has_metadata = rng.choice(("cow", "mor") if waits else ("mor",)), rng.random() < 0.5
     Child(partial(begin, folder, kind, has_metadata, None if waits else "v")).end()
-    while dead < kills and not told.wrong:
+    while dead < kills and not output.wrong:
         names = [f"w{number + 1 + more}" for more in range(1 if MODES[mode] is LAZY else 2)]
         number += len(names)
         running = [Child(partial(write, path, name, seed, _TURNS, options, rng.randint(1, _CALLS))) for name in names]
         for name, child in zip(names, running, strict=True):
             lines, code = child.end()
-            told.hear(name, lines)
+            output.add_lines(name, lines)
             dead += code < 0
             if code > 0:
-                told.wrong.append(f"{name} ended with code {code}")
+                output.wrong.append(f"{name} ended with code {code}")
         if dead >= kills or number % _BETWEEN_LOOKS == 0:
-            lines, code = Child(lambda: say(found=judge(path, options, told) + _left_by_the_dead(path, options))).end()
-            told.wrong += [text for line in lines for text in json.loads(line)["found"]]
+            lines, code = Child(lambda: say(found=violations(path, options, output) + _left_by_the_dead(path, options))).end()
+            output.wrong += [text for line in lines for text in json.loads(line)["found"]]
             if code:
-                told.wrong.append(f"the last look ended with code {code}")
-    print(f"{mode}: {dead} of {number} writers were killed, {len(told.acknowledged)} writes acknowledged", flush=True)
-    return told.wrong
+                output.wrong.append(f"the last look ended with code {code}")
+    print(f"{mode}: {dead} of {number} writers were killed, {len(output.acknowledged)} writes acknowledged", flush=True)
+    return output.wrong
 
 
 def _left_by_the_dead(path: str, options: Mapping[str, Any]) -> list[str]:

@@ -45,7 +45,7 @@ _CALLS = 150
 
 
 @dataclass
-class Told:
+class WriterOutput:
     """Output of the writers.
 
     sent: values of each writer, in order; acknowledged: value -> completion time. by_value: of two values of a key the larger one
@@ -57,7 +57,7 @@ class Told:
     acknowledged: dict[int, str] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
-    def hear(self, name: str, lines: Sequence[str]) -> None:
+    def add_lines(self, name: str, lines: Sequence[str]) -> None:
         for line in lines:
             words = json.loads(line)
             if "value" in words:
@@ -92,7 +92,7 @@ def killed(folder: Path, seed: int, *, writers: int = 3, turns: int = 3) -> list
     """Writers side by side, some of which die and are followed by others; what was wrong."""
     rng = random.Random(seed)
     path, options = begin(folder, rng.choice(("cow", "mor")), rng.random() < 0.5)
-    told = Told()
+    output = WriterOutput()
     running = {
         f"w{number + 1}": start(path, f"w{number + 1}", seed, turns, options, rng.choice((0, rng.randint(1, _CALLS))), "KILL")
         for number in range(writers)
@@ -100,24 +100,24 @@ def killed(folder: Path, seed: int, *, writers: int = 3, turns: int = 3) -> list
     again = {}
     for name, process in running.items():
         out, err = process.communicate()
-        told.hear(name, out.splitlines())
+        output.add_lines(name, out.splitlines())
         if process.returncode == -signal.SIGKILL:
             again[f"{name}0"] = start(path, f"{name}0", seed, 1, options, 0, "KILL")
         elif process.returncode:
-            told.wrong.append(f"{name}: {err[-500:]}")
+            output.wrong.append(f"{name}: {err[-500:]}")
     for name, process in again.items():
         out, err = process.communicate()
-        told.hear(name, out.splitlines())
+        output.add_lines(name, out.splitlines())
         if process.returncode:
-            told.wrong.append(f"{name}: {err[-500:]}")
-    return told.wrong + judge(path, options, told)
+            output.wrong.append(f"{name}: {err[-500:]}")
+    return output.wrong + violations(path, options, output)
 
 
 def suspended(folder: Path, seed: int) -> list[str]:
     """A writer that sleeps at one of its calls until another has written, and goes on then; what was wrong."""
     rng = random.Random(seed)
     path, options = begin(folder, rng.choice(("cow", "mor")), rng.random() < 0.5)
-    told = Told()
+    output = WriterOutput()
     table = Table(path, options=options)
     table.upsert(pa.table({"id": ["first", SHARED], "v": pa.array([1, 1], pa.int64())}))
     sleeper = start(path, "w1", seed, 1, options, rng.randint(1, _CALLS), "STOP")
@@ -125,49 +125,49 @@ def suspended(folder: Path, seed: int) -> list[str]:
     os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     for value in (2001, 2002):
         done = table.upsert(pa.table({"id": ["w2", SHARED], "v": pa.array([value, value], pa.int64())}))
-        told.sent.setdefault("w2", []).append(value)
-        told.acknowledged[value] = str(done.completion_time)
+        output.sent.setdefault("w2", []).append(value)
+        output.acknowledged[value] = str(done.completion_time)
     sleeper.send_signal(signal.SIGCONT)
     out, err = sleeper.communicate()
-    told.hear("w1", out.splitlines())
+    output.add_lines("w1", out.splitlines())
     if sleeper.returncode:
-        told.wrong.append(err[-500:])
-    return told.wrong + judge(path, options, told)
+        output.wrong.append(err[-500:])
+    return output.wrong + violations(path, options, output)
 
 
-def judge(path: str, options: dict[str, Any], told: Told) -> list[str]:
+def violations(path: str, options: dict[str, Any], output: WriterOutput) -> list[str]:
     """Violations in the table, given the output of all writers."""
     table = Table(path, options=options)
-    wrong = _look(table, told)
+    wrong = _check_rows(table, output)
     table.upsert(pa.table({"id": ["last"], "v": pa.array([9], pa.int64())}))
-    wrong += _look(table, told)
+    wrong += _check_rows(table, output)
     report = table.validate()
     return wrong if report.ok else [*wrong, str(report)]
 
 
-def _look(table: Table, told: Told) -> list[str]:
+def _check_rows(table: Table, output: WriterOutput) -> list[str]:
     found = table.scan(["id", "v"]).to_arrow()
     rows = dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
     if len(rows) != found.num_rows:
         return [f"a key stands twice: {sorted(zip(found['id'].to_pylist(), found['v'].to_pylist(), strict=True))}"]
     wrong = []
-    for name, sent in told.sent.items():
-        known = [value for value in sent if value in told.acknowledged]
+    for name, sent in output.sent.items():
+        known = [value for value in sent if value in output.acknowledged]
         # For writes without acknowledgement, both outcomes are possible.
         allowed = {*sent[sent.index(known[-1]) :]} if known else {*sent, None}
         if rows.get(name) not in allowed:
             wrong.append(f"{name} is {rows.get(name)}, and {known} of {sent} were acknowledged")
-    last = max(told.acknowledged, key=lambda value: (value if told.by_value else 0, told.acknowledged[value]), default=None)
-    unknown = {value for sent in told.sent.values() for value in sent if value not in told.acknowledged}
-    if last is not None and told.by_value:
+    last = max(output.acknowledged, key=lambda value: (value if output.by_value else 0, output.acknowledged[value]), default=None)
+    unknown = {value for sent in output.sent.values() for value in sent if value not in output.acknowledged}
+    if last is not None and output.by_value:
         unknown = {value for value in unknown if value > last}
     # A group commit applies the values of several writers, in an order that they do not know.
-    together = {value for value, completion in told.acknowledged.items() if last and completion == told.acknowledged[last]}
-    if last is not None and rows.get(SHARED) not in {last, *unknown, *({} if told.by_value else together)}:
-        found_at = told.acknowledged.get(rows.get(SHARED) or 0)
+    together = {value for value, completion in output.acknowledged.items() if last and completion == output.acknowledged[last]}
+    if last is not None and rows.get(SHARED) not in {last, *unknown, *({} if output.by_value else together)}:
+        found_at = output.acknowledged.get(rows.get(SHARED) or 0)
         wrong.append(
             f"{SHARED} is {rows.get(SHARED)}, acknowledged at {found_at}, and {last} was acknowledged "
-            f"{'as the largest' if told.by_value else 'last'}, at {told.acknowledged[last]}"
+            f"{'as the largest' if output.by_value else 'last'}, at {output.acknowledged[last]}"
         )
     return wrong
 

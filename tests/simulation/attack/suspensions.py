@@ -4,7 +4,7 @@
 
 At each point a process commits and stops itself there (SIGSTOP).  Another writer then commits, or fails when its lock wait
 is over; it never waits without end.  The first one goes on afterwards.  What must hold: see
-`tests.simulation.attack.processes.judge`.
+`tests.simulation.attack.processes.violations`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyhudi.errors import HudiError
 from pyhudi.storage import open_storage
 from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from tests.simulation.attack.kills import Child
-from tests.simulation.attack.processes import OPTIONS, Told, begin, judge
+from tests.simulation.attack.processes import OPTIONS, WriterOutput, begin, violations
 from tests.simulation.attack.writer import SHARED, say
 
 FILE_LOCK = "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider"
@@ -131,11 +131,11 @@ def _round(lock: str, points: Sequence[Point], places: Sequence[str], options: M
     sleepers = [Child(partial(commit, place, "w1", 1001, options, point)) for place, point in zip(places, points, strict=True)]
     stopped = [os.waitid(os.P_PID, one.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT) for one in sleepers]
     others = [Child(partial(commit, place, "w2", 2001, options)) for place in places]
-    told = [Told() for _ in places]
+    output = [WriterOutput() for _ in places]
     wrong = []
     for number, other in enumerate(others):
         lines, code = other.end()
-        told[number].hear("w2", lines)
+        output[number].add_lines("w2", lines)
         error = json.loads(lines[-1]).get("error", "")
         if code or (error and (lock == "lease" or not error.startswith("StorageUnavailable"))):
             wrong.append(f"{points[number]}: the other writer ended with {code}: {error or lines}")
@@ -145,19 +145,19 @@ def _round(lock: str, points: Sequence[Point], places: Sequence[str], options: M
             wrong.append(f"{points[number]}: the writer did not come there")
         os.kill(sleeper.pid, signal.SIGCONT)
         lines, code = sleeper.end()
-        told[number].hear("w1", lines)
+        output[number].add_lines("w1", lines)
         if code:
             wrong.append(f"{points[number]}: the suspended writer ended with {code}")
     for number, place in enumerate(places):
-        lines, code = Child(partial(_judged, place, options, told[number])).end()
+        lines, code = Child(partial(_check_violations, place, options, output[number])).end()
         wrong += [f"{points[number]}: {text}" for line in lines for text in json.loads(line)["found"]]
         if code:
             wrong.append(f"{points[number]}: the last look ended with {code}")
     return wrong
 
 
-def _judged(place: str, options: Mapping[str, Any], told: Told) -> None:
-    say(found=judge(place, dict(options), told))
+def _check_violations(place: str, options: Mapping[str, Any], output: WriterOutput) -> None:
+    say(found=violations(place, dict(options), output))
 
 
 def main() -> None:

@@ -99,7 +99,7 @@ class Actor:
         ticket = _STAGED.fullmatch(call.path.removeprefix(stage.prefix))
         if ticket is not None and call.operation == "put":
             self.staged.append(ticket[1])
-        return stage.stand(self, place_of(call, stage.prefix))
+        return stage.arrive(self, place_of(call, stage.prefix))
 
     def crash_if_dead(self) -> None:
         if self.dead:
@@ -199,7 +199,7 @@ class Stage:
         """Let time pass for everybody."""
         self._advance_to(self.clock.now_ms + duration_ms)
 
-    def stand(self, actor: Actor, place: str) -> Fault | None:
+    def arrive(self, actor: Actor, place: str) -> Fault | None:
         """The running actor has come to a place: what was decided for it happens.  The fault is to strike at the call there."""
         actor.places[place] += 1
         if next(self.steps) > _LIMIT:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from tests.simulation.checker.actors import END, LOCK, Actor
 from tests.simulation.checker.quick import quickly
 from tests.simulation.checker.run import Verdict, replay, run
-from tests.simulation.checker.schedules import Schedule, turn_of
+from tests.simulation.checker.schedules import Schedule, format_decision
 from tests.simulation.checker.worlds import WORLDS
 
 _KEYS = ("a1", "a2", "a3", "b1", "a7", "b7")
@@ -129,13 +129,13 @@ def _simpler(text: str) -> Iterator[str]:
         if word != "drop":
             left = " ".join([*words[:at], *words[at + 1 :]])
             yield f"{body} | {left}" if left else body
-    verb, *keys = body.split()
-    if verb == "widen" and len(keys) > 2:
+    method, *keys = body.split()
+    if method == "widen" and len(keys) > 2:
         for at in range(len(keys) - 1):
-            yield " ".join([verb, *keys[:at], *keys[at + 1 :]])
-    if verb in ("upsert", "insert", "bulk_insert", "insert_overwrite", "delete") and len(keys) > 1:
+            yield " ".join([method, *keys[:at], *keys[at + 1 :]])
+    if method in ("upsert", "insert", "bulk_insert", "insert_overwrite", "delete") and len(keys) > 1:
         for at in range(len(keys)):
-            left = " ".join([verb, *keys[:at], *keys[at + 1 :]])
+            left = " ".join([method, *keys[:at], *keys[at + 1 :]])
             yield f"{left} | {extra}" if extra else left
 
 
@@ -234,7 +234,7 @@ def _drawing(rng: random.Random, schedule: Schedule, turns: list[str]) -> Callab
         if act is None or act == actor.name:
             return None
         faults -= act in _FAULTS
-        turns.append(turn_of(actor.name, actor.operation, place, count, act))
+        turns.append(format_decision(actor.name, actor.operation, place, count, act))
         return act
 
     return decide

@@ -127,7 +127,7 @@ class _Lock(StorageLock):
 
     def acquire(self, timeout_ms: int | None = None) -> None:
         if self._actor.stage is not None:
-            self._actor.stage.stand(self._actor, LOCK)
+            self._actor.stage.arrive(self._actor, LOCK)
         super().acquire(timeout_ms)
 
     def check(self) -> None:
@@ -209,43 +209,43 @@ class _Run:
                 done.end, done.error, done.instant = next(self.stage.steps), error, error.instant
             except Exception as error:
                 done.end, done.error = next(self.stage.steps), error
-            self.stage.stand(actor, END)
+            self.stage.arrive(actor, END)
 
     def _execute(self, table: Table, done: _Done) -> None:
-        verb, _, rest = done.text.partition(" ")
+        method, _, rest = done.text.partition(" ")
         rest, _, extra = rest.partition(" | ")
         options = {_SHORT[word]: _VALUES[word] for word in extra.split()} if extra else None
-        if verb in ("upsert", "insert", "bulk_insert", "insert_overwrite"):
-            result = getattr(table, verb)(rows_of(_values(done, rest)), options=options)
-        elif verb == "delete":
+        if method in ("upsert", "insert", "bulk_insert", "insert_overwrite"):
+            result = getattr(table, method)(rows_of(_values(done, rest)), options=options)
+        elif method == "delete":
             keys = rest.split()
             result = table.delete(pa.table({"id": keys, "part": [key[0] for key in keys]}), options=options)
-        elif verb == "delete_where":
+        elif method == "delete_where":
             result = table.delete(where=rest, options=options)
-        elif verb == "delete_partitions":
+        elif method == "delete_partitions":
             result = table.delete_partitions(rest.split(), options=options)
-        elif verb == "widen":
+        elif method == "widen":
             chosen, _, kind = rest.rpartition(" ")
             result = table.upsert(rows_of(_values(done, chosen, WIDE_FROM), _KINDS[kind]), options=options)
-        elif verb == "scan":
+        elif method == "scan":
             done.rows = _read(table, rest or None)
             return
-        elif verb == "travel":
+        elif method == "travel":
             done.until = self.image.instants[-1]
             done.rows = _rows(table.scan(["id", "v"], as_of=done.until))
             return
-        elif verb == "poll":
+        elif method == "poll":
             done.rows = _rows(table.incremental(after=self.image.completed, columns=["id", "v"]))
             return
-        elif verb == "savepoint":
+        elif method == "savepoint":
             done.instant = table.savepoint().instant
             return
-        elif verb == "restore":
+        elif method == "restore":
             saved = (d.instant for d in reversed(self.done) if d.text == "savepoint" and d.instant)
             done.until = next(saved, self.image.instants[-1])
             table.restore(done.until)
             return
-        elif verb == "rollback":
+        elif method == "rollback":
             target = next((d for d in reversed(self.done) if d.actor == done.actor and d.instant and d is not done), None)
             if target is None or any(d.undone is target for d in self.done):
                 return
@@ -253,23 +253,23 @@ class _Run:
             done.undone = target
             table.rollback(target.instant)
             return
-        elif verb in ("cluster", "compact", "log_compact"):
-            service = getattr(table, verb)(options=options)
+        elif method in ("cluster", "compact", "log_compact"):
+            service = getattr(table, method)(options=options)
             done.order = getattr(service, "completion_time", None) or ""
             return
-        elif verb in ("schedule_clustering", "schedule_compaction", "schedule_log_compaction", "archive"):
-            getattr(table, verb)(options=options)
+        elif method in ("schedule_clustering", "schedule_compaction", "schedule_log_compaction", "archive"):
+            getattr(table, method)(options=options)
             return
-        elif verb == "clean":
+        elif method == "clean":
             table.clean(dry_run=False, options=options)
             return
-        elif verb == "services":
+        elif method == "services":
             outcomes = table.run_services(rest.split() or None, options=options)
             failed = {name: text for name, text in outcomes.items() if text.startswith("failed")}
             if failed:
                 raise _ServicesFailed(failed)
             return
-        elif verb == "index":
+        elif method == "index":
             kind, *columns = rest.split()
             table.index.create(kind, columns or None)
             return
@@ -482,25 +482,25 @@ class _Run:
         if failed and not unknown:
             return None
         end = None if unknown else done.end
-        verb, _, rest = done.text.partition(" ")
+        method, _, rest = done.text.partition(" ")
         rest, _, extra = rest.partition(" | ")
-        if verb == "scan":
+        if method == "scan":
             if done.rows is None:
                 return None
             return Event(done.text, done.start, end, seen=tuple(sorted(done.rows)), keeps=_condition(rest or None))
-        if verb in ("travel", "poll"):
+        if method in ("travel", "poll"):
             if done.rows is None:
                 return None
-            keeps = _condition(None if verb == "travel" else "v >= 100")
+            keeps = _condition(None if method == "travel" else "v >= 100")
             return Event(done.text, done.start, end, seen=tuple(sorted(done.rows)), keeps=keeps, until=done.until)
-        if verb == "restore":
+        if method == "restore":
             # One that died or got no answer may have taken place already before it was run again.
             return None if done.until is None else Event(done.text, done.start, end, effect=lambda rows: None, until=done.until)
-        if verb == "rollback":
+        if method == "rollback":
             if done.undone is None or id(done.undone) not in numbers:
                 return None
             return Event(done.text, done.start, end, undoes=numbers[id(done.undone)])
-        effect = _effect(done, verb, rest, "drop" in extra.split(), self.world.ordering is not None)
+        effect = _effect(done, method, rest, "drop" in extra.split(), self.world.ordering is not None)
         if effect is None:
             return None
         return Event(done.text, done.start, end, effect=effect, order=done.order, instant=done.request_time)
@@ -557,17 +557,17 @@ def _values_of(done: _Done) -> Iterator[int]:
     yield from range(first, first + 100)
 
 
-def _effect(done: _Done, verb: str, rest: str, drops: bool, by_value: bool) -> Effect | None:
-    if verb in ("upsert", "insert", "bulk_insert", "insert_overwrite"):
-        return partial(_put, _values(done, rest), drops, verb == "insert_overwrite", by_value)
-    if verb == "widen":
+def _effect(done: _Done, method: str, rest: str, drops: bool, by_value: bool) -> Effect | None:
+    if method in ("upsert", "insert", "bulk_insert", "insert_overwrite"):
+        return partial(_put, _values(done, rest), drops, method == "insert_overwrite", by_value)
+    if method == "widen":
         return partial(_put, _values(done, rest.rpartition(" ")[0], WIDE_FROM), False, False, by_value)
-    if verb == "delete":
+    if method == "delete":
         named = rest.split()
         return partial(_remove, lambda key, value: key in named)
-    if verb == "delete_where":
+    if method == "delete_where":
         return partial(_remove, _condition(rest))
-    if verb == "delete_partitions":
+    if method == "delete_partitions":
         partitions = rest.split()
         return partial(_remove, lambda key, value: key[0] in partitions)
     return None

@@ -36,7 +36,7 @@ class Schedule:
         return {name: tuple(text.split("; ")) for name, text in self.actors.items()}
 
 
-def turn_of(actor: str, operation: int, place: str, count: int, act: str) -> str:
+def format_decision(actor: str, operation: int, place: str, count: int, act: str) -> str:
     """A decision in the text form of a schedule."""
     return f"{actor} {operation}: {place} {count}: {act}"
 

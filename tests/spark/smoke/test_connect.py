@@ -26,7 +26,7 @@ PARTS: dict[str, dict[str, object]] = {
 REGISTERED = {"COPY_ON_WRITE": ("trips",), "MERGE_ON_READ": ("trips", "trips_ro", "trips_rt")}
 
 
-# The session is what is new here; the verbs do the same on both types in a classic one.
+# The session is what is new here; the operations do the same on both types in a classic one.
 @pytest.mark.parametrize(
     ("kind", "part"),
     [

@@ -83,7 +83,7 @@ def test_an_action_without_a_place_is_refused() -> None:
         entries_from_row(row)
 
 
-def test_other_kinds_and_versions_of_blocks() -> None:
+def test_other_types_and_versions_of_blocks() -> None:
     headers = {HeaderKey.INSTANT_TIME: "1", HeaderKey.SCHEMA: ArchivedEntry.SCHEMA.text}
     with pytest.raises(Unsupported, match="version 9"):
         decoded(encode_block(BlockType.AVRO, headers, b"\x00\x00\x00\x09\x00\x00\x00\x00"))

@@ -29,7 +29,7 @@ from pyhudi.tasks.base_file_writer import FileSettings
 
 
 @pytest.fixture(autouse=True)
-def no_warning_unless_asked_for() -> None:
+def no_unexpected_warning() -> None:
     warnings.simplefilter("error")
 
 

@@ -21,7 +21,7 @@ from pyhudi.format.meta_columns import META_FIELDS, is_meta_field, with_meta_fie
 from pyhudi.records.dotted_columns import column_at, field_at
 from pyhudi.records.schema_cast import conform, refuse_rounding, relabel
 from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from tests.support.vectors import vector
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -66,7 +66,7 @@ def test_the_schema_text_of_a_real_table_is_reproduced(table: str) -> None:
         record: Any = next(iter(fastavro.reader(io.BytesIO(archive.read(name)))))
         text = record["extraMetadata"]["schema"]
         schema = avro_to_arrow(text)
-        assert normalise(schema).equals(schema)
+        assert normalize_types(schema).equals(schema)
         assert arrow_to_avro(schema, name.split("/")[0]) == text
 
 
@@ -227,7 +227,7 @@ def test_dotted_names_select_nested_columns() -> None:
         field_at(batch.schema, "c.x")
 
 
-# --- normalise
+# --- normalize_types
 
 
 def test_layouts_and_widths_become_canonical() -> None:
@@ -258,11 +258,11 @@ def test_layouts_and_widths_become_canonical() -> None:
         decimals = {pa.decimal32(5, 2): pa.decimal128(5, 2), pa.decimal64(12, 2): pa.decimal128(12, 2)}
         cases |= {**decimals, pa.json_(): pa.string()}
     for given_, expected in cases.items():
-        found = normalise(pa.schema([pa.field("c", given_, False, metadata={"comment": "why", "other": "x"})]))
+        found = normalize_types(pa.schema([pa.field("c", given_, False, metadata={"comment": "why", "other": "x"})]))
         assert found.field("c").type == expected, given_
         assert not found.field("c").nullable
         assert found.field("c").metadata == {b"comment": b"why"}
-    assert normalise(pa.schema([("l", pa.list_(pa.int32()))])).field("l").type.value_field.name == "element"
+    assert normalize_types(pa.schema([("l", pa.list_(pa.int32()))])).field("l").type.value_field.name == "element"
 
 
 @pytest.mark.parametrize(
@@ -284,13 +284,13 @@ def test_layouts_and_widths_become_canonical() -> None:
 )
 def test_types_that_hudi_cannot_hold_are_refused_with_a_hint(type_: pa.DataType, hint: str) -> None:
     with pytest.raises(InvalidRequest, match=hint):
-        normalise(pa.schema([("ok", pa.int32()), ("c", type_)]))
+        normalize_types(pa.schema([("ok", pa.int32()), ("c", type_)]))
 
 
 def test_all_problems_are_named_at_once() -> None:
     schema = pa.schema([("a", pa.null()), ("b", pa.uint64()), ("a", pa.int32()), ("B", pa.int32()), ("c d", pa.int32())])
     with pytest.raises(InvalidRequest) as caught:
-        normalise(schema)
+        normalize_types(schema)
     lines = str(caught.value).splitlines()
     assert len(lines) == 6
     assert "two columns of this name" in lines[1] and "only in case" in lines[2]

@@ -210,7 +210,7 @@ def test_by_commit_time_the_incoming_row_wins() -> None:
     assert data(storage, merge(storage, old, incoming(rows(("a", 1, "b"))), CommitTimeRule())) == [("a", 1, "b")]
 
 
-def test_deletes_of_both_kinds() -> None:
+def test_soft_deletes_of_older_and_newer_rows() -> None:
     storage = new_storage()
     schema = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
     stored = rows(*((key, 5, key) for key in "abcdef")).append_column("_hoodie_is_deleted", pa.array([False] * 6))

@@ -49,7 +49,7 @@ from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.options.declaration import Options
 from pyhudi.options.read_options import QUERY_TYPE, READ_BEGIN_INSTANTTIME
-from pyhudi.options.scope import VERBS, check_table_options
+from pyhudi.options.scope import TABLE_OPERATIONS, check_table_options
 from pyhudi.options.supported import canonical_name, parse_options
 from pyhudi.planning.change_data import ChangeSource
 from pyhudi.records.schema_cast import same_type
@@ -104,7 +104,7 @@ class HudiSource(DataSource):
         expected = to_arrow_schema(schema)
         entry = catalog_options(schema)
         context, options = _open_table({**entry, **self.options})
-        check_table_options(VERBS["pyhudi.spark.read"], options)
+        check_table_options(TABLE_OPERATIONS["pyhudi.spark.read"], options)
         if entry:
             _check_entry(expected, plan_query(context, options, None, None).schema)
         query = plan_query(context, options, expected.names, None)

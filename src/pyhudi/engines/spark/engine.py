@@ -37,14 +37,14 @@ from pyhudi.engines.spark.variant_frames import with_variants
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, Tagged, TagRequest
 from pyhudi.tasks.write_tasks import WriteStatus
 
 R = TypeVar("R")
 A = TypeVar("A")
 
-_WORK_LESS_THAN_A_JOB = 64 << 20
+_DRIVER_WORK_BYTES = 64 << 20
 """Bytes that tasks of table services read and write on the driver; larger work is a job, whose workers may have to start first.
 """
 
@@ -70,7 +70,7 @@ class SparkEngine:
     def partition_paths(self, data: Any, keys: KeySpec) -> list[str]:
         """The distinct partition paths of a DataFrame's rows, sorted."""
         frame = _frame_of(data)
-        path = path_column(keys, normalise(to_arrow_schema(frame.schema)))
+        path = path_column(keys, normalize_types(to_arrow_schema(frame.schema)))
         with translated_errors():
             return sorted(row["path"] for row in frame.select(path.alias("path")).distinct().collect())
 
@@ -80,9 +80,9 @@ class SparkEngine:
 
     def run_tasks(self, function: Callable[[A], R], tasks: Iterable[A], size_bytes: Sequence[int]) -> list[R]:
         """Like `map`, but in threads of the driver if the tasks are less work than a job; results in order."""
-        if not fits_driver(size_bytes, _WORK_LESS_THAN_A_JOB):
+        if not fits_driver(size_bytes, _DRIVER_WORK_BYTES):
             return self.map(function, tasks)
-        return DriverWorkers(self.session, _WORK_LESS_THAN_A_JOB).map(function, tasks)
+        return DriverWorkers(self.session, _DRIVER_WORK_BYTES).map(function, tasks)
 
 
 class SparkIncoming:

@@ -63,7 +63,7 @@ _LONGEST_FEW_KEY = 256
 _FEWEST_ROWS_A_TASK = 20_000
 _MOST_ROWS_A_TASK = 1_000_000
 
-_MOST_ROWS_TAKEN_AT_ONCE = 4096
+_MAX_ROWS_COLLECTED_UNMEASURED = 4096
 _USUAL_WIDTH = 64
 """Estimated bytes of a row's variable-width columns, half of what is allowed when few rows are collected before being measured.
 """
@@ -136,7 +136,7 @@ class FrameIncoming:
         numbered = self.rows.select(
             "*", F.expr(f"{wide} <= {widest} AS {_FITS}"), F.expr(f"monotonically_increasing_id() AS {_AT}")
         )
-        columns = [_where_it_fits(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
+        columns = [_null_if_too_wide(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
         with translated_errors(), spark_stage(self.session, "take rows"):
             collected = without_variants(numbered.select(*columns, _FITS, _AT).limit(most + 1)).toArrow()
         *values, fits, at = collected.columns
@@ -325,11 +325,11 @@ def task_budget(request: PrepareRequest) -> int:
 def _few_rows(limit_bytes: int, per_row: int) -> tuple[int, int]:
     """How many rows are collected before being measured, and the maximum of each in variable-width columns."""
     # One more than that many such rows fit in `limit_bytes`.
-    most = min(_MOST_ROWS_TAKEN_AT_ONCE, limit_bytes // (2 * (per_row + _USUAL_WIDTH)))
+    most = min(_MAX_ROWS_COLLECTED_UNMEASURED, limit_bytes // (2 * (per_row + _USUAL_WIDTH)))
     return (most, limit_bytes // (most + 1) - per_row) if most > 0 else (0, 0)
 
 
-def _where_it_fits(field: pa.Field, part: Column | str) -> Column | str:
+def _null_if_too_wide(field: pa.Field, part: Column | str) -> Column | str:
     """A variable-width column, null if its row is too wide."""
     if not _is_wide(field.type):
         return part

@@ -43,7 +43,7 @@ from pyhudi.tasks.progress import stage_name
 # If workers lack PyHudi or run another Python version, tasks fail at their start: `wrong_worker_hint` detects that by
 # its text.
 
-_SPARKS_OWN = "python3"
+_SPARK_DEFAULT_PYTHON = "python3"
 _WRONG_WORKER = re.compile(
     r"No module named '(?:pyhudi|pyarrow)'|PYTHON_VERSION_MISMATCH|Python in worker has different version|"
     r'Cannot run program "[^"]*python[^"]*"'
@@ -55,7 +55,7 @@ def set_worker_python(session: SparkSession) -> bool:
     if os.environ.get("PYSPARK_PYTHON") or type(session).__module__.startswith("pyspark.sql.connect"):
         return False
     context = session.sparkContext
-    if context.pythonExec != _SPARKS_OWN or not str(context.master).startswith("local"):
+    if context.pythonExec != _SPARK_DEFAULT_PYTHON or not str(context.master).startswith("local"):
         return False
     context.pythonExec = sys.executable
     return True

@@ -60,7 +60,7 @@ from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.timestamp_coercion import with_zones
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 
@@ -159,7 +159,7 @@ class _SparkMergeRun:
         """Rows that may match the source; all rows if a clause or an insert concerns unmatched rows of the table."""
         clauses, names = self.merge.clauses, columns_to_read(current_context.config)
         reads_all = any(
-            c.rows is ClauseRows.OF_TARGET or (c.outcome is ClauseAction.INSERT and self._is_unsure(c)) for c in clauses
+            c.rows is ClauseRows.OF_TARGET or (c.outcome is ClauseAction.INSERT and self._may_duplicate_key(c)) for c in clauses
         )
         # A record that moves to another partition is compared with the keys in it.
         match_columns = self.keys if any(map(self._moves, clauses)) else self.keys | self.partition_columns
@@ -195,7 +195,7 @@ class _SparkMergeRun:
         merge = self.merge
         target = UpdateTarget.of(query, self.settings, merge.target_alias)
         rows = {clause.rows for clause in merge.clauses}
-        how = _HOW[ClauseRows.OF_SOURCE in rows, ClauseRows.OF_TARGET in rows]
+        how = _JOIN_TYPES[ClauseRows.OF_SOURCE in rows, ClauseRows.OF_TARGET in rows]
         ours, theirs = target.frame(self.session).alias(merge.target_alias), self.source.alias(merge.source_alias)
         pairs = ours.join(theirs, self.matched.condition, how)
         in_table, in_source = column(TARGET).isNotNull(), column(_SOURCE).isNotNull()
@@ -225,7 +225,7 @@ class _SparkMergeRun:
             values, after = self._all_columns(after)
         else:
             values = target.stored(assigned(target.table, clause.values, self.session), pairs)
-        unchecked = self._is_unsure(clause)
+        unchecked = self._may_duplicate_key(clause)
         if clause.outcome is ClauseAction.UPDATE and not self._moves(clause):
             values = {name: value for name, value in values.items() if name not in self.partition_columns}
         if clause.outcome is ClauseAction.INSERT and not unchecked and len(self.matched.pairs) > 1:
@@ -238,7 +238,7 @@ class _SparkMergeRun:
         source_schema = self.source.select(*[column(theirs).alias(ours) for ours, theirs in named.items()]).schema
         zones = zone_mode(self.settings.without_zone, self.config.version)
         source_types = typed_nulls(with_zones(to_arrow_schema(source_schema), self.table, zones), self.table)
-        after = evolved(after, normalise(source_types), self.settings)
+        after = evolved(after, normalize_types(source_types), self.settings)
         types = {field.name: field.dataType for field in to_spark_schema(after).fields}
         alias = self.merge.source_alias
         values = {
@@ -284,7 +284,7 @@ class _SparkMergeRun:
             copies[name] is None or copies[name] != equated.get(name) for name in assigned
         )
 
-    def _is_unsure(self, clause: Clause) -> bool:
+    def _may_duplicate_key(self, clause: Clause) -> bool:
         """Whether a record that a clause adds to a partition may have the key of an existing record that was not compared."""
         equated = dict(self.matched.pairs)
         if not self.matched.is_equality_only:
@@ -301,5 +301,5 @@ class _SparkMergeRun:
         return any(copies.get(ours) != theirs for ours, theirs in equated.items())
 
 
-_HOW = {(False, False): "inner", (True, False): "right", (False, True): "left", (True, True): "full"}
+_JOIN_TYPES = {(False, False): "inner", (True, False): "right", (False, True): "left", (True, True): "full"}
 """Join type, by whether clauses apply to unmatched rows of the source and of the table."""

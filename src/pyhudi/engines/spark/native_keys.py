@@ -65,7 +65,7 @@ def path_column(spec: KeySpec, schema: pa.Schema) -> Column:
         kind = field_at(schema, field.name).type
         encoded = _encoded(text) if spec.url_encode and pa.types.is_string(kind) else text
         encoded = f"replace({encoded}, '-', '/')" if spec.slash_dates else encoded
-        value = f"CASE WHEN {_is_gap(text)} THEN {literal(DEFAULT_PARTITION)} ELSE {encoded} END"
+        value = f"CASE WHEN {_is_null_or_empty(text)} THEN {literal(DEFAULT_PARTITION)} ELSE {encoded} END"
         free_text = free_text or pa.types.is_string(kind)
         parts.append(f"concat({literal(field.name + '=')}, {value})" if spec.hive_style else value)
     path = parts[0] if len(parts) == 1 else f"concat_ws('/', {', '.join(parts)})"
@@ -83,7 +83,7 @@ def _key_text(spec: KeySpec, schema: pa.Schema, texts: Sequence[str]) -> str:
     """The record key as SQL.  texts: SQL of the key fields."""
     if not spec.is_composite:
         why = f"the record key field {spec.record_fields[0]!r} is null or empty in a row: every row needs a key"
-        return _refused(texts[0], _is_gap(texts[0]), why)
+        return _raise_if(texts[0], _is_null_or_empty(texts[0]), why)
     parts: list[str] = []
     gaps: list[str] = []
     for position, (name, text) in enumerate(zip(spec.record_fields, texts, strict=True)):
@@ -92,7 +92,7 @@ def _key_text(spec: KeySpec, schema: pa.Schema, texts: Sequence[str]) -> str:
         if not field.nullable and not _may_be_empty(field.type):
             parts.append(text)
             continue
-        gaps.append(_is_gap(text))
+        gaps.append(_is_null_or_empty(text))
         unset, empty = literal(NULL_KEY_PART), literal(EMPTY_KEY_PART)
         parts.append(f"CASE WHEN {text} IS NULL THEN {unset} WHEN {text} = '' THEN {empty} ELSE {text} END")
     key = f"concat({', '.join(parts)})"
@@ -100,7 +100,7 @@ def _key_text(spec: KeySpec, schema: pa.Schema, texts: Sequence[str]) -> str:
         return key
     names = ", ".join(repr(name) for name in spec.record_fields)
     why = f"the record key fields {names} are all null or empty in a row: every row needs a key"
-    return _refused(key, " AND ".join(f"({gap})" for gap in gaps), why)
+    return _raise_if(key, " AND ".join(f"({gap})" for gap in gaps), why)
 
 
 def _usable(path: str) -> str:
@@ -134,11 +134,11 @@ def _may_be_empty(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _is_gap(text: str) -> str:
+def _is_null_or_empty(text: str) -> str:
     return f"{text} IS NULL OR {text} = ''"
 
 
-def _refused(value: str, bad: str, reason: str) -> str:
+def _raise_if(value: str, bad: str, reason: str) -> str:
     return f"CASE WHEN {bad} THEN raise_error({literal(REFUSAL + reason)}) ELSE {value} END"
 
 

@@ -20,7 +20,7 @@ from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.schema_cast import NULL_REMEDY, same_type
 from pyhudi.records.schema_evolution import typed_nulls
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.tasks.engine_protocol import PrepareRequest
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 from pyhudi.tasks.incoming_rows import MOVED_STORED_ROW, incoming_schema, key_columns
@@ -57,7 +57,7 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
     types = to_spark_schema(input_columns)
     untyped, input_schema = input_schema, typed_nulls(input_schema, input_columns)
     nulls = {field.name for field in untyped if pa.types.is_null(field.type)}
-    columns = normalise(pa.schema([field for field in input_schema if field.name not in (*META_COLUMNS, DELETE_COLUMN)]))
+    columns = normalize_types(pa.schema([field for field in input_schema if field.name not in (*META_COLUMNS, DELETE_COLUMN)]))
     present_names = set(columns.names)
     for field, spark in zip(input_columns, types.fields, strict=True):
         if field.name not in present_names:
@@ -143,7 +143,9 @@ def _key_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest
         key = F.when(column(RECORD_KEY).isNull(), why).otherwise(column(RECORD_KEY))
         path = F.coalesce(PARTITION_PATH, F.lit(""))
     else:
-        columns = normalise(key_columns(pa.schema([field for field in input_schema if field.name not in META_COLUMNS]), request))
+        columns = normalize_types(
+            key_columns(pa.schema([field for field in input_schema if field.name not in META_COLUMNS]), request)
+        )
         key = key_column(request.keys, columns)
         named = all(name.split(".")[0] in input_schema.names for name in partition_columns(request.keys))
         path = path_column(request.keys, columns) if named else F.lit(PLACEHOLDER_PARTITION)

@@ -53,13 +53,13 @@ class _PandasImportHook(MetaPathFinder):
         if loader is not None:
             load = loader.exec_module
 
-            def load_and_tell(module: ModuleType) -> None:
+            def load_and_register(module: ModuleType) -> None:
                 load(module)
                 # A conversion to pandas triggers PyArrow's check.
                 with suppress(Exception):
                     pa.array([], pa.int8()).to_pandas()
 
-            loader.exec_module = load_and_tell  # type: ignore[method-assign]
+            loader.exec_module = load_and_register  # type: ignore[method-assign]
         return spec
 
 

@@ -11,7 +11,7 @@ from pyhudi.engines.spark.type_conversion import DataFrame, to_arrow_schema, to_
 from pyhudi.engines.spark.worker_errors import with_error_fields
 from pyhudi.format.hudi_types import HUDI_TYPE
 from pyhudi.records.schema_cast import conform
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 
 
 def with_variants(frame: DataFrame) -> DataFrame:
@@ -20,7 +20,7 @@ def with_variants(frame: DataFrame) -> DataFrame:
     if not is_variant:
         return frame
     given = to_arrow_schema(frame.schema)
-    named = normalise(pa.schema([field for field in given if field.name in is_variant]))
+    named = normalize_types(pa.schema([field for field in given if field.name in is_variant]))
     columns = pa.schema([named.field(field.name) if field.name in is_variant else field for field in given])
     return frame.mapInArrow(_Structs(columns), to_spark_schema(columns))
 

@@ -14,7 +14,7 @@ from pyhudi.operations.admin.table_settings import parse_table_type, with_table_
 from pyhudi.operations.commit.results import BootstrapResult
 from pyhudi.options.bootstrap_options import MODE_SELECTOR
 from pyhudi.options.declaration import Options
-from pyhudi.options.scope import VERBS, check_call_options
+from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.table_options import BOOTSTRAP_BASE_PATH, NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
 from pyhudi.options.write_options import THREADS
@@ -88,7 +88,7 @@ def bootstrap(
             BOOTSTRAP_BASE_PATH: base_path,
         },
     )
-    check_call_options(VERBS["pyhudi.bootstrap"], given)
+    check_call_options(TABLE_OPERATIONS["pyhudi.bootstrap"], given)
     if given.explicit(NAME) is None:
         given = given.merged({NAME.key: name_from_uri(storage.uri)})
     # Only a bootstrap sets this property; a creation must not accept it from a caller.

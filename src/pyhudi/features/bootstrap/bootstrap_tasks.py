@@ -81,7 +81,7 @@ def run_inspect_source(task: InspectSourceTask) -> SourceInfo:
     """Read a footer. Raises CorruptData if the file does not have the format of its extension, TableState if it is missing."""
     storage = open_storage(StorageSpec(parent_folder(task.source.uri), task.table.options))
     with open_base_file(storage, file_name(task.source.uri)) as file:
-        schema = _with_moments(file) if isinstance(file, pq.ParquetFile) else file.schema_arrow
+        schema = _columns_with_instants(file) if isinstance(file, pq.ParquetFile) else file.schema_arrow
         return SourceInfo(file.metadata.num_rows, schema)
 
 
@@ -149,7 +149,7 @@ def _check_rows(task: BootstrapTask, batch: pa.RecordBatch, paths: pa.StringArra
             )
 
 
-def _with_moments(file: pq.ParquetFile) -> pa.Schema:
+def _columns_with_instants(file: pq.ParquetFile) -> pa.Schema:
     """The columns of a file.  INT96 timestamps are read as UTC, as Spark writes them, although their type does not record it."""
     leaves: dict[str, list[bool]] = {}
     for index in range(len(file.schema)):

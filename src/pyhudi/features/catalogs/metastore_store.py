@@ -11,7 +11,7 @@ from pyhudi.features.catalogs.catalog_store import TableEntry
 from pyhudi.operations.catalog_sync.catalog_entries import is_hudi_entry
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.catalog_sync.sync_table import open_catalog
-from pyhudi.options.scope import VERBS, check_call_options
+from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.sync_options import HIVE_METASTORE_URIS, HIVE_MODE, READ_OPTIMIZED_PROPERTY
 from pyhudi.storage.catalogs import CatalogTable, MetastoreCatalog
@@ -28,7 +28,7 @@ class MetastoreStore:
     def __init__(self, uri: str, options: Mapping[str, str]) -> None:
         way = {HIVE_MODE.key: "glue"} if uri.startswith("glue:") else {HIVE_METASTORE_URIS.key: uri}
         parsed = parse_options({**options, **way})
-        check_call_options(VERBS["sync"], parsed)
+        check_call_options(TABLE_OPERATIONS["sync"], parsed)
         self._settings = SyncSettings.of(parsed)
         self._opened().close()
 

@@ -67,7 +67,7 @@ class HbaseTable:
 
     def check(self) -> None:
         """Raise InvalidRequest if the table does not exist."""
-        if not self._ask(self._client.tableExists, self._table_name()):
+        if not self._request(self._client.tableExists, self._table_name()):
             raise InvalidRequest(
                 f"{INDEX_HBASE_TABLE}={self._settings.table}: HBase has no such table; make it first, `create "
                 f"'{self._settings.table}', "
@@ -79,7 +79,7 @@ class HbaseTable:
         for batch in _batches(keys, self._settings.get_batch_size):
             columns = [self._m.TColumn(FAMILY, name) for name in (COMMIT, FILE, PARTITION, DELETING)]
             gets = [self._m.TGet(key.encode(), columns) for key in batch]
-            found = self._ask(self._client.getMultiple, self._name, gets)
+            found = self._request(self._client.getMultiple, self._name, gets)
             yield from map(_entry, found)
             _pause(self._settings.get_pause_ms)
 
@@ -90,7 +90,7 @@ class HbaseTable:
                 self._m.TPut(key.encode(), [self._m.TColumnValue(FAMILY, name, value.encode()) for name, value in cells.items()])
                 for key, cells in batch
             ]
-            self._ask(self._client.putMultiple, self._name, puts)
+            self._request(self._client.putMultiple, self._name, puts)
             _pause(self._settings.put_pause_ms)
 
     def delete_locations(self, rows: Iterable[tuple[str, int]]) -> None:
@@ -110,13 +110,13 @@ class HbaseTable:
             caching=_ROWS_OF_SCAN,
             timeRange=self._m.TTimeRange(max(0, time_ms), (1 << 63) - 1),
         )
-        number = self._ask(self._client.openScanner, self._name, scan)
+        number = self._request(self._client.openScanner, self._name, scan)
         try:
-            while found := self._ask(self._client.getScannerRows, number, _ROWS_OF_SCAN):
+            while found := self._request(self._client.getScannerRows, number, _ROWS_OF_SCAN):
                 for row in found:
                     yield row.row.decode(), {c.qualifier: (c.value.decode(), c.timestamp) for c in row.columnValues}
         finally:
-            self._ask(self._client.closeScanner, number)
+            self._request(self._client.closeScanner, number)
 
     def _delete(self, rows: Iterable[tuple[str, int]], kind: Any, columns: Sequence[Any]) -> None:
         for batch in _batches(rows, self._settings.put_batch_size):
@@ -130,7 +130,7 @@ class HbaseTable:
                 )
                 for key, time_ms in batch
             ]
-            left = self._ask(self._client.deleteMultiple, self._name, deletes)
+            left = self._request(self._client.deleteMultiple, self._name, deletes)
             if left:
                 raise StorageUnavailable(f"{self._where}: {len(left)} of {len(deletes)} deletions failed")
             _pause(self._settings.put_pause_ms)
@@ -143,7 +143,7 @@ class HbaseTable:
     def _where(self) -> str:
         return f"index HBASE in table {self._settings.table} ({', '.join(self._settings.servers)})"
 
-    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    def _request(self, call: Callable[..., Any], *arguments: Any) -> Any:
         from thriftpy2.thrift import TException
 
         try:

@@ -28,7 +28,7 @@ from pyhudi.tasks.tag_location import LookupByKeyColumns
 
 Ints = npt.NDArray[np.int64]
 
-_QUESTIONS_A_CORE = 2
+_LOOKUPS_PER_CORE = 2
 
 
 def lookup_hbase_on_driver(
@@ -37,7 +37,7 @@ def lookup_hbase_on_driver(
     """Return pairs of a key (its number in the key table) and a candidate (its number in the request) that holds it."""
     distinct = pc.unique(keys.keys)
     groups = {(place.partition, place.file_id): number for number, place in enumerate(request.candidates)}
-    wanted = max(1, min(len(distinct) // lookup.index.get_batch_size, _QUESTIONS_A_CORE * parallelism(session)))
+    wanted = max(1, min(len(distinct) // lookup.index.get_batch_size, _LOOKUPS_PER_CORE * parallelism(session)))
     pieces = np.array_split(np.arange(len(distinct), dtype=np.int64), wanted)
     tasks = [_HbaseLookup(lookup, distinct.take(pa.array(part)), groups) for part in pieces]
     place_of = np.full(len(distinct), -1, dtype=np.int64)

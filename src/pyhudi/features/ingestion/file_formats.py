@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.ingestion.json_lines import json_rows, line_blocks
-from pyhudi.features.ingestion.row_checks import fitted, unified
+from pyhudi.features.ingestion.row_checks import cast_to_schema, unified
 from pyhudi.features.ingestion.source_protocol import ReadContext
 from pyhudi.storage.base import Storage
 
@@ -40,7 +40,7 @@ def open_parquet(storage: Storage, paths: Sequence[str], context: ReadContext) -
                 with _file_errors(storage, path):
                     batches = pq.ParquetFile(file).iter_batches(batch_size=_BATCH_ROWS)
                 while (batch := _next(batches, storage, path)) is not None:
-                    yield fitted(batch, schema, context, storage.absolute(path))
+                    yield cast_to_schema(batch, schema, context, storage.absolute(path))
 
     return pa.RecordBatchReader.from_batches(schema, rows())
 
@@ -98,7 +98,7 @@ def open_csv(
                     ),
                 )
                 for batch in reader:
-                    yield fitted(batch, schema, context, origin)
+                    yield cast_to_schema(batch, schema, context, origin)
             if bad_rows:
                 context.reject([text for text, _ in bad_rows], [reason for _, reason in bad_rows], origin)
 
@@ -127,7 +127,7 @@ def open_avro(storage: Storage, paths: Sequence[str], context: ReadContext) -> p
     def rows() -> Iterator[pa.RecordBatch]:
         for path in paths:
             for batch in table(path).to_batches(max_chunksize=_BATCH_ROWS):
-                yield fitted(batch, schema, context, storage.absolute(path))
+                yield cast_to_schema(batch, schema, context, storage.absolute(path))
 
     return pa.RecordBatchReader.from_batches(schema, rows())
 

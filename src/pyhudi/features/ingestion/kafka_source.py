@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, StorageUnavailable, TableState
 from pyhudi.features.ingestion.json_lines import json_rows, reporter
-from pyhudi.features.ingestion.row_checks import fitted, unified
+from pyhudi.features.ingestion.row_checks import cast_to_schema, unified
 from pyhudi.features.ingestion.schema_registry import SchemaRegistry
 from pyhudi.features.ingestion.source_protocol import Batch, Limit, ReadContext
 from pyhudi.format.avro_columns import avro_records
@@ -292,7 +292,7 @@ class _Messages:
                 for start in range(0, len(bodies), _BLOCK):
                     report = reporter(context, self._origin(partition))
                     for batch in _decoded(bodies.slice(start, _BLOCK), schemas[number], report):
-                        yield fitted(batch, nullable, context, self._origin(partition))
+                        yield cast_to_schema(batch, nullable, context, self._origin(partition))
 
         return pa.RecordBatchReader.from_batches(nullable, rows())
 

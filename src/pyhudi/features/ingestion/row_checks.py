@@ -21,7 +21,7 @@ from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.record_merge import IS_DELETED
 from pyhudi.records.schema_cast import conform, same_type
 from pyhudi.records.schema_evolution import SchemaMode, evolve
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.tasks.row_selection import matching_rows
 
 Cast = Callable[[pa.Array], pa.Array]
@@ -57,7 +57,7 @@ class RowRules:
             batch: Rows.
             schema: `output_schema` of their schema.
         """
-        batch = normalised(batch)
+        batch = normalized_rows(batch)
         reasons: dict[int, str] = {}
         columns = []
         for field, column in zip(schema, batch.columns, strict=True):
@@ -107,9 +107,9 @@ class RowRules:
                 yield int(row), f"constraint {name} ({condition}) is violated"
 
 
-def normalised(batch: pa.RecordBatch) -> pa.RecordBatch:
+def normalized_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows with the types that tables have."""
-    schema = normalise(batch.schema)
+    schema = normalize_types(batch.schema)
     return batch if schema == batch.schema else batch.cast(schema)
 
 
@@ -164,7 +164,7 @@ def rows_as_json(rows: pa.RecordBatch) -> list[str]:
     return [json.dumps(row, default=str, ensure_ascii=False) for row in rows.to_pylist()]
 
 
-def fitted(batch: pa.RecordBatch, schema: pa.Schema, context: ReadContext, origin: str) -> pa.RecordBatch:
+def cast_to_schema(batch: pa.RecordBatch, schema: pa.Schema, context: ReadContext, origin: str) -> pa.RecordBatch:
     """Return rows in the columns and types of a schema. Rows with values that cannot be cast are reported and left out."""
     columns: list[pa.Array] = []
     bad: dict[int, str] = {}
@@ -176,12 +176,12 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema, context: ReadContext, origi
         column, reasons = split_cast(batch.column(position), cast_to(field), field)
         columns.append(column)
         bad = {**reasons, **bad}
-    fitted = pa.RecordBatch.from_arrays(columns, schema=schema)
+    result = pa.RecordBatch.from_arrays(columns, schema=schema)
     if not bad:
-        return fitted
+        return result
     rows = sorted(bad)
     context.reject(rows_as_json(batch.take(pa.array(rows))), [bad[row] for row in rows], origin)
-    return fitted.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
+    return result.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
 
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:

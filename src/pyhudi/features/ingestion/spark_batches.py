@@ -26,7 +26,7 @@ from pyhudi.features.ingestion.file_source import Files
 from pyhudi.features.ingestion.row_checks import RowRules, unified
 from pyhudi.features.ingestion.source_protocol import ReadContext
 from pyhudi.features.ingestion.transforms import SOURCE_NAME, FunctionTransform, SqlTransform
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 
 _BAD = pa.schema([(name, pa.string()) for name in ("_pyhudi_record", "_pyhudi_reason", "_pyhudi_origin")])
 _IS_GOOD = "_pyhudi_reason IS NULL"
@@ -65,7 +65,7 @@ class SparkBatch:
         tasks = [replace(rows, paths=(path,)) for path in rows.paths]
         if known is None or not is_complete:
             known = unified(run_tasks(self.session, _FileSchema(known), tasks))
-        schema = normalise(pa.schema([field.with_nullable(True) for field in known]))
+        schema = normalize_types(pa.schema([field.with_nullable(True) for field in known]))
         frame = task_rows(self.session, _FileRows(schema), tasks, to_spark_schema(_with_bad(schema)))
         return self._divided(frame)
 
@@ -88,7 +88,7 @@ class SparkBatch:
 
     def checked(self, frame: DataFrame, rules: RowRules) -> tuple[SparkBatch, DataFrame]:
         """Divide rows by the rules of the table."""
-        schema = rules.output_schema(normalise(to_arrow_schema(frame.schema)))
+        schema = rules.output_schema(normalize_types(to_arrow_schema(frame.schema)))
         return self._divided(frame.mapInArrow(_Check(rules, schema, self.kind), to_spark_schema(_with_bad(schema))))
 
     def store_bad(self, errors: ErrorRows) -> None:

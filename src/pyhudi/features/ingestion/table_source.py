@@ -24,7 +24,7 @@ from pyhudi.records.record_merge import IS_DELETED
 from pyhudi.storage.environment import Environment, SystemEnvironment
 
 _STARTS = ("snapshot", "earliest", "latest")
-_BEFORE_EVERYTHING = "0"
+_EARLIEST = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class TableSource:
         if checkpoint is None and self.start == "latest":
             # The checkpoint is committed, so that the next read begins at it.
             return Batch(table.schema().empty_table(), latest_position(table.context))
-        start = BEGINNING if checkpoint is None or not checkpoint.strip(_BEFORE_EVERYTHING) else checkpoint
+        start = BEGINNING if checkpoint is None or not checkpoint.strip(_EARLIEST) else checkpoint
         if not start.isdigit():
             raise InvalidRequest(
                 f"checkpoint {checkpoint!r} is no completion time of a commit: another kind of source wrote it; set checkpoint "
@@ -94,7 +94,7 @@ class TableSource:
             TableState: The table has no such commit.
         """
         table = Table(self.path, self.storage_options or None, self.options or None, environment=self.environment)
-        if not request_time.strip(_BEFORE_EVERYTHING):
+        if not request_time.strip(_EARLIEST):
             return request_time
         store = table.context.timeline
         for instant in (*table.timeline().completed_writes(), *store.history.instants()):

@@ -225,11 +225,11 @@ def schema(text: str) -> pa.Schema:
 def _parameter(text: str) -> Parameter:
     declaration, has_default, default = text.partition(" =")
     name, kind, *required = declaration.split()
-    parameter = Parameter(name, _KINDS[kind], required=required == ["required"])
+    parameter = Parameter(name, _PARAMETER_TYPES[kind], required=required == ["required"])
     return replace(parameter, default=_typed(name, parameter, default.strip())) if has_default else parameter
 
 
-_KINDS: Mapping[str, type[str] | type[int] | type[bool]] = {"string": str, "int": int, "boolean": bool}
+_PARAMETER_TYPES: Mapping[str, type[str] | type[int] | type[bool]] = {"string": str, "int": int, "boolean": bool}
 _TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
 _FLAGS = {"true": True, "false": False}
 

@@ -69,7 +69,7 @@ def _key_facts(task: KeysTask, file: OpenFile) -> KeyFacts:
             keys = rows.column(RECORD_KEY).cast(pa.string())
             same = {name for name in same if texts[name].equals(keys)}
             named = _fields_of(keys) if composite is None else composite
-            composite = named if named and _makes(_composed(named), rows, keys, columns) else ()
+            composite = named if named and _spec_gives_keys(_composed(named), rows, keys, columns) else ()
         for name in list(constant):
             distinct = pc.unique(pc.if_else(pc.equal(pc.binary_length(texts[name]), 0), _NOTHING, texts[name]))
             text = DEFAULT_PARTITION if len(distinct) and not distinct[0].is_valid else str(distinct[0])
@@ -132,7 +132,7 @@ def _composed(names: tuple[str, ...]) -> KeySpec:
     return KeySpec(KeyGenerator.COMPLEX, names, prefix_single_key=len(names) == 1)
 
 
-def _makes(spec: KeySpec, rows: pa.RecordBatch, keys: pa.StringArray, columns: Iterable[str]) -> bool:
+def _spec_gives_keys(spec: KeySpec, rows: pa.RecordBatch, keys: pa.StringArray, columns: Iterable[str]) -> bool:
     if not set(spec.record_fields) <= set(columns):
         return False
     try:

@@ -100,7 +100,7 @@ def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | Non
     schemas, histories = stored_schemas(context)
     archived = {i.request_time for i in context.timeline.history.instants()} if config.version.layout.has_lsm_history else set()
     note = _decode(begun) if begun is not None else None
-    mirrored = _mirrored(context)
+    mirrored = _completed_in_metadata_table(context)
     stored_ms: dict[str, int] = {}
     for info in infos:
         time = _instant_of(info)
@@ -184,7 +184,7 @@ def _data_file(fact: FileFacts) -> DataFile:
     return DataFile(fact.path, folder, name, fact.size_bytes, fact.rows, fact.rows_written_by_instant, fact.schema)
 
 
-def _mirrored(context: TableContext) -> dict[str, str]:
+def _completed_in_metadata_table(context: TableContext) -> dict[str, str]:
     """Request time -> completion time of the data instants in the metadata table; empty without one."""
     # The metadata table records an instant under the lock under which it completes, immediately before.
     if not context.config.has_metadata_table:

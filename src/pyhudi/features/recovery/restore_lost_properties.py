@@ -61,7 +61,7 @@ class _TimelineLocation:
     layout: TimelineLayout
 
 
-_PLACES = (_TimelineLocation(TIMELINE_FOLDER, TimelineLayout.V2), _TimelineLocation(META_FOLDER, TimelineLayout.V1))
+_TIMELINE_LOCATIONS = (_TimelineLocation(TIMELINE_FOLDER, TimelineLayout.V2), _TimelineLocation(META_FOLDER, TimelineLayout.V1))
 
 
 def restore_properties(
@@ -76,7 +76,7 @@ def restore_properties(
             lists all.
     """
     _check_missing(storage, env)
-    evidence = _look(storage, engine)
+    evidence = _inspect_files(storage, engine)
     inference = infer(evidence, user_options)
     if inference.required_input:
         lines = "".join(f"\n  {key}: {why}" for key, why in inference.required_input.items())
@@ -99,7 +99,7 @@ def _check_missing(storage: Storage, env: Environment) -> None:
     raise TableExists(f"{PROPERTIES_FILE} of {storage.uri}, or its backup, is intact: open it with Table(uri)")
 
 
-def _look(storage: Storage, engine: Engine) -> TableFacts:
+def _inspect_files(storage: Storage, engine: Engine) -> TableFacts:
     infos = [info for _, listing in table_folders(storage) for info in listing.files if _instant_of(info) is not None]
     if not infos:
         raise TableNotFound(f"there are no data files at {storage.uri}: create a table with Table.create, or check the path")
@@ -107,7 +107,7 @@ def _look(storage: Storage, engine: Engine) -> TableFacts:
     bases = [info for info in infos if parse_base_file(info.name) is not None]
     spec = storage.spec()
     facts = tuple(engine.map(run_keys, [KeysTask(spec, info.path) for info in bases]))
-    stores = [(place, store) for place in _PLACES if (store := _store_at(storage, place)) is not None]
+    stores = [(location, store) for location in _TIMELINE_LOCATIONS if (store := _open_timeline(storage, location)) is not None]
     metadata = storage.child(METADATA_FOLDER)
     data = metadata.read(PROPERTIES_FILE)
     return TableFacts(
@@ -143,7 +143,7 @@ def _instant_of(info: FileInfo) -> str | None:
     return parse_data_file_instant(info.name)
 
 
-def _store_at(storage: Storage, location: _TimelineLocation) -> TimelineStore | None:
+def _open_timeline(storage: Storage, location: _TimelineLocation) -> TimelineStore | None:
     """The timeline at a place; None where there is no instant."""
     if not any(parse_instant_file(info.name, location.layout) for info in storage.list(location.path).files):
         return None
@@ -158,7 +158,7 @@ def _has_plain_commit(store: TimelineStore) -> bool:
 
 def _complete_indexes(metadata: Storage) -> Iterator[str]:
     """The partitions of the metadata table whose first files were written to the end."""
-    stores = [store for place in _PLACES if (store := _store_at(metadata, place)) is not None]
+    stores = [store for location in _TIMELINE_LOCATIONS if (store := _open_timeline(metadata, location)) is not None]
     if not stores:
         return
     timeline = stores[0].load()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.features.recovery.restore_lost_properties import restore_properties as restore
 from pyhudi.operations.admin.repair import RepairResult
-from pyhudi.options.scope import VERBS, check_call_options
+from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.options.write_options import THREADS
 from pyhudi.storage import open_storage
@@ -51,5 +51,5 @@ def restore_properties(
     """
     storage, env = open_storage(uri, storage_options), environment or SystemEnvironment()
     parsed = parse_options(options)
-    check_call_options(VERBS["repair"], parsed)
+    check_call_options(TABLE_OPERATIONS["repair"], parsed)
     return restore(storage, env, LocalEngine(parsed.integer(THREADS)), parsed, dict(properties or {}), dry_run=dry_run)

@@ -75,7 +75,7 @@ def lanes(found: Sequence[Span]) -> str:
         anchor = "start" if k == 0 else "end" if k == _TICKS - 1 else "middle"
         place = f'x="{x(moment):.1f}" y="{bottom + 20}" text-anchor="{anchor}"'
         parts.append(f'<line class="rule" x1="{x(moment):.1f}" x2="{x(moment):.1f}" y1="{bottom}" y2="{bottom + 6}"/>')
-        parts.append(f'<text class="tick" {place}>{_moment_text(moment, length)}</text>')
+        parts.append(f'<text class="tick" {place}>{_time_label(moment, length)}</text>')
     parts.append("</svg>")
     return "".join(parts)
 
@@ -113,7 +113,7 @@ def _summary(found: Sequence[Span], used: Sequence[str]) -> str:
     return f"Timeline of {len(found)} instants: {counts}; {pending} pending"
 
 
-def _moment_text(moment_ms: float, length_ms: int) -> str:
+def _time_label(moment_ms: float, length_ms: int) -> str:
     moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
     if length_ms < 10 * 60_000:
         return moment.strftime("%H:%M:%S")

@@ -93,10 +93,10 @@ def spans(timeline: pa.Table, commits: pa.Table) -> tuple[Span, ...]:
     found = []
     for row in timeline.to_pylist():
         operation = operations.get(row["request_time"], "")
-        start = _moment(row["request_time"])
+        start = _parse_time(row["request_time"])
         if start is None:
             continue
-        end = _moment(row["completion_time"] or "") if row["state"] == "COMPLETED" else None
+        end = _parse_time(row["completion_time"] or "") if row["state"] == "COMPLETED" else None
         if row["state"] == "COMPLETED" and end is None:
             end = start
         label = operation.lower() or row["action"]
@@ -193,7 +193,7 @@ def _lane(action: str, operation: str) -> str:
     return _LANE_OF_OPERATION.get(operation) or _LANE_OF_ACTION.get(Action(action), "writes")
 
 
-def _moment(digits: str) -> int | None:
+def _parse_time(digits: str) -> int | None:
     try:
         return parse_instant_time(digits, UTC)
     except InvalidRequest:

@@ -125,7 +125,7 @@ def _typed(array: pa.Array, type_: pa.DataType, zone: str) -> pa.Array:
     if array.type == type_:
         return array
     if types.is_timestamp(array.type) and types.is_timestamp(type_):
-        return _moments(array, type_, zone)
+        return _to_instants(array, type_, zone)
     if types.is_struct(type_):
         below = [_typed(array.field(field.name), field.type, zone) for field in type_.fields]
         return pa.StructArray.from_arrays(below, fields=type_.fields, mask=array.is_null())
@@ -139,7 +139,7 @@ def _typed(array: pa.Array, type_: pa.DataType, zone: str) -> pa.Array:
     return pc.cast(array, type_)
 
 
-def _moments(array: pa.Array, type_: pa.DataType, zone: str) -> pa.Array:
+def _to_instants(array: pa.Array, type_: pa.DataType, zone: str) -> pa.Array:
     if array.type.tz is None and zone not in ("UTC", "GMT"):
         array = pc.assume_timezone(array, zone, ambiguous="earliest", nonexistent="earliest")
     return pc.cast(array, type_, safe=False)

@@ -35,7 +35,7 @@ class OrcWriter:
     def write_table(self, table: pa.Table) -> None:
         """Write rows. Raises InvalidRequest for a timestamp that Arrow's ORC files cannot hold."""
         self._writer.write(to_orc(table, self._schema))
-        self._sink.pass_on()
+        self._sink.flush_pieces()
         self._row_count += table.num_rows
 
     def close(self, metadata: Mapping[str, str]) -> OrcFooter:

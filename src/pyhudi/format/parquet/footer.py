@@ -255,7 +255,7 @@ _REQUIRED, _REPEATED = 0, 2
 _MAX_CONVERTED = 21
 # Maximum expansion of one byte of a column, by codec, doubled or more: none, Snappy (64 of 3), gzip (1,032), LZO,
 # Brotli (16 MiB of a few), LZ4 (255), Zstandard (128 KiB of 4), LZ4 raw.
-_SWELLS = (64, 64, 1 << 11, 1 << 11, 1 << 23, 1 << 9, 1 << 16, 1 << 9)
+_MAX_DECOMPRESSION_RATIOS = (64, 64, 1 << 11, 1 << 11, 1 << 23, 1 << 9, 1 << 16, 1 << 9)
 _SMALL = 1 << 20
 
 _Struct = dict[str, Any]
@@ -470,15 +470,15 @@ def _check_group(walk: _StructReader, group: _Struct, columns: Sequence[_SchemaL
         walk.expect(column["path"] == leaf.path, "the path of a column", expected=name, found=".".join(column["path"]))
         walk.expect(column["type"] == leaf.type, f"the type of {name}", expected=leaf.type, found=column["type"])
         codec, values = column["codec"], column["num_values"]
-        walk.expect(0 <= codec < len(_SWELLS), f"the codec of {name}", found=codec)
+        walk.expect(0 <= codec < len(_MAX_DECOMPRESSION_RATIOS), f"the codec of {name}", found=codec)
         walk.expect(values >= 0 if leaf.repetition else values == rows, f"the values of {name}", expected=rows, found=values)
         packed, unpacked = column["total_compressed_size"], column["total_uncompressed_size"]
         start = min(column["data_page_offset"], column.get("dictionary_page_offset") or column["data_page_offset"])
         walk.expect(packed >= 0 and 0 <= start <= end - packed, f"the pages of {name}", expected=end, found=(start, packed))
-        bound = packed * _SWELLS[codec] + _SMALL
+        bound = packed * _MAX_DECOMPRESSION_RATIOS[codec] + _SMALL
         walk.expect(0 <= unpacked <= bound, f"the unpacked bytes of {name}", expected=bound, found=unpacked)
         largest += bound
-        for place, size in _APART:
+        for place, size in _SEPARATE_TEXTS:
             parent = column if place.startswith("bloom") else chunk
             if place in parent:
                 at, length = parent[place], parent.get(size, 0)
@@ -489,7 +489,7 @@ def _check_group(walk: _StructReader, group: _Struct, columns: Sequence[_SchemaL
     walk.expect(0 <= size <= largest + end, "the size of a row group", expected=largest + end, found=size)
 
 
-_APART = (
+_SEPARATE_TEXTS = (
     ("offset_index_offset", "offset_index_length"),
     ("column_index_offset", "column_index_length"),
     ("bloom_filter_offset", "bloom_filter_length"),

@@ -80,12 +80,12 @@ class ParquetWriter:
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write rows as one or more row groups."""
         self._writer.write_table(table, row_group_size=row_group_size)
-        self._sink.pass_on()
+        self._sink.flush_pieces()
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write rows as a row group."""
         self._writer.write_batch(batch)
-        self._sink.pass_on()
+        self._sink.flush_pieces()
 
     def close(self, metadata: Mapping[str, str] | None = None, edit: Callable[[bytes], bytes] | None = None) -> None:
         """Write the footer, once.

@@ -79,7 +79,7 @@ class Filter:
             if column_and_expression is None or column_and_expression[0] != column:
                 continue
             in_utc = self.indexed_in_utc or not expression.depends_on_zone(field_at(self.schema, column).type)
-            if in_utc and column_and_expression[1] == replace(expression.normalised(), zone=column_and_expression[1].zone):
+            if in_utc and column_and_expression[1] == replace(expression.normalized(), zone=column_and_expression[1].zone):
                 return call
         return None
 

@@ -26,8 +26,8 @@ from pyhudi.table.table_context import TableContext
 FileKey = tuple[str, str]
 """Partition path and file name."""
 
-_CARRIED = "column ranges of files"
-_MAX_CARRIED_BYTES = 8 << 20
+_CACHE_KEY = "column ranges of files"
+_MAX_CACHED_BYTES = 8 << 20
 # Size of a range in memory, without its bounds.
 _RANGE_BYTES = 512
 _FIGURES = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
@@ -78,15 +78,15 @@ def retain_ranges(
     """
     cache = _retained(context, types)
     if cache is None:
-        cache = LruCache(_MAX_CARRIED_BYTES)
-        context.carried.put(_CARRIED, (context.config, dict(types), cache))
+        cache = LruCache(_MAX_CACHED_BYTES)
+        context.operation_cache.put(_CACHE_KEY, (context.config, dict(types), cache))
     for partition, of_files in files.items():
         size_bytes = _RANGE_BYTES * (1 + len(of_files)) * len(types)
-        if size_bytes <= _MAX_CARRIED_BYTES:
+        if size_bytes <= _MAX_CACHED_BYTES:
             bounds = [bound for ranges in of_files.values() for range_ in ranges.values() for bound in (range_.min, range_.max)]
             size_bytes += sum(len(bound) for bound in bounds if isinstance(bound, str | bytes))
         # A cache holds its newest entry, however large.
-        cache.put(partition, *((of_files, size_bytes) if size_bytes <= _MAX_CARRIED_BYTES else ({}, 1)))
+        cache.put(partition, *((of_files, size_bytes) if size_bytes <= _MAX_CACHED_BYTES else ({}, 1)))
 
 
 def retains_partitions(context: TableContext, partitions: Iterable[str]) -> bool:
@@ -99,7 +99,7 @@ def _retained(
     context: TableContext, types: Mapping[str, pa.DataType] | None = None
 ) -> LruCache[str, Mapping[str, Mapping[str, ColumnRange]]] | None:
     """The retained ranges: partition -> name -> ranges; None if there are none for these properties and types (None: any)."""
-    config, retained_types, cache = context.carried.get(_CARRIED) or (None, None, None)
+    config, retained_types, cache = context.operation_cache.get(_CACHE_KEY) or (None, None, None)
     return cache if config is context.config and types in (None, retained_types) else None
 
 

@@ -28,6 +28,7 @@ from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import file_name
 from pyhudi.storage.base import Storage
 from pyhudi.storage.thread_pool import in_threads
+from pyhudi.storage.uris import has_atomic_uploads
 from pyhudi.table.file_slices import BaseFile, LogFile
 
 FULL_READ_BYTES = 1 << 20
@@ -38,7 +39,6 @@ _CELL_BYTES = 16 << 20
 _CACHED_HFILES = 256
 _CACHED_LOGS = 4096
 _FETCHES_AT_ONCE = 16
-_WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
 
 V = TypeVar("V")
 
@@ -59,7 +59,7 @@ class MetadataFiles:
     def __init__(self, storage: Storage, check_not_stale: Callable[[], None] = _no_check) -> None:
         self._storage = storage
         self._check_not_stale = check_not_stale
-        self._trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
+        self._trusted = has_atomic_uploads(storage.uri)
         self._is_local = storage.uri.startswith("file:")
         self._contents: LruCache[str, bytes] = LruCache(_CACHE_BYTES)
         self._hfiles: LruCache[tuple[str, int], HFile] = LruCache(_CACHED_HFILES)

@@ -105,7 +105,7 @@ class BlockValidity:
         return instant_time in self._rolled_back
 
 
-_REMEMBERED_BYTES = 16 << 20
+_MAX_CACHED_LOOKUP_BYTES = 16 << 20
 # Overhead of a cached result in addition to its buffers; bounds the number of small results.
 _ANSWER_BYTES = 4 << 10
 
@@ -166,7 +166,7 @@ class MetadataTable:
         self._data_timeline = data_timeline
         self._opened = opened
         self._slices: dict[str, tuple[tuple[FileSlice, ...], ...]] = {}
-        self._answers: LruCache[tuple[object, ...], Any] = LruCache(_REMEMBERED_BYTES)
+        self._cached_lookups: LruCache[tuple[object, ...], Any] = LruCache(_MAX_CACHED_LOOKUP_BYTES)
         self._earlier = earlier if opened is None else opened.earlier
 
     @property
@@ -272,10 +272,10 @@ class MetadataTable:
 
     def cached(self, request: tuple[object, ...], find: Callable[[], A]) -> A:
         """Return the result of a request, computed once. An LRU cache of 16 MiB holds recent results."""
-        result: A | None = self._answers.get(request)
+        result: A | None = self._cached_lookups.get(request)
         if result is None:
             result = find()
-            self._answers.put(request, result, result.nbytes + _ANSWER_BYTES)
+            self._cached_lookups.put(request, result, result.nbytes + _ANSWER_BYTES)
         return result
 
     def lookup(self, partition: str, keys: pa.StringArray, routes: pa.StringArray | None = None) -> list[GroupCells]:

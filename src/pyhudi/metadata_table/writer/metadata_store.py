@@ -45,7 +45,7 @@ from pyhudi.metadata_table.file_tasks import (
 )
 from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
 from pyhudi.metadata_table.reader.cell_merge import Cells
-from pyhudi.metadata_table.reader.metadata_listing import carry_on_after_commit
+from pyhudi.metadata_table.reader.metadata_listing import advance_listing
 from pyhudi.metadata_table.reader.metadata_reader import (
     BlockValidity,
     MetadataTable,
@@ -67,7 +67,7 @@ from pyhudi.tasks.file_stats import KeyShard
 
 PARTITIONS_KEY = props.METADATA_PARTITIONS.stored_as
 INFLIGHT_KEY = props.METADATA_INFLIGHT.stored_as
-_CARRIED_GROUPS = "file groups of the metadata table"
+_GROUPS_CACHE_KEY = "file groups of the metadata table"
 _NO_GROUPS: Mapping[str, tuple[IndexGroup, ...]] = {}
 _NEVER_IN_NAMES = frozenset("./\\\n")
 
@@ -232,7 +232,7 @@ class MetadataStore:
         Groups that a commit of this process found before are known if the table's properties are the same. A
         partitioned index, to which commits add groups, is always listed.
         """
-        config, known = self.table.carried.get(_CARRIED_GROUPS) or (None, _NO_GROUPS)
+        config, known = self.table.operation_cache.get(_GROUPS_CACHE_KEY) or (None, _NO_GROUPS)
         if config is not self.table.config:
             known = _NO_GROUPS
         if self.earlier is not None and partition in known:
@@ -240,7 +240,7 @@ class MetadataStore:
         self.ensure_partition(partition, request_time)
         groups = self.groups.of(partition)
         if all(group.section is None for group in groups):
-            self.table.carried.put(_CARRIED_GROUPS, (self.table.config, {**known, partition: groups}))
+            self.table.operation_cache.put(_GROUPS_CACHE_KEY, (self.table.config, {**known, partition: groups}))
         return groups
 
     def ensure_partition(self, partition: str, request_time: str, *, is_empty: bool | None = None) -> None:
@@ -323,8 +323,8 @@ class DeltaCommit:
             if (name := parse_log_file(file_name(stat.path or ""))) is not None
         }
         changed = records.get(FILES)
-        files = None if changed is None else Cells(changed.keys.cast(pa.binary()), changed.values, changed.schema)
-        carry_on_after_commit(store.table, self.timeline, after, files, logs)
+        files = None if changed is None else Cells(changed.keys.view(pa.binary()), changed.values, changed.schema)
+        advance_listing(store.table, self.timeline, after, files, logs)
         return after
 
     def _with_sections(self, spilled_keys: SpilledKeys, current_timeline: Timeline) -> tuple[IndexGroup, ...]:

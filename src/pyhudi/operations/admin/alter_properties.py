@@ -41,9 +41,9 @@ from pyhudi.table.table_context import TableContext
 
 NAME_PROPERTY = NAME.stored_as
 _DATABASE = DATABASE.stored_as
-_TABLES_OWN = ("hoodie.", "pyhudi.")
+_RESERVED_PREFIXES = ("hoodie.", "pyhudi.")
 _LOCK_OPTIONS = settings_options(LockSettings)
-_VERBS = {
+_METHOD_FOR_PROPERTY = {
     VERSION.stored_as: "use Table.upgrade or Table.downgrade",
     METADATA_PARTITIONS.stored_as: "Table.index changes it",
     METADATA_INFLIGHT.stored_as: "Table.index changes it",
@@ -109,15 +109,15 @@ def _check(key: str, value: str | None) -> None:
             raise InvalidRequest(f"{key} cannot be empty: every table has a name")
         return
     option = next((option for option in SUPPORTED.values() if key in option.all_names), None)
-    if option is None and not key.startswith(_TABLES_OWN):
+    if option is None and not key.startswith(_RESERVED_PREFIXES):
         return
     assignment = key if value is None else f"{key}={redact_secret(key, value)}"
-    if key in _VERBS:
-        raise InvalidRequest(f"property {assignment} cannot be set: {_VERBS[key]}")
+    if key in _METHOD_FOR_PROPERTY:
+        raise InvalidRequest(f"property {assignment} cannot be set: {_METHOD_FOR_PROPERTY[key]}")
     if option is None and key.startswith("hoodie.") and no_effect_reason(key) is not None:
         return
     why = "it defines the content or layout of the table's files, which is fixed at creation; write the rows to another table"
     raise InvalidRequest(
         f"property {assignment} cannot be set: {why}. Allowed are options of reads, writes and services, {NAME_PROPERTY}, "
-        f"{_DATABASE}, and keys that do not begin with {' or '.join(_TABLES_OWN)}."
+        f"{_DATABASE}, and keys that do not begin with {' or '.join(_RESERVED_PREFIXES)}."
     )

@@ -31,7 +31,7 @@ from pyhudi.options.declaration import REGISTRY, Options
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.table.feature_support import check_omission
@@ -181,7 +181,7 @@ def stored_columns(options: Options, schema: pa.Schema, version: TableVersion) -
     """Return the columns of a new table for a schema. Raises InvalidRequest for types that Hudi cannot store."""
     named = options.text(props.WITHOUT_ZONE)
     mode = zone_mode(None if named is None else ZonelessTimestamps(named), version)
-    return normalise(with_zones(schema, None, mode))
+    return normalize_types(with_zones(schema, None, mode))
 
 
 def name_from_uri(uri: str) -> str:

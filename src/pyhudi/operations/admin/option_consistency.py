@@ -44,7 +44,7 @@ def check_against_table(options: Options, config: TableConfig) -> None:
         if (
             option == props.PARTITION_FIELDS.key
             and ":" not in value
-            and comparison_value(option, value) == _without_kinds(comparison_value(option, stored_value))
+            and comparison_value(option, value) == _without_index_types(comparison_value(option, stored_value))
         ):
             continue
         raise InvalidRequest(f"option {option}={value} contradicts the table, whose {key} is {stored_value or 'not set'}")
@@ -131,7 +131,7 @@ def comparison_value(option: str, value: str) -> str:
     return tight if REGISTRY[option].kind is str and option != props.MERGE_MODE.key else tight.lower()
 
 
-def _without_kinds(fields: str) -> str:
+def _without_index_types(fields: str) -> str:
     return ",".join(field.partition(":")[0] for field in fields.split(","))
 
 

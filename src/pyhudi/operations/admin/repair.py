@@ -256,7 +256,7 @@ def _repair_pending(context: TableContext, engine: Engine, settings: RepairSetti
     for instant in timeline.pending(Action.CLEAN):
         finish_clean(context, settings.commit, instant, engine)
     for instant in context.timeline.load().pending(*SERVICE_ACTIONS):
-        if instant.state is State.INFLIGHT and not _lives(context, settings, instant):
+        if instant.state is State.INFLIGHT and not _is_alive(context, settings, instant):
             rollback_failed_attempt(context, instant.request_time, instant.action, settings.commit)
     drop_orphaned_clusterings(context, settings.commit)
 
@@ -276,7 +276,7 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
     if instant.action is Action.CLEAN:
         died = is_service_dead(context, instant, settings.commit)
         return RepairStep(RepairKind.PENDING, path, "a clean died", "it is completed") if died else None
-    if _lives(context, settings, instant):
+    if _is_alive(context, settings, instant):
         return None
     if instant.action is Action.CLUSTERING:
         never = never_runnable_reason(context, context.timeline.load(), instant)
@@ -298,7 +298,7 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
     return None
 
 
-def _lives(context: TableContext, settings: RepairSettings, instant: Instant) -> bool:
+def _is_alive(context: TableContext, settings: RepairSettings, instant: Instant) -> bool:
     return is_alive(context.storage, context.env, instant.request_time, settings.commit.heartbeats)
 
 

@@ -21,7 +21,7 @@ from pyhudi.table.table_context import TableContext
 R = TypeVar("R")
 F = TypeVar("F", bound=Hashable)
 
-_LOOKS = 4
+_MAX_READS = 4
 
 
 def _state_of(context: TableContext) -> tuple[object, ...]:
@@ -44,7 +44,7 @@ def repeat_until_stable(
     lasting: frozenset[F] | None = None
     attempt = retry_on_stale_files(attempt)
     before = _state_of(context)
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_READS):
         result = attempt(context)
         named = found(result)
         lasting = named if lasting is None else lasting & named

@@ -80,7 +80,7 @@ whole table.
 
 _SAMPLE_SEED = 20
 
-_STRAY = "orphaned files: no query reads them; a repair deletes them"
+_ORPHANED_FILES_MESSAGE = "orphaned files: no query reads them; a repair deletes them"
 
 
 class ValidationSeverity(StrEnum):
@@ -131,7 +131,7 @@ class ValidationResult(HtmlRepr):
     def remedies(self) -> tuple[str, ...]:
         """Actions against the errors, each once, most urgent first."""
         named = {finding.remedy for finding in self.found}
-        return tuple(remedy for remedy in (MISSING_ROWS, _STRAY, REWRITE, WRONG_PRUNING) if remedy in named)
+        return tuple(remedy for remedy in (MISSING_ROWS, _ORPHANED_FILES_MESSAGE, REWRITE, WRONG_PRUNING) if remedy in named)
 
     @property
     def counts(self) -> Counter[ValidationSeverity]:
@@ -257,7 +257,12 @@ class _Validation:
             if file.instant_time in pending:
                 self._warn("timeline", file.info.path, f"written by {file.instant_time}, which has not completed")
             else:
-                self._error("timeline", file.info.path, f"no instant {file.instant_time} is on the timeline to remove it", _STRAY)
+                self._error(
+                    "timeline",
+                    file.info.path,
+                    f"no instant {file.instant_time} is on the timeline to remove it",
+                    _ORPHANED_FILES_MESSAGE,
+                )
         commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
         for path, (instant, size_bytes) in self._expected(commits).items():
             file_found = files_by_path.get(path)

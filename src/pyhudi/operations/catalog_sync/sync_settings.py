@@ -90,7 +90,7 @@ class SyncSettings:
         return read_settings(
             cls,
             options,
-            kinds=_kinds(options),
+            kinds=_catalog_types(options),
             table_properties=_lines(options, sync_options.HIVE_TABLE_PROPERTIES),
             serde_properties=_lines(options, sync_options.HIVE_SERDE_PROPERTIES),
         )
@@ -113,7 +113,7 @@ def with_names(
     return merged
 
 
-def _kinds(options: Options) -> tuple[CatalogKind, ...]:
+def _catalog_types(options: Options) -> tuple[CatalogKind, ...]:
     mode = options.value_or_default(sync_options.HIVE_MODE)
     if mode in ("jdbc", "hiveql"):
         raise Unsupported(

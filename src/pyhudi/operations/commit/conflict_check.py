@@ -32,11 +32,11 @@ from pyhudi.operations.commit.touched_file_groups import (
 from pyhudi.planning.conflicts import (
     FileGroupId,
     WriteStart,
+    concurrently_replaced_groups,
     describe_conflicts,
     find_conflicts,
     instants_to_check,
     keys_looked_up_during_compaction,
-    replaced_under_us,
 )
 from pyhudi.storage.liveness import is_alive
 from pyhudi.table.snapshot import load_archived_commits
@@ -94,7 +94,7 @@ class ConflictCheck:
         commits = [(i, self.commits.read(self.context.timeline, i)) for i in concurrent if i.is_completed]
         for instant, metadata in (*commits, *self._archived_since(current_timeline)):
             if self.shares_groups:
-                others[instant] = replaced_under_us(mine, written_groups(metadata), load_replaced_groups(metadata))
+                others[instant] = concurrently_replaced_groups(mine, written_groups(metadata), load_replaced_groups(metadata))
                 continue
             others[instant] = file_groups_of_commit(metadata, appends_insert=instant.request_time < start.compacted)
             if metadata.operation is Operation.COMPACT:

@@ -181,19 +181,19 @@ class CleanResult(HtmlRepr):
 
     def __str__(self) -> str:
         head = "clean (dry run)" if self.dry_run else f"clean {self.instant or '(nothing to delete)'}"
-        verb = "would be deleted" if self.dry_run else "deleted"
+        action = "would be deleted" if self.dry_run else "deleted"
         lines = [
             head,
             f"  policy        {self.policy}"
             + (f", everything from {self.earliest_retained} on is retained" if self.earliest_retained else ""),
-            f"  files         {self.file_count:,} {verb} in {len(self.files):,} partitions, {self.size_bytes:,} bytes",
+            f"  files         {self.file_count:,} {action} in {len(self.files):,} partitions, {self.size_bytes:,} bytes",
         ]
         if self.reason:
             lines.append(f"  reason        {self.reason}")
         if self.missing:
             lines.append(f"  missing       {self.missing:,} files did not exist")
         if self.partitions_deleted:
-            lines.append(f"  partitions    {', '.join(self.partitions_deleted)} {verb}")
+            lines.append(f"  partitions    {', '.join(self.partitions_deleted)} {action}")
         if self.finished:
             lines.append(f"  finished      {', '.join(self.finished)}")
         if self.rolled_back:

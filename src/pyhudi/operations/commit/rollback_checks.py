@@ -38,11 +38,11 @@ def check_can_roll_back(context: TableContext, timeline: Timeline, instant: Inst
     for service in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
         named = load_plan_files(context.timeline, service)
         if any(parse_data_file_instant(file_name(path)) == instant.request_time for path in named):
-            verb = "unschedule_clustering" if service.action is Action.CLUSTERING else "unschedule_compaction"
+            method = "unschedule_clustering" if service.action is Action.CLUSTERING else "unschedule_compaction"
             raise TableState(
                 f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is "
                 "planned to "
-                f"rewrite its files; drop that plan first, with {verb}({service.request_time!r})"
+                f"rewrite its files; drop that plan first, with {method}({service.request_time!r})"
             )
     _check_slices_remain(context, instant)
     _check_predecessors_remain(context, timeline, instant)

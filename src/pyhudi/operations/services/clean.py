@@ -80,7 +80,7 @@ _FILES_UNDER_LOCK = 32
 
 _RELOADS = 4
 
-_INSPECTED = "commits that a clean without files inspected"
+_INSPECTED_CACHE_KEY = "commits that a clean without files inspected"
 
 MetadataListener = Callable[[Timeline | None], None]
 """Receives the timeline of the metadata table after a commit to it; None if there is no metadata table."""
@@ -255,10 +255,10 @@ def plan_clean(context: TableContext, timeline: Timeline, settings: CleaningRule
         return PlannedClean(None, reason, None, {}, {}, ())
     listing = DirectoryListing(context.storage)
     savepoints = savepointed_times(timeline)
-    carried: _Inspected | None = context.carried.get(_INSPECTED)
+    cached: _Inspected | None = context.operation_cache.get(_INSPECTED_CACHE_KEY)
     since = last
-    if carried is not None and (carried.last, carried.settings) == (last, settings) and not savepoints:
-        since = LastClean("", carried.earliest, "", ())
+    if cached is not None and (cached.last, cached.settings) == (last, settings) and not savepoints:
+        since = LastClean("", cached.earliest, "", ())
     inspected = commits_to_inspect(
         timeline, settings, since, earliest, history_is_empty=since is None and _history_is_empty(context)
     )
@@ -295,7 +295,7 @@ def plan_clean(context: TableContext, timeline: Timeline, settings: CleaningRule
         earliest_if_empty = empty_clean_instant(timeline, settings, last, earliest, context.env.now_ms(), context.config.zone)
         if earliest_if_empty is None:
             if inspected is not None and earliest is not None and not savepoints and not timeline.pending():
-                context.carried.put(_INSPECTED, _Inspected(last, settings, earliest.request_time))
+                context.operation_cache.put(_INSPECTED_CACHE_KEY, _Inspected(last, settings, earliest.request_time))
             return PlannedClean(None, "nothing to delete", earliest, {}, {}, ())
         earliest = earliest_if_empty
     emptied = tuple(partition for partition, choice in partition_cleans.items() if choice.delete_partition)

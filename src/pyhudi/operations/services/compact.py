@@ -283,7 +283,7 @@ class LogCompaction(_MergeLogsAction):
             due = log_compaction_due(early.timeline, chosen, _last_log_compaction(context, early.timeline))
             if not due.is_due:
                 return NotDue(due.reason)
-        self._read_headers(early, self._slices(early, _AFTER_ALL)[0])
+        self._read_headers(early, self._slices(early, _AFTER_ALL_INSTANTS)[0])
         return None
 
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
@@ -334,7 +334,7 @@ def _planned(operation: str, planned: Scheduled | NotDue) -> CompactionResult:
 # Planning
 
 
-_AFTER_ALL = "9" * 17
+_AFTER_ALL_INSTANTS = "9" * 17
 """Later than every instant time."""
 
 

@@ -288,22 +288,22 @@ def _expire(service_run: ServiceRun) -> Outcome:
     return Executed(f"{result.instant}, {result.file_groups_replaced} file groups")
 
 
-_CARRYING_OUT = frozenset({Mode.PENDING, Mode.RUN})
+_EXECUTING_MODES = frozenset({Mode.PENDING, Mode.RUN})
 
 SERVICES: tuple[Service, ...] = (
     Service("clean", lambda settings, _: _on(settings.clean is not None), _clean, _clean_due, CLEAN_SWITCH),
     Service("metadata", lambda settings, _: _on(settings.metadata is not None), _metadata, switch=SERVICES_SWITCH),
     Service("archive", lambda settings, _: _on(settings.archive is not None), _archive, _archive_due, ARCHIVE_SWITCH),
-    Service("compact", _compact_part, _compact, _compact_due, COMPACT_INLINE, _CARRYING_OUT, of_logs=True, plans=True),
+    Service("compact", _compact_part, _compact, _compact_due, COMPACT_INLINE, _EXECUTING_MODES, of_logs=True, plans=True),
     Service(
         "log_compact",
         _log_compact_part,
         _log_compact,
         switch=LOG_COMPACT_INLINE,
-        parts_with_tasks=_CARRYING_OUT,
+        parts_with_tasks=_EXECUTING_MODES,
         of_logs=True,
     ),
-    Service("cluster", _cluster_part, _cluster, _cluster_due, CLUSTER_INLINE, _CARRYING_OUT | {Mode.PLAN}, plans=True),
+    Service("cluster", _cluster_part, _cluster, _cluster_due, CLUSTER_INLINE, _EXECUTING_MODES | {Mode.PLAN}, plans=True),
     Service("ttl", _expire_part, _expire),
 )
 """In execution order, which is that of Hudi; TTL deletion is a write, and comes last."""

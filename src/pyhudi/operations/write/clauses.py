@@ -1,4 +1,4 @@
-"""The clause model of UPDATE, DELETE and MERGE, which the Python verbs, Spark and SQL share.
+"""The clause model of UPDATE, DELETE and MERGE, which the Python methods, Spark and SQL share.
 
 Conditions and values are expressions of the engine that evaluates them: filters and literals (`update_merge`), SQL text and
 Columns (Spark), or parsed SQL with its position in the statement (`sql_engine`).

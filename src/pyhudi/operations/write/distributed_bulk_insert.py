@@ -47,7 +47,7 @@ from pyhudi.tasks.engine_protocol import Engine, PrepareRequest
 from pyhudi.tasks.task_attempts import remove_if_write_ended
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
-_PATIENCE_MS = 15_000
+_MAX_ATTEMPT_WAIT_MS = 15_000
 """How long running task attempts are awaited: Spark ends a Python worker two seconds after its task was killed."""
 
 _PAUSE_MS = 100
@@ -172,7 +172,7 @@ class DetachedWrite:
         transaction.stop_heartbeat()
         remove_heartbeat(self.context.storage, self.instant_time)
         env, attempts = self.context.env, self._attempts
-        deadline_ms = env.monotonic_ms() + _PATIENCE_MS
+        deadline_ms = env.monotonic_ms() + _MAX_ATTEMPT_WAIT_MS
         while self.context.storage.list(attempts).files and env.monotonic_ms() < deadline_ms:
             env.sleep_ms(_PAUSE_MS)
         rollback_own_attempt(transaction)

@@ -110,7 +110,7 @@ class Leader:
                 self._decide(ticket, Claim.WITHDRAWN)
             elif ticket.options == self.group.options or ticket.name in own:
                 alive.append(ticket)
-        settled = self._settled([t for t in alive if t.name in claims], timeline)
+        settled = self._expired_claims([t for t in alive if t.name in claims], timeline)
         usable = {t.name for t in alive if t.name not in claims or t.name in settled}
         return [batch for batch in batches if batch.ticket is not None and batch.ticket.name in usable]
 
@@ -122,7 +122,7 @@ class Leader:
             self._decide(Ticket(ticket_name(info.path), "", "", "", 0), Claim.REFUSED)
             return None
 
-    def _settled(self, claimed: Sequence[Ticket], timeline: Timeline) -> set[str]:
+    def _expired_claims(self, claimed: Sequence[Ticket], timeline: Timeline) -> set[str]:
         """Return those of the tickets that another leader claimed and can no longer commit.
 
         Its write is pending until it is rolled back; it was requested after the tickets were staged.

@@ -426,7 +426,7 @@ def _check_layout(
     # is the option that would be wrong.
     with_base = [(slice_, slice_.base) for slice_ in groups if slice_.base is not None]
     for slice_, base in with_base[:_PROBED_FILES]:
-        _check_bucket(context, layout, slice_, base.path, _some_keys(context, base), recorded)
+        _check_bucket(context, layout, slice_, base.path, _sample_keys(context, base), recorded)
     if with_base or snapshot.schema is None:
         return
     logs = [(log.size_bytes, log.path, slice_) for slice_ in groups for log in slice_.logs]
@@ -437,7 +437,7 @@ def _check_layout(
             _check_bucket(context, layout, slice_, path, keys, recorded)
 
 
-def _some_keys(context: TableContext, base: BaseFile) -> pa.StringArray:
+def _sample_keys(context: TableContext, base: BaseFile) -> pa.StringArray:
     with open_base_file(context.storage, base.path) as file:
         if context.config.populate_meta_fields and file.metadata.num_rows <= _PROBED_ROWS:
             return file.read(columns=[RECORD_KEY], use_threads=False).column(0).cast(pa.string()).combine_chunks()

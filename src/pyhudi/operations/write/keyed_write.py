@@ -71,7 +71,7 @@ def write_by_key(
     by_group = {(s.partition, s.file_id): s for partition_slices in slices.values() for s in partition_slices}
     lookup: PlannedLookup | None = None
     read: tuple[FileGroupId, ...] = ()
-    rings = _rings(attempt, counts, slices, replaced)
+    rings = _hashing_metadata(attempt, counts, slices, replaced)
     if not shape.needs_lookup:
         tagged = incoming.untagged()
     else:
@@ -138,7 +138,7 @@ def write_by_key(
     return Written(tagged.write(plan), lookup, read, rings)
 
 
-def _rings(
+def _hashing_metadata(
     attempt: Attempt,
     counts: Mapping[str, int],
     slices: Mapping[str, tuple[FileSlice, ...]],
@@ -237,11 +237,11 @@ def _small_files_to_rewrite(
     bases = [slice_.base for partition_slices in candidates.values() for slice_ in partition_slices if slice_.base is not None]
     row_bytes = _row_bytes(context, [base for base in bases if base.size_bytes > sizing.always_rewritten_bytes])
 
-    def is_worth(base: BaseFile | None, row_count: int) -> bool:
+    def is_rewrite_worth(base: BaseFile | None, row_count: int) -> bool:
         return base is not None and should_rewrite(base.size_bytes, row_count, row_bytes, sizing)
 
     return {
-        partition: tuple(slice_ for slice_ in partition_slices if is_worth(slice_.base, inserts[partition]))
+        partition: tuple(slice_ for slice_ in partition_slices if is_rewrite_worth(slice_.base, inserts[partition]))
         for partition, partition_slices in candidates.items()
     }
 

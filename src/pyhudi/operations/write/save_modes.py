@@ -35,7 +35,7 @@ from pyhudi.operations.write.write_once import skip_if_committed
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_first_write
 from pyhudi.options.declaration import Options
-from pyhudi.options.scope import check_table_options, spark_write_verb
+from pyhudi.options.scope import check_table_options, spark_write_operation
 from pyhudi.options.table_options import RECORD_KEY_FIELDS
 from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE
 from pyhudi.records.keys.key_spec import KeySpec
@@ -107,7 +107,7 @@ class Save:
         if existing is not None and mode == "errorifexists":
             raise existing_table_error(uri, storage_options, options, "mode append adds to it")
         operation = _operation(options, columns, existing)
-        check_table_options(spark_write_verb(operation), options)
+        check_table_options(spark_write_operation(operation), options)
         settings = WriteSettings.of(options, operation)
         if existing is not None and mode == "ignore":
             return cls(uri, storage_options, options, None, settings, True)
@@ -138,7 +138,7 @@ class Save:
             return WriteResult(str(self.settings.operation), None, None)
         settings = self.settings if batch is None else replace(self.settings, once=batch)
         once, operation = settings.once, str(settings.operation)
-        context = self._made() if self.context is None else self.context.reloaded()
+        context = self._create_table() if self.context is None else self.context.reloaded()
         try:
             if settings.operation is WriteOperation.DELETE_PARTITION:
                 paths = self.options.names(PARTITIONS_TO_DELETE) or partition_paths(context.config.keys)
@@ -156,7 +156,7 @@ class Save:
 
     def begin(self, engine: Engine, columns: pa.Schema) -> PendingSave:
         """Begin the write. Tasks of other processes supply rows with these columns and write them."""
-        context = self._made() if self.context is None else self.context.reloaded()
+        context = self._create_table() if self.context is None else self.context.reloaded()
         try:
             return PendingSave(DetachedWrite.begin(context, engine, columns, self.settings), self.context is None)
         except Exception as error:
@@ -164,7 +164,7 @@ class Save:
                 _discard(context, self.settings, error)
             raise
 
-    def _made(self) -> TableContext:
+    def _create_table(self) -> TableContext:
         storage, env = open_storage(self.uri, self.storage_options), SystemEnvironment()
         make_table(storage, env, self.options, settings_with_name(storage, self.options))
         return open_context(self.uri, self.storage_options, self.options, env)

@@ -47,7 +47,7 @@ from pyhudi.records.record_merge import row_codes
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_evolution import SchemaMode, evolve, typed_nulls
 from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds, with_zones
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
@@ -57,7 +57,7 @@ from pyhudi.tasks.read_slice import ReadSpec, run_read
 
 Ints = npt.NDArray[np.int64]
 
-_LOOKED_UP = 10_000
+_MAX_KEYS_LOOKED_UP = 10_000
 """Maximum number of source rows for which a merge by key looks up keys; with more rows every file is read."""
 
 _SOURCE_ROW, _TARGET_ROW = "\x00source", "\x00target"
@@ -84,7 +84,7 @@ def run_update(
         _check_assigned(context.config, assignments)
         after = evolved(table, assigned_columns(assignments, table), settings)
         with raise_stale_on_missing_file(query.snapshot):
-            found = _read(engine, query, _every)
+            found = _read(engine, query, _all_rows)
             check_identity(context.config, found)
             _refuse_repeated(context.config.keys, found, "the table has two rows of record {key!r} that match the filter")
             rows = found.select(table.names)
@@ -124,7 +124,7 @@ def run_merge_statement(
         keys = _join_keys(canonical, table, on)
         merge = _MergeRun.of(context.config, table, canonical, on, clauses, settings)
         with raise_stale_on_missing_file(query.snapshot):
-            target = _read(engine, query, _every if whole else partial(_matching, keys=keys, on=tuple(on)))
+            target = _read(engine, query, _all_rows if whole else partial(_matching, keys=keys, on=tuple(on)))
             check_identity(context.config, target)
             changed, marked = merge.changed(target, keys)
             return run_write(context, engine, changed, settings, base_snapshot=query.snapshot, marks_deletes=marked)
@@ -324,7 +324,7 @@ def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, al
     """Return the query for rows that source rows may match: by their keys if ``on`` names the key fields, else all rows."""
     columns = columns_to_read(context.config)
     keys = context.config.keys.record_fields
-    if not all_columns and keys and source.num_rows <= _LOOKED_UP and set(keys) <= set(on):
+    if not all_columns and keys and source.num_rows <= _MAX_KEYS_LOOKED_UP and set(keys) <= set(on):
         # Other columns in `on` are compared after the rows have been read.
         return plan_read_lookup(context, source.select(list(on)).drop_null(), columns, ReadSettings())
     return plan_snapshot_query(context, columns)
@@ -414,7 +414,7 @@ def _read_slice(spec: ReadSpec, of: Callable[[pa.Table], pa.Table], slice_: File
     return pa.concat_tables([spec.output.empty_table(), *(of(rows) for rows in run_read(spec, slice_))])
 
 
-def _every(rows: pa.Table) -> pa.Table:
+def _all_rows(rows: pa.Table) -> pa.Table:
     return rows
 
 
@@ -436,7 +436,7 @@ def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings
         for batch in source.to_batches():
             check_no_truncated_nanoseconds(batch)
     typed = typed_nulls(with_zones(source.schema, table, zone_mode(settings.without_zone, config.version)), table)
-    return conform_table(source, normalise(typed)).combine_chunks()
+    return conform_table(source, normalize_types(typed)).combine_chunks()
 
 
 def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Table:

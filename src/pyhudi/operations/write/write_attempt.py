@@ -179,8 +179,8 @@ def write_start(snapshot: Snapshot) -> WriteStart:
     return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
 
 
-_LEAST_TURN_MS = 60_000
-_ATTEMPTS_OF_A_TURN = 4
+_MIN_EXCLUSIVE_MS = 60_000
+_EXCLUSIVE_ATTEMPTS = 4
 """Expected duration of an exclusive write, as a multiple of the longest attempt, which may be shorter than the next one."""
 
 
@@ -200,8 +200,12 @@ def retry_on_conflict(
     """
     number = overtaken = longest_ms = 0
     while True:
-        turn_ms = max(_LEAST_TURN_MS, _ATTEMPTS_OF_A_TURN * longest_ms)
-        with nullcontext(context) if overtaken < settings.exclusive_after else exclusive_write(context, settings, turn_ms) as now:
+        exclusive_ms = max(_MIN_EXCLUSIVE_MS, _EXCLUSIVE_ATTEMPTS * longest_ms)
+        with (
+            nullcontext(context)
+            if overtaken < settings.exclusive_after
+            else exclusive_write(context, settings, exclusive_ms) as now
+        ):
             begun_ms = now.env.monotonic_ms()
             if run_attempt is not None and (number or now.holds_lock):
                 run_attempt(now)

@@ -399,7 +399,7 @@ class Write:
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
         transaction.may_have_late_attempts = self.engine.may_leave_attempts
         with rollback_on_error(transaction):
-            snapshot, start = self._state_to_plan_on(snapshot, transaction)
+            snapshot, start = self._snapshot_to_plan_on(snapshot, transaction)
             with raise_stale_on_missing_file(snapshot):
                 attempt = self._attempt_on(transaction, snapshot, start, loaded if snapshot is before else None)
                 replaced = select_replaced_groups(attempt, counts) if self.shape.replaces else None
@@ -416,7 +416,7 @@ class Write:
         check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, {})
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)
         with rollback_on_error(transaction):
-            snapshot, start = self._state_to_plan_on(snapshot, transaction)
+            snapshot, start = self._snapshot_to_plan_on(snapshot, transaction)
             with raise_stale_on_missing_file(snapshot):
                 attempt = self._attempt_on(transaction, snapshot, start, None)
             attempt.begin_files(None)
@@ -556,7 +556,7 @@ class Write:
         self.context = drop_for_new_columns(self.context, settings.metadata, settings.commit.lock_wait_ms, before.arrow)
         return replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
 
-    def _state_to_plan_on(self, snapshot: Snapshot, transaction: Transaction) -> tuple[Snapshot, WriteStart]:
+    def _snapshot_to_plan_on(self, snapshot: Snapshot, transaction: Transaction) -> tuple[Snapshot, WriteStart]:
         """Return the snapshot that the attempt is planned on, and the state that conflicts are detected against.
 
         That is the snapshot at the time of the attempt's instant, not the one that was loaded before the rows were

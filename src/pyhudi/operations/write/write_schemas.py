@@ -31,7 +31,7 @@ from pyhudi.records.schema_evolution import (
     typed_nulls,
 )
 from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.table.snapshot import Snapshot, TableSchema
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
@@ -88,7 +88,7 @@ class WriteSchemas:
             columns = typed_nulls(with_zones(without_meta_fields(incoming), known, zones), known)
             brought = columns
             if config.omitted_columns:
-                check_columns(config.keys, config.ordering_fields, normalise(brought))
+                check_columns(config.keys, config.ordering_fields, normalize_types(brought))
                 placing = _omitted_columns(snapshot, columns)
                 columns = pa.schema([field for field in columns if field.name not in placing.names])
             if settings.partial and current is None:
@@ -104,7 +104,7 @@ class WriteSchemas:
             )
             if settings.replaces_schema and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
                 _check_types_continue(context, snapshot.schema.arrow, data_schema)
-            check_columns(config.keys, config.ordering_fields, normalise(brought))
+            check_columns(config.keys, config.ordering_fields, normalize_types(brought))
             check_columns(config.keys, config.ordering_fields, pa.schema([*data_schema, *placing]))
             _check_hudi_types(config, data_schema)
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
@@ -140,7 +140,7 @@ class WriteSchemas:
 def _omitted_columns(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
     """Return the columns that data files omit, with the types from which partition paths are built."""
     # If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
-    omitted = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
+    omitted = normalize_types(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
     stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
     typed = pa.schema(
         [next((field for field in stated if field.name == field_of_batch.name), field_of_batch) for field_of_batch in omitted]
@@ -231,7 +231,7 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zone
         if head not in schema.names:
             continue
         column = typed_nulls(with_zones(pa.schema([schema.field(head)]), table, zones), table)
-        input_type, stored = field_at(normalise(column), name).type, field_at(table, name).type
+        input_type, stored = field_at(normalize_types(column), name).type, field_at(table, name).type
         if name in keys.record_fields:
             check_key_argument(name, input_type, stored)
         families = (pa.types.is_integer, pa.types.is_floating)

@@ -52,7 +52,7 @@ from pyhudi.records.merge_mode import MergeMode, MergeSettings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.table.table_config import TableType
 from pyhudi.tasks.base_file_writer import FileSettings
 
@@ -160,8 +160,8 @@ class WriteOperation(StrEnum):
         return self.recorded.replaces
 
 
-_OVERWRITE_VERBS = ("insert_overwrite", "insert_overwrite_table")
-_WITH_ROWS = ("upsert", "insert", "bulk_insert", *_OVERWRITE_VERBS)
+_OVERWRITE_OPERATIONS = ("insert_overwrite", "insert_overwrite_table")
+_WITH_ROWS = ("upsert", "insert", "bulk_insert", *_OVERWRITE_OPERATIONS)
 
 _COMBINE = {
     WriteOperation.UPSERT: write_options.COMBINE_BEFORE_UPSERT,
@@ -330,7 +330,7 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
     if settings.commit.is_non_blocking:
         check_table(uri, table.merge, settings.metadata.enabled_partitions, is_cow=table.table_type is TableType.COPY_ON_WRITE)
     input_columns = with_zones(without_meta_fields(columns), None, zone_mode(settings.without_zone, table.version))
-    check_columns(table.keys, table.merge.ordering.fields, normalise(input_columns))
+    check_columns(table.keys, table.merge.ordering.fields, normalize_types(input_columns))
 
 
 def _update_strategy(options: Options) -> str:

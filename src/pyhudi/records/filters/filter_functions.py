@@ -170,7 +170,7 @@ def as_index_expression(call: Operand) -> tuple[str, IndexExpression] | None:
     first, *others = call.arguments
     if not isinstance(first, ColumnRef) or not all(isinstance(argument, Literal) for argument in others):
         return None
-    return first.name, index_expression(call).normalised()
+    return first.name, index_expression(call).normalized()
 
 
 def argument_types(call: FunctionCall) -> tuple[pa.DataType, ...]:

@@ -50,7 +50,7 @@ def derived_bounds(call: FunctionCall, low: pa.Array, high: pa.Array) -> Bounds:
     unit = function.monotonic_within
     if unit is not None:
         is_known = pc.and_(is_known, pc.fill_null(_same_unit(unit, low, high), False))
-    pattern = index_expression(call).normalised().option("format") if pa.types.is_string(least.type) else None
+    pattern = index_expression(call).normalized().option("format") if pa.types.is_string(least.type) else None
     if pattern is not None:
         for texts in (least, greatest):
             # Years from 0 to 9999 have as many digits as the pattern; others do not sort as strings.

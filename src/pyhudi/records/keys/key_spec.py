@@ -49,7 +49,7 @@ class PartitionFieldType(StrEnum):
     """Field of a custom generator in a table that does not store the type (before table version 8): readable, not writable."""
 
 
-_KINDS_BY_CLASS: Mapping[str, KeyGenerator | None] = {
+_GENERATORS_BY_CLASS: Mapping[str, KeyGenerator | None] = {
     "SimpleKeyGenerator": KeyGenerator.SIMPLE,
     "SimpleAvroKeyGenerator": KeyGenerator.SIMPLE,
     "ComplexKeyGenerator": KeyGenerator.COMPLEX,
@@ -69,7 +69,7 @@ _KINDS_BY_CLASS: Mapping[str, KeyGenerator | None] = {
     "MergeIntoKeyGenerator": None,
     "HoodieTableMetadataKeyGenerator": None,
 }
-_KINDS_BY_TYPE: Mapping[str, KeyGenerator | None] = {
+_GENERATORS_BY_TYPE: Mapping[str, KeyGenerator | None] = {
     **{kind.value: kind for kind in KeyGenerator},
     **{f"{kind.value}_AVRO": kind for kind in KeyGenerator},
     **dict.fromkeys(("AUTO_RECORD", "AUTO_RECORD_AVRO", "SPARK_SQL", "SPARK_SQL_MERGE_INTO", "HOODIE_TABLE_METADATA")),
@@ -286,12 +286,12 @@ def parse_key_generator(name: str) -> KeyGenerator | None:
     Raises:
         Unsupported: A user-defined generator.
     """
-    if name.upper() in _KINDS_BY_TYPE:
-        return _KINDS_BY_TYPE[name.upper()]
+    if name.upper() in _GENERATORS_BY_TYPE:
+        return _GENERATORS_BY_TYPE[name.upper()]
     package, _, simple = name.rpartition(".")
     is_hudi_class = not package or package in (*_CLASS_PACKAGES, "org.apache.hudi.metadata", "org.apache.spark.sql.hudi.command")
-    if is_hudi_class and simple in _KINDS_BY_CLASS:
-        return _KINDS_BY_CLASS[simple]
+    if is_hudi_class and simple in _GENERATORS_BY_CLASS:
+        return _GENERATORS_BY_CLASS[simple]
     raise Unsupported(f"the key generator {name} is not supported: use one of {', '.join(KeyGenerator)}")
 
 

@@ -39,7 +39,7 @@ from pyhudi.records.schema_on_read.column_ids import (
     type_from_name,
     type_name,
 )
-from pyhudi.records.type_normalization import normalise
+from pyhudi.records.type_normalization import normalize_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def changed_columns(stored_schema: VersionedSchema, arrow: pa.Schema, change: Co
     types = dict(_plain_types(stored_schema.columns, list(arrow)))
     highest = stored_schema.max_column_id
     if isinstance(change, Add):
-        field = normalise(pa.schema([pa.field(change.path.rpartition(".")[2], change.type)])).field(0)
+        field = normalize_types(pa.schema([pa.field(change.path.rpartition(".")[2], change.type)])).field(0)
         (column,), highest = assign_new_columns([field], highest + 1)
         types |= dict(_plain_types([column], [field]))
         column = replace(column, doc=change.comment)
@@ -152,10 +152,10 @@ def changed_columns(stored_schema: VersionedSchema, arrow: pa.Schema, change: Co
     elif isinstance(change, Drop):
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _without(siblings, name, change.path))
     elif isinstance(change, Rename):
-        normalise(pa.schema([pa.field(change.name, pa.string())]))
+        normalize_types(pa.schema([pa.field(change.name, pa.string())]))
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _renamed(siblings, name, change))
     elif isinstance(change, Retype):
-        type_ = normalise(pa.schema([pa.field("value", change.type)])).field(0).type
+        type_ = normalize_types(pa.schema([pa.field("value", change.type)])).field(0).type
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _retyped(siblings, name, type_, change.path))
         types = {**types, _find_path(columns, change.path).column_id: type_}
     elif isinstance(change, Move):

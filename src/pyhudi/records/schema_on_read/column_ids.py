@@ -397,14 +397,14 @@ def is_promotion_allowed(stored_type: str, type_name: str) -> bool:
     if stored_decimal is not None and new_decimal is not None:
         (precision, scale), (wider, longer) = map(int, stored_decimal.groups()), map(int, new_decimal.groups())
         return longer >= scale and wider - longer >= precision - scale
-    return (type_name if new_decimal is None else "decimal") in _FOLLOWED_BY.get(
+    return (type_name if new_decimal is None else "decimal") in _ALLOWED_TYPE_CHANGES.get(
         stored_type if stored_decimal is None else "decimal", ()
     )
 
 
 _DECIMAL = re.compile(r"decimal\(([0-9]+), ([0-9]+)\)")
 _SAME_AS: Mapping[str, tuple[str, ...]] = {"string": ("uuid",)}
-_FOLLOWED_BY: Mapping[str, tuple[str, ...]] = {
+_ALLOWED_TYPE_CHANGES: Mapping[str, tuple[str, ...]] = {
     "int": ("long", "float", "double", "decimal", "string"),
     "long": ("float", "double", "decimal", "string"),
     "float": ("double", "decimal", "string"),
@@ -489,7 +489,7 @@ def identified(schemas: Sequence[VersionedSchema]) -> tuple[VersionedSchema, ...
     assigned_ids: set[int] = set()
     previous_ids: dict[int, int] = {}
     unidentified: dict[str, int] = {}
-    new_id_counter = _Counter(_FIRST_AGAIN)
+    new_id_counter = _Counter(_FIRST_REASSIGNED_ID)
     for schema in schemas:
         new_ids: dict[int, int] = {}
         for path, column_id in _paths(StructType(schema.columns), ""):
@@ -502,7 +502,9 @@ def identified(schemas: Sequence[VersionedSchema]) -> tuple[VersionedSchema, ...
         assigned_ids.update(new_ids)
         previous_ids = new_ids
         unidentified = {
-            path: new_ids[i] for path, i in _paths(StructType(schema.columns), "") if FIRST_UNKNOWN <= new_ids[i] < _FIRST_AGAIN
+            path: new_ids[i]
+            for path, i in _paths(StructType(schema.columns), "")
+            if FIRST_UNKNOWN <= new_ids[i] < _FIRST_REASSIGNED_ID
         }
         changed = any(key != value for key, value in new_ids.items())
         result.append(replace(schema, columns=_with_ids(schema.columns, new_ids)) if changed else schema)
@@ -554,7 +556,7 @@ def resolve_columns(
 
 
 FIRST_UNKNOWN = 1 << 40
-_FIRST_AGAIN = 1 << 41
+_FIRST_REASSIGNED_ID = 1 << 41
 
 
 def _paths(type_: ColumnType, path: str) -> Iterator[tuple[str, int]]:

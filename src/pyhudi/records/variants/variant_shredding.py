@@ -41,7 +41,7 @@ from pyhudi.records.variants.variant_values import ARRAY, OBJECT, VariantNames, 
 _VALUE: Final = "value"
 _TYPED: Final = "typed_value"
 _NULL_VALUE: Final = pa.scalar(b"\x00", pa.binary())
-_KINDS: Final[Mapping[pa.DataType, int]] = {type_: kind for kind, type_ in NUMBERS.items()}
+_NUMBER_TYPE_IDS: Final[Mapping[pa.DataType, int]] = {type_: kind for kind, type_ in NUMBERS.items()}
 
 
 def is_shredded(type_: pa.DataType) -> bool:
@@ -237,7 +237,7 @@ def _scalars(array: pa.Array) -> pa.BinaryArray:
         wide = fixed_values(array.cast(pa.decimal128(38, type_.scale)), np.uint8, 16)
         kind, width = next((kind, width) for kind, width in DECIMALS.items() if type_.precision <= _DIGITS[width])
         return _fixed([kind << 2, type_.scale], wide[:, :width])
-    kind_of_number = _KINDS.get(type_)
+    kind_of_number = _NUMBER_TYPE_IDS.get(type_)
     if kind_of_number is None:
         raise Unsupported(f"a shredded variant with a column of type {type_}")
     return (

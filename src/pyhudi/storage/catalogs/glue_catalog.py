@@ -41,7 +41,7 @@ _INPUT_KEYS = frozenset(
 _REFUSALS = frozenset(
     {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"}
 )
-_WRONG = frozenset({"InvalidInputException", "ValidationException"})
+_INVALID_REQUEST_ERRORS = frozenset({"InvalidInputException", "ValidationException"})
 
 
 class GlueCatalog:
@@ -193,7 +193,7 @@ class GlueCatalog:
                     f"{self.name} refuses these credentials; check {lock_options.ACCESS_KEY}, {lock_options.SECRET_KEY} and "
                     f"{lock_options.SESSION_TOKEN}, or AWS_ACCESS_KEY_ID and its like: {error}"
                 ) from error
-            if code in _WRONG:
+            if code in _INVALID_REQUEST_ERRORS:
                 raise InvalidRequest(f"{self.name} rejects the request: {error}") from error
             if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500 or code == "ThrottlingException":
                 raise StorageUnavailable(f"{self.name} did not execute the request: {error}") from error

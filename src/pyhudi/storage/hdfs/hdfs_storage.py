@@ -60,12 +60,12 @@ _FULL = frozenset(
 _WRONG_NAME = frozenset({"InvalidPathException", "IllegalArgumentException", "PathComponentTooLongException"})
 
 
-def hdfs_error(error: NoResponse | RemoteError, verb: str, uri: str) -> HudiError:
+def hdfs_error(error: NoResponse | RemoteError, operation: str, uri: str) -> HudiError:
     """Translate an exception of the client.
 
     Args:
         error: Exception of the client.
-        verb: The operation: "read", "write", "delete", "list".
+        operation: "read", "write", "delete", "list".
         uri: URI of the file or folder.
 
     Returns:
@@ -73,27 +73,27 @@ def hdfs_error(error: NoResponse | RemoteError, verb: str, uri: str) -> HudiErro
     """
     if isinstance(error, NoResponse):
         return StorageUnavailable(
-            f"cannot {verb} {uri}: no answer from HDFS ({error}); "
+            f"cannot {operation} {uri}: no answer from HDFS ({error}); "
             "the storage option http_address names the NameNode's HTTP server"
         )
     if error.status == 401:
         return Unsupported(
-            f"cannot {verb} {uri}: the NameNode requires Kerberos or a token, which is not supported. "
+            f"cannot {operation} {uri}: the NameNode requires Kerberos or a token, which is not supported. "
             "Use a cluster with hadoop.security.authentication=simple, or such an HttpFS"
         )
     if error.kind in _REFUSED_BY:
-        return InvalidRequest(f"cannot {verb} {uri}: HDFS denies access to this user (storage option user): {error}")
+        return InvalidRequest(f"cannot {operation} {uri}: HDFS denies access to this user (storage option user): {error}")
     if error.kind in _FULL:
-        return StorageFull(f"cannot {verb} {uri}: {error}: free some space or raise the quota")
+        return StorageFull(f"cannot {operation} {uri}: {error}: free some space or raise the quota")
     if error.kind in _WRONG_NAME:
-        return InvalidRequest(f"cannot {verb} {uri}: HDFS rejects the name: {error}")
+        return InvalidRequest(f"cannot {operation} {uri}: HDFS rejects the name: {error}")
     if error.kind in ("FileAlreadyExistsException", "PathIsNotEmptyDirectoryException", "ParentNotDirectoryException"):
         return InvalidRequest(
-            f"cannot {verb} {uri}: the path, or a part of it, is a file instead of a folder or the reverse: {error}"
+            f"cannot {operation} {uri}: the path, or a part of it, is a file instead of a folder or the reverse: {error}"
         )
     if error.kind == "FileNotFoundException":
         return TableState(f"{uri}: no such file")
-    return StorageUnavailable(f"cannot {verb} {uri}: {error.kind or 'HDFS'}: {error}")
+    return StorageUnavailable(f"cannot {operation} {uri}: {error.kind or 'HDFS'}: {error}")
 
 
 _WRITE_ATTEMPTS = 3
@@ -103,7 +103,7 @@ _RENAME_ATTEMPTS = 5
 _CLAIM = "user.pyhudi.claim."
 _CLAIMS_AT_MOST = 24
 # How long to wait for the claim of another writer.  A rename takes milliseconds, but its process may be suspended.
-_CLAIM_PATIENCE_S = 3.0
+_CLAIM_EXPIRY_S = 3.0
 _CLAIM_PAUSE_S = 0.02
 
 
@@ -320,16 +320,14 @@ class HdfsStorage(UriMixin):
                 except NoResponse as error:
                     lost_response = error
                 if self._client.status(self._full(temporary)) is None:
-                    return self._has_landed(path, data, lost_response)
+                    return self._is_stored(path, data, lost_response)
             time.sleep(_CLAIM_PAUSE_S * 2**attempt)
         raise StorageUnavailable(f"cannot write {self.absolute(path)}: the NameNode does not respond: {lost_response}")
 
-    def _has_landed(self, path: str, data: bytes | None, may_have_landed: NoResponse | None) -> bool:
+    def _is_stored(self, path: str, data: bytes | None, lost_response: NoResponse | None) -> bool:
         content = self.stat(path) if data is None else self.read(path)
         if content is None:
-            raise StorageUnavailable(
-                f"cannot write {self.absolute(path)}: no response, and the file is missing: {may_have_landed}"
-            )
+            raise StorageUnavailable(f"cannot write {self.absolute(path)}: no response, and the file is missing: {lost_response}")
         return data is None or content == data
 
     def _claim(self, path: str, temporary: str, tag: str) -> bool:
@@ -365,7 +363,7 @@ class HdfsStorage(UriMixin):
 
     def _wait_until_removed(self, path: str, other: str) -> None:
         """Wait until the temporary file of another claim disappears, or delete it after a timeout."""
-        deadline = time.monotonic() + _CLAIM_PATIENCE_S
+        deadline = time.monotonic() + _CLAIM_EXPIRY_S
         with self._translated("write", path):
             while self._client.status(self._full(other)) is not None:
                 if time.monotonic() > deadline or is_owner_dead(file_name(other)):
@@ -374,12 +372,12 @@ class HdfsStorage(UriMixin):
                 time.sleep(_CLAIM_PAUSE_S)
 
     @contextlib.contextmanager
-    def _translated(self, verb: str, path: str) -> Iterator[None]:
+    def _translated(self, operation: str, path: str) -> Iterator[None]:
         """Translate exceptions of the client into PyHudi's errors."""
         try:
             yield
         except (NoResponse, RemoteError) as error:
-            raise hdfs_error(error, verb, self._location.child(path).uri) from error
+            raise hdfs_error(error, operation, self._location.child(path).uri) from error
 
 
 class _HdfsRanges:

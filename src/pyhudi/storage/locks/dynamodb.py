@@ -177,13 +177,13 @@ class DynamoDbLock(LeaseLock):
         self._version = version
         return None
 
-    def _change_own(self, verb: str, values: dict[str, str], update: str | None = None) -> bool:
+    def _change_own(self, operation: str, values: dict[str, str], update: str | None = None) -> bool:
         """Change our item on the condition that it is unchanged; False if it is not."""
         # Until the response arrives, the current version is unknown.
         version, self._version = self._version or "", None
         arguments: dict[str, Any] = {} if update is None else {"UpdateExpression": update}
         answer = self._request(
-            verb,
+            operation,
             Key=self._name,
             ConditionExpression="attribute_exists(#key) AND recordVersionNumber = :old AND ownerName = :me",
             ExpressionAttributeNames=_KEY_NAME,
@@ -196,18 +196,18 @@ class DynamoDbLock(LeaseLock):
     def _name(self) -> dict[str, dict[str, str]]:
         return _texts({"key": self._key})
 
-    def _request(self, verb: str, **arguments: object) -> Any:
+    def _request(self, operation: str, **arguments: object) -> Any:
         """Send one request and return its response; None if a condition fails or the table does not exist."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            return getattr(_client(self._settings), verb)(TableName=self._settings.table, **arguments)
+            return getattr(_client(self._settings), operation)(TableName=self._settings.table, **arguments)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") in _NO:
                 return None
-            raise StorageUnavailable(f"{self._where}: DynamoDB refused {verb}: {error}") from error
+            raise StorageUnavailable(f"{self._where}: DynamoDB refused {operation}: {error}") from error
         except BotoCoreError as error:
-            raise StorageUnavailable(f"{self._where}: DynamoDB did not answer {verb}: {error}") from error
+            raise StorageUnavailable(f"{self._where}: DynamoDB did not answer {operation}: {error}") from error
 
     def _create_table(self) -> None:
         settings = self._settings

@@ -53,7 +53,7 @@ LEASE_MARGIN_MS = 500
 _PAUSE_PER_PLACE_MS = 50
 
 # A released lock stays free for about this fraction of the time that it was held, until the next process sees it.
-_LOOKS_OF_THE_NEXT = 10
+_CHECKS_OF_NEXT_IN_QUEUE = 10
 
 # A renewal or release that another request of ours overtook is retried; a store that repeats this is not usable.
 _WRITE_ATTEMPTS = 3
@@ -152,7 +152,7 @@ class StorageLock(LeaseLock):
         # cheap.
         since_ms = self._watched[1]
         idle_ms = self._env.monotonic_ms() - since_ms
-        wait.pause(since_ms, max(_PAUSE_PER_PLACE_MS, idle_ms // _LOOKS_OF_THE_NEXT))
+        wait.pause(since_ms, max(_PAUSE_PER_PLACE_MS, idle_ms // _CHECKS_OF_NEXT_IN_QUEUE))
 
     def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
         if outcome_unknown and not acquired:

@@ -120,7 +120,7 @@ class ZookeeperLock(LeaseLock):
         nodes = self._children(synced=self._in_doubt)
         if self._in_doubt or self._node not in nodes:
             # A missing node was deleted with its session: rejoin at the end of the queue.
-            ours = sorted(filter(self._is_ours, nodes), key=_order)
+            ours = sorted(filter(self._is_own_node, nodes), key=_order)
             self._node = next(iter(ours), None) or self._make_node()
             nodes = self._children(synced=False)
         ahead = sorted((_order(node), node) for node in nodes if _order(node) < _order(self._node or ""))
@@ -144,7 +144,7 @@ class ZookeeperLock(LeaseLock):
 
     def _release_lease(self) -> str | None:
         try:
-            nodes = [node for node in self._children(synced=True) if self._is_ours(node)] if self._in_doubt else [self._node]
+            nodes = [node for node in self._children(synced=True) if self._is_own_node(node)] if self._in_doubt else [self._node]
             missing = [node for node in nodes if not self._session.request("delete", f"{self._path}/{node}")]
         except StorageUnavailable:
             # Our node would block all others for as long as the session lasts.
@@ -155,7 +155,7 @@ class ZookeeperLock(LeaseLock):
     def _clear_lease(self) -> None:
         self._node, self._proven_in = None, None
 
-    def _is_ours(self, node: str) -> bool:
+    def _is_own_node(self, node: str) -> bool:
         return node.startswith(self._id)
 
     def _children(self, *, synced: bool) -> list[str]:
@@ -202,24 +202,24 @@ class _Session:
         client_id = None if self._client is None else self._client.client_id
         return None if client_id is None else client_id[0]
 
-    def request(self, verb: str, path: str, **arguments: object) -> Any:
+    def request(self, operation: str, path: str, **arguments: object) -> Any:
         """Send one request and return its response; None if there is no node at `path`.  Raises StorageUnavailable."""
         from kazoo.exceptions import KazooException, NoNodeError, SessionExpiredError
         from kazoo.handlers.threading import KazooTimeoutError
 
         client = self._started()
         try:
-            return getattr(client, f"{verb}_async")(path, **arguments).get(timeout=self._answer_timeout_s)
+            return getattr(client, f"{operation}_async")(path, **arguments).get(timeout=self._answer_timeout_s)
         except NoNodeError:
             return None
         except SessionExpiredError as error:
             raise _SessionEnded(f"zookeeper://{self._url}: the session with the server ended") from error
         except KazooTimeoutError as error:
             raise StorageUnavailable(
-                f"zookeeper://{self._url}: no answer to {verb} {path} within {self._answer_timeout_s:g} s"
+                f"zookeeper://{self._url}: no answer to {operation} {path} within {self._answer_timeout_s:g} s"
             ) from error
         except (KazooException, OSError) as error:
-            raise StorageUnavailable(f"zookeeper://{self._url}: {verb} {path} failed: {error!r}") from error
+            raise StorageUnavailable(f"zookeeper://{self._url}: {operation} {path} failed: {error!r}") from error
 
     def end(self) -> None:
         """End the session; the next request opens another."""

@@ -29,12 +29,12 @@ def is_missing_bucket(error: BaseException) -> bool:
     return any(code in str(error) for code in ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"))
 
 
-def store_error(error: BaseException, verb: str, uri: str) -> HudiError:
+def store_error(error: BaseException, operation: str, uri: str) -> HudiError:
     """Translate an exception of the client.
 
     Args:
         error: Exception of the client.
-        verb: The operation: "read", "write", "delete", "list".
+        operation: "read", "write", "delete", "list".
         uri: URI of the object or prefix.
 
     Returns:
@@ -42,23 +42,23 @@ def store_error(error: BaseException, verb: str, uri: str) -> HudiError:
     """
     line = first_line(error)
     if is_missing_bucket(error):
-        return InvalidRequest(f"cannot {verb} {uri}: its bucket does not exist")
+        return InvalidRequest(f"cannot {operation} {uri}: its bucket does not exist")
     if isinstance(error, FileNotFoundError | NotFoundError):
         return TableState(f"{uri}: no such file")
     if _METADATA_SERVICE in line:
         return StorageUnavailable(
-            f"cannot {verb} {uri}: no credentials in storage_options, the environment or a role of the machine; "
+            f"cannot {operation} {uri}: no credentials in storage_options, the environment or a role of the machine; "
             f"{_credentials(uri)}: {line}"
         )
     if isinstance(error, PermissionError | PermissionDeniedError | UnauthenticatedError) or http_status(error) in (401, 403):
-        return InvalidRequest(f"cannot {verb} {uri}: the store rejects these credentials; {_credentials(uri)}: {line}")
+        return InvalidRequest(f"cannot {operation} {uri}: the store rejects these credentials; {_credentials(uri)}: {line}")
     if isinstance(error, NotSupportedError | NotImplementedError):
-        return Unsupported(f"cannot {verb} {uri}: the store does not support the operation: {line}")
+        return Unsupported(f"cannot {operation} {uri}: the store does not support the operation: {line}")
     if isinstance(error, InvalidPathError | ValueError):
-        return InvalidRequest(f"cannot {verb} {uri}: {line}")
+        return InvalidRequest(f"cannot {operation} {uri}: {line}")
     if "builder error" in line:
-        return InvalidRequest(f"cannot {verb} {uri}: set allow_http=true to reach an endpoint without TLS: {line}")
-    return StorageUnavailable(f"cannot {verb} {uri}: {line}")
+        return InvalidRequest(f"cannot {operation} {uri}: set allow_http=true to reach an endpoint without TLS: {line}")
+    return StorageUnavailable(f"cannot {operation} {uri}: {line}")
 
 
 def _credentials(where: str) -> str:

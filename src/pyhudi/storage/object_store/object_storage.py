@@ -59,7 +59,7 @@ _MARK = "pyhudiput"
 _CONDITIONAL_ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.05
 _PROBE_NAME = ".pyhudi-probe-"
-_TAKEN_IN_AZURE = "<Code>BlobAlreadyExists</Code>"
+_BLOB_EXISTS_IN_AZURE = "<Code>BlobAlreadyExists</Code>"
 
 
 class ObjectStorage(UriMixin):
@@ -237,21 +237,21 @@ class ObjectStorage(UriMixin):
             except (BaseError, OSError, ValueError) as error:
                 refused = _refuses(error, mode)
                 if refused:
-                    return self._tag_of_ours(key, where, attributes) if may_have_landed else None
+                    return self._tag_if_written_by_this_call(key, where, attributes) if may_have_landed else None
                 failure = store_error(error, "write", where)
                 if refused is False or not isinstance(failure, StorageUnavailable):
                     raise failure from error
                 # S3 answers 409 during a concurrent conditional write of the name: no writer has won yet.
                 may_have_landed = may_have_landed or http_status(error) != 409
                 if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
-                    landed = self._tag_of_ours(key, where, attributes) if may_have_landed else None
+                    landed = self._tag_if_written_by_this_call(key, where, attributes) if may_have_landed else None
                     if landed is not None:
                         return landed
                     raise failure from error
                 time.sleep(_FIRST_PAUSE_S * 2**attempt)
         raise InvalidRequest("a conditional write needs at least one attempt")
 
-    def _tag_of_ours(self, key: str, where: str, attributes: Mapping[str, str]) -> str | None:
+    def _tag_if_written_by_this_call(self, key: str, where: str, attributes: Mapping[str, str]) -> str | None:
         """The tag of the object if its attributes are those of this call."""
         try:
             stored = obstore.get(self._stores.with_retries, key, options={"head": True})
@@ -362,7 +362,7 @@ def _refuses(error: Exception, mode: Any) -> bool | None:
         if is_missing_bucket(error):
             return False
         # Azure refuses by a 409 with its own code; any other 409 means that the name is being written.
-        return None if http_status(error) == 409 and _TAKEN_IN_AZURE not in str(error) else True
+        return None if http_status(error) == 409 and _BLOB_EXISTS_IN_AZURE not in str(error) else True
     if mode == "create":
         return None
     if http_status(error) == 412:

@@ -51,7 +51,7 @@ from pyhudi.storage.base import Storage
 
 _DOCUMENT_COLUMNS = ("metadata", "plan")
 _ROWS_PER_BATCH = 64
-_KEPT_MANIFESTS = 3
+_RETAINED_MANIFESTS = 3
 _ATTEMPTS = 3
 
 R = TypeVar("R")
@@ -206,13 +206,13 @@ class HistoryStore:
         """
         loaded = self.load_manifest()
         names = {entry.file_name: entry for entry in loaded.manifest.files}
-        wanted = {(row.instant_time, row.action) for row in rows}
+        may_match = {(row.instant_time, row.action) for row in rows}
         for level in range(MAX_LEVEL + 1):
             name = HistoryFileName(rows[0].instant_time, rows[-1].instant_time, level).text
             held = names.get(name)
             if held is None:
                 break
-            if wanted <= {(row.instant_time, row.action) for row in self._rows_of(held, Bounds(), Bounds(), documents=False)}:
+            if may_match <= {(row.instant_time, row.action) for row in self._rows_of(held, Bounds(), Bounds(), documents=False)}:
                 return
         else:
             raise TableState(f"the history at {self.storage.absolute(self.folder)} has a file {name} on every level")
@@ -250,7 +250,7 @@ class HistoryStore:
         current = self.load_manifest().number
         listing = self.storage.list(self.folder)
         numbers = sorted((n for info in listing.files if (n := parse_manifest_name(info.name)) is not None), reverse=True)
-        kept = [n for n in numbers if n <= current][: _KEPT_MANIFESTS + extra_manifests]
+        kept = [n for n in numbers if n <= current][: _RETAINED_MANIFESTS + extra_manifests]
         named: set[str] = set()
         for number in kept:
             data = self.storage.read(self._path(format_manifest_name(number)))
@@ -289,10 +289,10 @@ class HistoryStore:
     def _rows_of(self, entry: ManifestEntry, requested: Bounds, completed: Bounds, *, documents: bool) -> Iterator[HistoryRow]:
         columns = [name for name in HISTORY_SCHEMA.names if documents or name not in _DOCUMENT_COLUMNS]
 
-        def wanted(group: pq.RowGroupMetaData) -> bool:
+        def may_match(group: pq.RowGroupMetaData) -> bool:
             return requested.overlaps(*_range(group, "instantTime")) and completed.overlaps(*_range(group, "completionTime"))
 
-        for batch in self._batches(entry, columns, wanted):
+        for batch in self._batches(entry, columns, may_match):
             for row in history_rows(batch):
                 if requested.contains(row.instant_time) and completed.contains(row.completion_time):
                     yield row

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyhudi import Table, bootstrap
 from pyhudi.errors import InstantNotFound, InvalidRequest, ServiceFailed, TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action
-from pyhudi.options.scope import VERBS, check_call_options
+from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import ReplayEnvironment
@@ -460,7 +460,7 @@ class Run:
 
 def _acts_on_bootstraps(name: str, value: object) -> bool:
     try:
-        check_call_options(VERBS["pyhudi.bootstrap"], parse_options({name: value}))
+        check_call_options(TABLE_OPERATIONS["pyhudi.bootstrap"], parse_options({name: value}))
     except InvalidRequest:
         return False
     return True

@@ -355,8 +355,8 @@ def overtaken(run: Run, rng: random.Random) -> Deed:
 
 def empty(run: Run, rng: random.Random) -> Deed:
     """A write without rows."""
-    data, verb = run.data([]), rng.choice(("upsert", "insert", "bulk_insert", "delete"))
-    return Deed(lambda table: getattr(table, verb)(data), lambda instant: None, text=verb)
+    data, operation = run.data([]), rng.choice(("upsert", "insert", "bulk_insert", "delete"))
+    return Deed(lambda table: getattr(table, operation)(data), lambda instant: None, text=operation)
 
 
 def wider(run: Run, rng: random.Random) -> Deed | None:
@@ -457,7 +457,7 @@ def cluster(run: Run, rng: random.Random) -> Deed:
     )
 
 
-def carry_out(run: Run, rng: random.Random) -> Deed | None:
+def run_pending_plan(run: Run, rng: random.Random) -> Deed | None:
     pending = run.table.timeline().pending(Action.COMPACTION, Action.CLUSTERING, Action.LOGCOMPACTION)
     if not pending:
         return None
@@ -702,7 +702,7 @@ WEIGHTS: dict[Maker, int] = {
     plan_compaction: 4,
     log_compact: 3,
     cluster: 5,
-    carry_out: 7,
+    run_pending_plan: 7,
     clean: 3,
     archive: 3,
     services: 2,

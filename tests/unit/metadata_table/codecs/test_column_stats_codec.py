@@ -104,7 +104,7 @@ def test_columns_that_have_changed_their_type() -> None:
     assert unwrap(wrap_values(pa.array([Decimal("123.45")])), pa.decimal128(4, 2))[1].tolist() == [False]
 
 
-def test_kinds_that_are_read_only() -> None:
+def test_types_that_are_read_only() -> None:
     assert unwrap(wrapped(12, b"\x02"), pa.date32())[0].to_pylist() == [date(1970, 1, 2)]
     assert unwrap(wrapped(11, b"\x02"), pa.timestamp("us"))[0].cast(pa.int64()).to_pylist() == [1]
     assert unwrap(wrapped(10, b"\x02"), pa.time64("us"))[0].to_pylist() == [time(0, 0, 0, 1)]

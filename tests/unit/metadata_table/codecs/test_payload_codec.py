@@ -168,7 +168,7 @@ def test_a_schema_without_what_matters() -> None:
         decode_column_stats(binary(written(schema, {"key": "", "type": 3, "ColumnStatsMetadata": FULL_STATS})), schema)
 
 
-def test_a_later_schema_has_more_fields_and_more_kinds_of_bounds() -> None:
+def test_later_schema_has_more_fields_and_types_of_bounds() -> None:
     later = {"type": "record", "name": "LaterWrapper", "fields": [{"name": "value", "type": "long"}]}
     list_of = {"type": "record", "name": "ListWrapper", "fields": [{"name": "value", "type": {"type": "array", "items": "long"}}]}
 

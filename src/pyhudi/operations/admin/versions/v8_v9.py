@@ -76,7 +76,7 @@ from pyhudi.table.table_context import TableContext
 
 _VERSION = props.VERSION.stored_as
 
-_BESIDE_MODES = (OVERWRITE_PAYLOAD, DEFAULT_PAYLOAD, EVENT_TIME_PAYLOAD)
+_PAYLOADS_KEPT_WITH_MODES = (OVERWRITE_PAYLOAD, DEFAULT_PAYLOAD, EVENT_TIME_PAYLOAD)
 """Payload classes that version 8 stores together with their merge mode; all others are CUSTOM there."""
 
 
@@ -294,7 +294,7 @@ def _properties_of_8(config: TableConfig) -> Mapping[str, str | None]:
     mode, payload, translation = config.merge.mode, _payload_of(config), _translation(config)
     if mode is not MergeMode.CUSTOM:
         changes |= {props.PAYLOAD.stored_as: payload or PAYLOAD_BY_MODE[mode], props.LEGACY_PAYLOAD.stored_as: None}
-        if payload in _BESIDE_MODES or not payload:
+        if payload in _PAYLOADS_KEPT_WITH_MODES or not payload:
             strategy = STRATEGY_BY_MODE[mode]
         else:
             strategy = PAYLOAD_STRATEGY

@@ -18,7 +18,7 @@ from benchmarks.writers.counters import LEDGER
 
 
 @dataclass(slots=True)
-class Told:
+class WriterOutput:
     """Reports of the processes.
 
     Attributes:
@@ -37,7 +37,7 @@ class Told:
     grouped: int = 1
     failed: list[str] = field(default_factory=list)
 
-    def hear(self, lines: Iterable[str]) -> None:
+    def add_lines(self, lines: Iterable[str]) -> None:
         """Read the lines of one process."""
         for line in lines:
             words = json.loads(line)
@@ -55,29 +55,29 @@ class Told:
                 self.failed.append(words["failed"])
 
 
-def judge(told: Told, rows: Sequence[tuple[str, int]], *, counted: bool = True) -> list[str]:
+def violations(output: WriterOutput, rows: Sequence[tuple[str, int]], *, counted: bool = True) -> list[str]:
     """Defects of the rows (key, value); counted: whether other rows are counters."""
-    wrong = list(told.failed)
+    wrong = list(output.failed)
     found = dict(rows)
     if len(found) != len(rows):
         twice = [key for key, times in Counter(key for key, _ in rows).items() if times > 1]
         wrong.append(f"{len(twice)} keys stand twice, such as {twice[0]!r}")
     there = {key for key in found if key.startswith(LEDGER)}
-    missing = sorted(set(told.values) - there)
+    missing = sorted(set(output.values) - there)
     if missing:
         wrong.append(f"{len(missing)} acknowledged commits are not there, such as {missing[0]!r}")
-    foreign = sorted(there - set(told.begun))
+    foreign = sorted(there - set(output.begun))
     if foreign:
         wrong.append(f"{len(foreign)} rows were never written, such as {foreign[0]!r}")
-    return wrong + (_judge_counters(told, found, there) if counted else [])
+    return wrong + (_counter_violations(output, found, there) if counted else [])
 
 
-def _judge_counters(told: Told, found: Mapping[str, int], there: set[str]) -> list[str]:
+def _counter_violations(output: WriterOutput, found: Mapping[str, int], there: set[str]) -> list[str]:
     wrong = []
-    expected = Counter(key for row in there for key in told.begun.get(row, ()))
+    expected = Counter(key for row in there for key in output.begun.get(row, ()))
     given: dict[str, list[int]] = {}
     for row in there:
-        for key, value in (told.values.get(row) or {}).items():
+        for key, value in (output.values.get(row) or {}).items():
             given.setdefault(key, []).append(value)
     for key, value in found.items():
         if key.startswith(LEDGER):
@@ -104,17 +104,17 @@ class Figures:
     grouped: int = 1
 
     @classmethod
-    def of(cls, told: Told, seconds: float) -> Figures:
-        waits, last = sorted(told.seconds) or [0.0], sorted(told.last) or [0.0]
+    def of(cls, output: WriterOutput, seconds: float) -> Figures:
+        waits, last = sorted(output.seconds) or [0.0], sorted(output.last) or [0.0]
         return cls(
-            commits=len(told.values),
+            commits=len(output.values),
             seconds=seconds,
-            lost=told.lost,
+            lost=output.lost,
             median_wait=waits[len(waits) // 2],
             p99_wait=waits[min(len(waits) - 1, len(waits) * 99 // 100)],
             longest_wait=waits[-1],
             median_last=last[len(last) // 2],
-            grouped=told.grouped,
+            grouped=output.grouped,
         )
 
     @property
