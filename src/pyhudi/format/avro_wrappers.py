@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -437,6 +438,7 @@ def _union(branches: npt.NDArray[np.int8], columns: dict[int, pa.Array], kind: p
     return pa.UnionArray.from_dense(pa.array(branches, pa.int8()), pa.array(offsets), children, list(_NAMES[: len(codes)]), codes)
 
 
+@lru_cache(maxsize=len(_CHILDREN))
 def _empty(branch: int) -> pa.Array:
     """Return an empty array of a branch's type."""
     kind = _CHILDREN[branch]

@@ -248,11 +248,12 @@ class BloomFilter:
     def _spread(self, keys: pa.Array) -> None:
         # The key that finds the filter full goes to row 0 without advancing the round robin, so row 0 gets two keys in
         # a row.
-        first = self._counted - self._num_entries
-        turns = np.arange(first, first + len(keys), dtype=np.int64)
-        rows = np.where(turns == 0, 0, (turns - 1) % len(self._rows))
-        for row in np.unique(rows):
-            self._set(int(row), keys.take(pa.array(np.nonzero(rows == row)[0])))
+        turn, row_count = self._counted - self._num_entries, len(self._rows)
+        if turn == 0:
+            self._set(0, keys.slice(0, 1))
+            keys, turn = keys.slice(1), 1
+        for start in range(min(row_count, len(keys))):
+            self._set((turn - 1 + start) % row_count, keys.take(pa.array(np.arange(start, len(keys), row_count))))
 
     def _set(self, row: int, keys: pa.Array) -> None:
         bits = self._rows[row]
@@ -465,7 +466,8 @@ def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_KeyChunk]:
     lengths = pc.binary_length(keys).to_numpy(zero_copy_only=False).astype(np.int64)
     order: npt.NDArray[np.int64] | None = None
     if lengths.min() != lengths.max():
-        order = np.argsort(-lengths, kind="stable")
+        # numpy sorts 16 bits in linear time.
+        order = np.argsort(-lengths.astype(np.int16) if lengths.max() < 1 << 15 else -lengths, kind="stable")
         lengths = lengths[order]
         sorted_keys = cast("pa.Array | pa.ChunkedArray", keys.take(pa.array(order)))
         # Keys whose total bytes exceed the offsets of one array arrive in chunks.

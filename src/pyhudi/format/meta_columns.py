@@ -78,5 +78,25 @@ def constant(value: str | None, row_count: int) -> pa.Array:
 
 def sequence_numbers(instant_time: str, task_partition: int, first: int, row_count: int) -> pa.Array:
     """Return `<instant>_<task partition>_<n>` for n from `first`, as strings without nulls."""
-    counter = pc.cast(pa.array(np.arange(first, first + row_count, dtype=np.int64)), pa.string())
-    return pc.binary_join_element_wise(f"{instant_time}_{task_partition}", counter, "_")
+    prefix, number, end = f"{instant_time}_{task_partition}_", first, first + row_count
+    parts: list[pa.Array] = []
+    if number < min(end, _RUN):
+        counter = pa.array(np.arange(number, min(end, _RUN), dtype=np.int64))
+        parts.append(pc.binary_join_element_wise(prefix, pc.cast(counter, pa.string()), ""))
+        number += len(counter)
+    # Numbers that differ only in their last digits follow the same bytes.
+    while number < end:
+        high, low = divmod(number, _RUN)
+        count = min(_RUN - low, end - number)
+        head = np.frombuffer(f"{prefix}{high}".encode(), np.uint8)
+        text = np.empty((count, len(head) + _LAST_DIGITS.shape[1]), np.uint8)
+        text[:, : len(head)] = head
+        text[:, len(head) :] = _LAST_DIGITS[low : low + count]
+        offsets = np.arange(0, text.size + 1, text.shape[1], dtype=np.int32)
+        parts.append(pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text)))
+        number += count
+    return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
+
+
+_RUN = 10_000
+_LAST_DIGITS = (np.arange(_RUN)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -183,6 +184,8 @@ def split_base_files(names: pa.StringArray) -> pa.StructArray:
     return pc.extract_regex(names, _BASE_GROUPS)
 
 
+# One operation parses the same names several times.
+@lru_cache(maxsize=1 << 12)
 def parse_base_file(name: str) -> BaseFileName | None:
     """Return the parts of a base file's name (no folders), or None. Raises Unsupported for an externally created file."""
     if name.endswith(EXTERNAL_SUFFIX):
@@ -206,6 +209,7 @@ def is_orc(name: str) -> bool:
     return extension.lower() == "orc"
 
 
+@lru_cache(maxsize=1 << 12)
 def parse_log_file(name: str) -> LogFileName | None:
     """Return the parts of a log file's name (no folders), CDC logs included, or None."""
     match = _LOG.fullmatch(name)

@@ -142,7 +142,7 @@ def _layers(files: MetadataFiles, slice_: FileSlice) -> list[Cells | Deletes]:
 
 def _layer(files: MetadataFiles, log: LogFile, block: LogBlock) -> Cells | Deletes | None:
     if block.kind is BlockType.DELETE:
-        keys = [batch.column("record_key").cast(pa.binary()) for batch in decode_deletes(files.content(log, block))]
+        keys = [batch.column("record_key").view(pa.binary()) for batch in decode_deletes(files.content(log, block))]
         return Deletes(pa.concat_arrays(keys)) if keys else None
     if block.kind is not BlockType.HFILE:
         raise Unsupported(f"cannot read a log block of type {block.kind.name} in the metadata table")
@@ -222,12 +222,12 @@ def _newest(values: Callable[[Cells], pa.BinaryArray], group: GroupCells) -> Ite
 
 def _merge_file_lists(group: GroupCells) -> Iterator[Entries]:
     keys, values = encode_files(merge_files(group), _listed(group))
-    yield keys.cast(pa.binary()), values
+    yield keys.view(pa.binary()), values
 
 
 def _recode_file_lists(cells: Cells) -> pa.BinaryArray:
     keys, values = encode_files(decode_files(cells.keys, cells.values, cells.schema), cells.keys.cast(pa.string()).to_pylist())
-    return values.take(pc.index_in(cells.keys, value_set=keys.cast(pa.binary())))
+    return values.take(pc.index_in(cells.keys, value_set=keys.view(pa.binary())))
 
 
 def _recoded_filters(cells: Cells) -> pa.BinaryArray:

@@ -103,13 +103,18 @@ def build_records(
     """
     no_keys, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
     keys, values = (no_keys, no_values) if keys is None or values is None else (keys, values)
-    order = pc.sort_indices(keys.cast(pa.binary()))
-    keys, values = keys.take(order), values.take(order)
-    if len(keys) > 1 and pc.any(pc.equal(keys[1:], keys[:-1])).as_py():
-        raise Internal("a key of the metadata table is written twice by one instant")
-    removed = no_keys if deletes is None else pc.unique(deletes)
-    removed = removed.filter(pc.invert(pc.is_in(removed, value_set=keys)))
-    return MetadataRecords(keys, values, removed.take(pc.sort_indices(removed.cast(pa.binary()))), schema)
+    if len(keys) > 1:
+        # Arrow compares strings by their bytes.
+        order = pc.sort_indices(keys)
+        keys, values = keys.take(order), values.take(order)
+        if pc.any(pc.equal(keys[1:], keys[:-1])).as_py():
+            raise Internal("a key of the metadata table is written twice by one instant")
+    if deletes is None or not len(deletes):
+        return MetadataRecords(keys, values, no_keys, schema)
+    removed = pc.unique(deletes)
+    if len(keys):
+        removed = removed.filter(pc.invert(pc.is_in(removed, value_set=keys)))
+    return MetadataRecords(keys, values, removed.take(pc.sort_indices(removed)), schema)
 
 
 def join_tables(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
@@ -201,11 +206,13 @@ def column_stats_deletes(files: Mapping[str, Iterable[str]], columns: Iterable[s
         files: Partition path -> bare names.
         columns: The columns with statistics.
     """
-    parts = [pa.array([], pa.string())]
+    prefixes = [column_stats_prefix(column) for column in columns]
+    keys: list[str] = []
     for partition, names in files.items():
-        hashes = file_hashes(list(names))
-        parts.extend(column_stats_keys(column, partition, hashes) for column in columns)
-    return build_records(deletes=pa.concat_arrays(parts))
+        of_partition = name_hash(partition)
+        tails = [of_partition + hashed for hashed in file_hashes(list(names)).to_pylist()]
+        keys.extend(prefix + tail for prefix in prefixes for tail in tails)
+    return build_records(deletes=pa.array(keys, pa.string()))
 
 
 def partition_stats_records(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -92,6 +93,7 @@ def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_f
     return _by_length(pc.fill_null(joined, ""), _xxh32_matrix, np.int64) & 0x7FFFFFFF
 
 
+@lru_cache(maxsize=1 << 12)
 def name_hash(text: str) -> str:
     """Return the 12 characters that encode a column or partition name in keys of the metadata table; `""` counts as `.`.
 

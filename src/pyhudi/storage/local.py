@@ -198,7 +198,8 @@ class LocalStorage(UriMixin):
                     for entry in entries
                     if entry.is_file(follow_symlinks=False) or (not entry.is_dir() and os.path.exists(entry.path))
                 ]
-        return tuple(sorted(name for name in files if _is_listed(name)))
+        # The timeline is listed repeatedly, and nearly all of its names are such.
+        return tuple(sorted([name for name in files if (name[0] != "." and name.isascii()) or _is_listed(name)]))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         pending = [check_path(folder)]

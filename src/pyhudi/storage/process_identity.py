@@ -74,6 +74,7 @@ def _process(pid: int) -> Process:
     return Process(socket.gethostname(), boot_id() or "", pid_space() or "", pid, start_time(pid) or 0)
 
 
+@lru_cache(maxsize=1)
 def boot_id() -> str | None:
     """The id of this machine's boot; None if unknown."""
     try:

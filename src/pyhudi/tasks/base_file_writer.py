@@ -8,7 +8,7 @@ Source: docs/formats/base-file.md, "Footer".
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -45,7 +46,7 @@ from pyhudi.tasks.file_stats import FileIndexing, FloatTracker, IndexedFile, bas
 
 AVRO_SCHEMA_KEY = "parquet.avro.schema"
 
-_ROW_GROUP_BYTES = 64 << 20
+_ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes after which a row group is written, unless the settings ask for smaller ones."""
 
 _DICTIONARY_META_COLUMNS = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
@@ -199,18 +200,22 @@ class BaseFileWriter:
             return written + waiting * written // self._flushed_arrow_bytes
         return waiting // 4
 
-    def write(self, rows: pa.Table, *, has_known_keys: bool = False) -> None:
+    def write(self, rows: pa.Table, *, has_known_keys: bool = False, constants: Mapping[str, str] | None = None) -> None:
         """Add rows in the stored layout; `_hoodie_file_name` is filled in here.
 
-        has_known_keys: their keys are in the inherited filter, so only the key range is updated.
+        Args:
+            rows: The rows.
+            has_known_keys: Their keys are in the inherited filter, so only the key range is updated.
+            constants: Values of meta columns that have the same one in all rows, which need not be searched for others.
         """
         if rows.num_rows == 0:
             return
         if self._fill_name:
-            position = self._schema.get_field_index(FILE_NAME)
-            field = self._layout.field(position)
-            filled = repeated(self._name, rows.num_rows)
-            rows = rows.set_column(position, field, filled if field.type == CODED else filled.dictionary_decode())
+            for name, value in {**(constants or {}), FILE_NAME: self._name}.items():
+                position = self._schema.get_field_index(name)
+                field = self._layout.field(position)
+                filled = repeated(value, rows.num_rows)
+                rows = rows.set_column(position, field, filled if field.type == CODED else filled.dictionary_decode())
         if self._with_keys:
             self._note_keys(rows.column(RECORD_KEY), has_known_keys=has_known_keys)
         self._floats.add(rows)
@@ -321,19 +326,29 @@ def _dictionary_columns(rows: pa.Table) -> list[str]:
     """The columns to store with a dictionary: those whose values repeat in some of the rows."""
     # Keys and sequence numbers are unique in a file: a dictionary of them would be built and thrown away.
     unique = {COMMIT_SEQNO, RECORD_KEY}
-    count = min(_SAMPLE_ROWS, rows.num_rows)
-    sample = pa.array(np.linspace(0, max(0, rows.num_rows - 1), count).astype(np.int64))
+    is_large = rows.num_rows >= _SAMPLE_ROWS
+    sample = np.linspace(0, rows.num_rows - 1, _SAMPLE_ROWS).astype(np.int64)
     paths = []
     for field in rows.schema:
         if field.name in unique:
             continue
-        if not (pa.types.is_nested(field.type) or field.type == CODED):
-            # Building a dictionary of values that hardly repeat costs time, and makes the file larger.
-            values = rows.column(field.name).take(sample)
-            if count == _SAMPLE_ROWS and 2 * len(pc.unique(values)) > count:
-                continue
+        is_sampled = is_large and not (pa.types.is_nested(field.type) or field.type == CODED)
+        # Building a dictionary of values that hardly repeat costs time, and makes the file larger.
+        if is_sampled and 2 * len(pc.unique(_sampled(rows.column(field.name), sample))) > _SAMPLE_ROWS:
+            continue
         paths.extend(_leaf_paths(field.name, field.type))
     return paths
+
+
+def _sampled(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.ChunkedArray:
+    """Return some rows, in ascending order; Arrow would copy the whole column first."""
+    ends = np.cumsum([len(chunk) for chunk in column.chunks])
+    bounds = np.searchsorted(rows, ends)
+    parts = [
+        chunk.take(pa.array(rows[first:last] - (end - len(chunk))))
+        for chunk, first, last, end in zip(column.chunks, [0, *bounds[:-1]], bounds, ends, strict=True)
+    ]
+    return pa.chunked_array(parts, column.type)
 
 
 def _leaf_paths(path: str, kind: pa.DataType) -> list[str]:

@@ -85,7 +85,8 @@ class RowMerger:
             mask = np.zeros(rows.num_rows, dtype=np.bool_)
             mask[positions[replaced]] = True
             stored = stored_rows(self._spec, values, self._task.token.partition, stamped)
-            merged = _overlay(rows, stored, mask)
+            before = older if replaced.all() else older.filter(pa.array(replaced))
+            merged = _overlay(rows, stored, mask, before)
         if removed.any():
             self._changes.add(self._keys.take(pa.array(sources[removed])), deleted=True)
             keep = np.ones(rows.num_rows, dtype=np.bool_)
@@ -152,14 +153,20 @@ def _unchanged_where_kept(outcome: Merged, stored_rows: pa.Table, instant_time: 
     return replace(outcome, rows=rows, changed=changed)
 
 
-def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
-    """Replace the rows under the mask, in order, by the rows of `values`, which are not dictionary-encoded."""
+def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask, before: pa.Table) -> pa.Table:
+    """Replace the rows under the mask, in order, by the rows of `values`.  before: the replaced rows.
+
+    Neither `values` nor `before` are dictionary-encoded. A column whose values do not change is not copied.
+    """
     flags = pa.array(mask)
     gather: pa.Array | None = None
-    columns = []
+    columns: list[pa.Array | pa.ChunkedArray] = []
     for position, field in enumerate(rows.schema):
-        column = combine_to_array(rows.column(position))
         fresh = combine_to_array(values.column(position))
+        if _is_exact(fresh.type) and combine_to_array(before.column(position)).equals(fresh):
+            columns.append(rows.column(position))
+            continue
+        column = combine_to_array(rows.column(position))
         if field.type == CODED:
             columns.append(replace_coded(column, mask, fresh))
         elif pa.types.is_nested(field.type):
@@ -171,3 +178,8 @@ def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
         else:
             columns.append(pc.replace_with_mask(column, flags, fresh))
     return pa.table(columns, schema=rows.schema)
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Return whether equal values of a type are identical; 0.0 and -0.0 are not."""
+    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.instants import timestamp_from_instant
-from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY
+from pyhudi.format.meta_columns import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, join_path
@@ -56,12 +56,13 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
     statuses: list[WriteStatus] = []
     pending = _only_live(rows, spec.rule)
     first = next(pending, None)
+    constants = {COMMIT_TIME: spec.instant_time, PARTITION_PATH: task.partition}
     sequence = 0
     while first is not None:
         file = NewFile.begin(storage, spec, task.partition, format_file_id(task.file_id_prefix, len(statuses)), task.token)
         with file.writer as writer:
             while first is not None:
-                writer.write(stored_rows(spec, first, task.token.partition, sequence))
+                writer.write(stored_rows(spec, first, task.token.partition, sequence), constants=constants)
                 file.changes.add(first.column(RECORD_KEY))
                 sequence += first.num_rows
                 full = writer.estimated_size_bytes >= spec.files.max_file_size_bytes

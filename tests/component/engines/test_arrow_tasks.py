@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
 
 from pyhudi import Table
-from pyhudi.engines.arrow.tagged import GroupRows, TaskBundle
+from pyhudi.engines.arrow.tagged import GroupRows, Selection, TaskBundle
 from pyhudi.engines.spark.driver_batch import assign_to_bins
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot
@@ -29,11 +30,21 @@ def slice_of_a_table(tmp_path_factory: pytest.TempPathFactory) -> FileSlice:
 def test_pickled_task_contains_only_its_own_rows(slice_of_a_table: FileSlice) -> None:
     rows = pa.table({"id": [f"k{n:08d}" for n in range(100_000)], "v": pa.array(range(100_000))})
     target = GroupTarget("", slice_of_a_table.file_id, slice_of_a_table)
-    task = GroupRows(3, target, rows.slice(50_000, 10))
+    task = GroupRows(3, target, (Selection(rows, np.arange(50_000, 50_010)),))
     travelled = pickle.dumps(task, protocol=5)
     assert len(travelled) < 4_000
     again = pickle.loads(travelled)
-    assert (again.number, again.target, again.rows) == (3, target, task.rows)
+    assert (again.number, again.target, again.load_rows()) == (3, target, rows.slice(50_000, 10))
+
+
+def test_a_selection_copies_its_rows_from_several_batches() -> None:
+    whole = pa.table({"id": [f"k{n}" for n in range(10)], "tags": [[n, None] for n in range(10)]})
+    batches = pa.concat_tables([whole.slice(0, 3), whole.slice(3, 0), whole.slice(3, 4), whole.slice(7)])
+    for numbers in ([0, 2, 3, 6, 7, 9], [4, 5], [9], []):
+        loaded = Selection(batches, np.array(numbers, dtype=np.int64)).load()
+        assert loaded.equals(whole.take(pa.array(numbers, pa.int64())))
+        assert loaded.column("id").num_chunks <= 1
+    assert Selection(batches, np.arange(10)).load() is batches
 
 
 def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlice) -> None:
@@ -44,12 +55,12 @@ def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlic
     tasks = []
     for number in range(count // bins // 10):
         file_id = f"{number:08d}-0000-0000-0000-000000000000-0"
-        tasks.append(GroupRows(number, GroupTarget("", file_id, replace(slice_of_a_table, file_id=file_id)), rows))
+        tasks.append(GroupRows(number, GroupTarget("", file_id, replace(slice_of_a_table, file_id=file_id)), (Selection(rows),)))
     travelled = pickle.dumps(TaskBundle(tuple(tasks)), protocol=5)
     # 100,000 file groups: 70 MB, of which the rows are 25 MB.
     assert len(travelled) / len(tasks) < 700
-    assert [(one.number, one.target, one.rows) for one in pickle.loads(travelled)] == [
-        (one.number, one.target, one.rows) for one in tasks
+    assert [(one.number, one.target, one.load_rows()) for one in pickle.loads(travelled)] == [
+        (one.number, one.target, rows) for one in tasks
     ]
 
 

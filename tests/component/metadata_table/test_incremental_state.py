@@ -107,6 +107,23 @@ def test_incremental_state_after_commits_and_cleans_equals_a_full_lookup(
     is_true(table, {**state(table), **{f"k{n:03}": 11 for n in range(11, 19)}})
 
 
+def test_commits_without_lookups_are_merged_when_the_listing_is_used(tmp_path: Path, full_lookups: list[tuple[str, ...]]) -> None:
+    options: dict[str, object] = {"hoodie.metadata.compact.max.delta.commits": 100}
+    table = create(tmp_path, "cow", **options)
+    expected = state(table)
+    full_lookups.clear()
+    for number in range(2 * metadata_listing.MAX_UNMERGED):
+        table.bulk_insert(rows(100 + number, 101 + number, 3))
+        expected[f"k{100 + number}"] = 3
+    listing = table.context.operation_cache.get("metadata listing")
+    assert 0 < len(listing._unmerged) <= metadata_listing.MAX_UNMERGED
+    fresh = Table(table.uri).context
+    found = find_files(MetadataTable(fresh, fresh.timeline.load()), ["p0", "p1"])
+    assert pa.concat_batches([listing._files["p0"], listing._files["p1"]]).equals(found)
+    assert not listing._unmerged and not full_lookups
+    is_true(table, expected)
+
+
 def another_writer(table: Table) -> None:
     Table(table.uri, options=OPTIONS).upsert(rows(0, 20, 7))
 

@@ -83,7 +83,7 @@ class Late:
 
     def writes(self) -> None:
         change = self._work.writer.change
-        change(self._group.target, LATE, self._group.rows)
+        change(self._group.target, LATE, self._group.load_rows())
 
     def ends(self) -> None:
         assert self._open is not None
@@ -210,10 +210,10 @@ def test_worker_tasks_remove_files_of_late_attempts(table: Table, monkeypatch: p
         with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
             driver_batch._each(WriteGroup(writer, lambda _: LATE), [group])
     else:
-        job = worker_tasks.WriteGroups(writer, group.rows.schema, {0: group.target}, None, 1 << 30)
+        job = worker_tasks.WriteGroups(writer, group.load_rows().schema, {0: group.target}, None, 1 << 30)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            yield from group.rows.append_column(worker_tasks.GROUP, pa.array([0] * 2, pa.int32())).to_batches()
+            yield from group.load_rows().append_column(worker_tasks.GROUP, pa.array([0] * 2, pa.int32())).to_batches()
 
         with pytest.raises(WriteConflict, match="while one of its tasks was writing"):
             list(worker_tasks.AttemptGuard(job, writer.spec)(batches()))

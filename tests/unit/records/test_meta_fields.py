@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from pyhudi.format.meta_columns import constant, sequence_numbers
 
@@ -10,6 +11,15 @@ def test_sequence_numbers_count_on() -> None:
     assert found.type == pa.string()
     assert found.to_pylist() == ["20261121070000000_3_9", "20261121070000000_3_10", "20261121070000000_3_11"]
     assert sequence_numbers("1", 0, 0, 0).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 10_000), (9_998, 5), (10_000, 3), (12_345, 30_000), (99_999, 2), (999_999_995, 10)]
+)
+def test_sequence_numbers_of_many_digits(first: int, count: int) -> None:
+    found = sequence_numbers("20261121070000000", 3, first, count)
+    found.validate(full=True)
+    assert found.to_pylist() == [f"20261121070000000_3_{number}" for number in range(first, first + count)]
 
 
 def test_constant() -> None:

@@ -30,6 +30,9 @@ Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 R = TypeVar("R")
 
+_FEWEST_ROWS_A_BATCH = 1 << 14
+"""Minimum average size of the batches from which tasks select their rows; smaller ones are combined."""
+
 
 class Workers(Protocol):
     """Executor of the tasks on the Arrow rows of a write.
@@ -60,21 +63,60 @@ class Workers(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """Rows of a table, which a task copies when it runs: copying those of all tasks first would double the memory of a batch.
+
+    numbers: of the selected rows, ascending and distinct; None for all rows.
+    """
+
+    table: pa.Table
+    numbers: Ints | None = None
+
+    def load(self) -> pa.Table:
+        """Return the rows."""
+        numbers = self.numbers
+        if numbers is None or len(numbers) == self.table.num_rows:
+            return self.table
+        # Arrow would concatenate all chunks of a column to select rows of several.
+        batches = self.table.to_batches()
+        starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+        cuts = np.searchsorted(numbers, starts).tolist()
+        selected = [
+            batch.take(pa.array(numbers[begin:end] - start))
+            for batch, start, begin, end in zip(batches, starts.tolist(), cuts, cuts[1:], strict=False)
+            if end > begin
+        ]
+        return pa.Table.from_batches(selected, self.table.schema).combine_chunks()
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate size of the rows."""
+        all_bytes = int(self.table.nbytes)
+        return all_bytes if self.numbers is None else all_bytes * len(self.numbers) // max(1, self.table.num_rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class GroupRows:
     """A writing task: a file group and its rows.  number: of the task in its write."""
 
     number: int
     target: GroupTarget
-    rows: pa.Table
+    selections: tuple[Selection, ...]
+
+    def load_rows(self) -> pa.Table:
+        """Return the rows of all selections."""
+        # Only some tables have the delete column.
+        return pa.concat_tables([selection.load() for selection in self.selections], promote_options="default")
 
     @property
     def size_bytes(self) -> int:
         """Approximate bytes to write: those of the rows, and of a base file that is rewritten."""
+        row_bytes = sum(selection.size_bytes for selection in self.selections)
         slice_ = self.target.slice
         if self.target.appends or slice_ is None or slice_.base is None:
-            return int(self.rows.nbytes)
-        return int(self.rows.nbytes) + slice_.base.size_bytes
+            return row_bytes
+        return row_bytes + slice_.base.size_bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _first, (TaskBundle((self,)),)
@@ -94,12 +136,13 @@ class TaskBundle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = []
-        for schema, run in itertools.groupby(self.tasks, key=lambda task: task.rows.schema):
+        loaded = ((task, task.load_rows()) for task in self.tasks)
+        for schema, run in itertools.groupby(loaded, key=lambda pair: pair[1].schema):
             tasks = list(run)
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, schema) as writer:
-                writer.write_table(pa.concat_tables([task.rows for task in tasks]).combine_chunks())
-            headers = tuple((task.number, task.target, task.rows.num_rows) for task in tasks)
+                writer.write_table(pa.concat_tables([rows for _, rows in tasks]).combine_chunks())
+            headers = tuple((task.number, task.target, rows.num_rows) for task, rows in tasks)
             parts.append((headers, sink.getvalue().to_pybytes()))
         return _unpack_tasks, (tuple(parts),)
 
@@ -111,7 +154,7 @@ def _unpack_tasks(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], b
             rows = reader.read_all()
         start = 0
         for number, target, count in headers:
-            tasks.append(GroupRows(number, target, rows.slice(start, count)))
+            tasks.append(GroupRows(number, target, (Selection(rows.slice(start, count)),)))
             start += count
     return TaskBundle(tuple(tasks))
 
@@ -130,8 +173,8 @@ class WriteGroup:
     def __call__(self, group: GroupRows) -> tuple[WriteStatus, ...]:
         token = self.token(group.number)
         if group.target.slice is None:
-            return self.writer.create(group.target, token, [group.rows])
-        return self.writer.change(group.target, token, group.rows)
+            return self.writer.create(group.target, token, [group.load_rows()])
+        return self.writer.change(group.target, token, group.load_rows())
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +225,8 @@ class LocalTagged:
             routed = _Routed(plan, self._places, self._parts, folder)
 
             tasks = [
-                GroupRows(number, plan.target(*group), routed.rows(group)) for number, group in enumerate(sorted(routed.groups))
+                GroupRows(number, plan.target(*group), tuple(routed.groups[group]))
+                for number, group in enumerate(sorted(routed.groups))
             ]
             work = WriteGroup(plan.writer, self._workers.token)
             written = self._workers.run_tasks(work, tasks, [task.size_bytes for task in tasks])
@@ -197,7 +241,7 @@ class _Routed:
     def __init__(
         self, plan: WritePlan, candidates: tuple[FileGroupCandidate, ...], parts: Sequence[TaggedRows], folder: str | None
     ) -> None:
-        self.groups: dict[tuple[str, str], list[pa.Table]] = {}
+        self.groups: dict[tuple[str, str], list[Selection]] = {}
         fill = _InsertFill(plan)
         for number, part in enumerate(parts):
             names: dict[tuple[str, str], int] = {}
@@ -208,22 +252,29 @@ class _Routed:
             codes.append(placed_codes)
             all_rows = np.concatenate(rows)
             order, bounds = group_rows(np.concatenate(codes), len(names))
-            table = part.rows.take(pa.array(all_rows[order]))
-            if folder is not None:
-                table = store_rows(os.path.join(folder, f"{number}.arrow"), table.schema, [table])
+            numbers = all_rows[order]
+            if folder is None:
+                table = _in_large_batches(part.rows)
+            else:
+                table = store_rows(os.path.join(folder, f"{number}.arrow"), part.rows.schema, [part.rows.take(pa.array(numbers))])
             for name, code in names.items():
-                piece = table.slice(int(bounds[code]), int(bounds[code + 1] - bounds[code]))
-                if piece.num_rows:
-                    self.groups.setdefault(name, []).append(piece)
-
-    def rows(self, group: tuple[str, str]) -> pa.Table:
-        """All rows of one group."""
-        # Only some tables have the delete column.
-        return pa.concat_tables(self.groups[group], promote_options="default")
+                start, end = int(bounds[code]), int(bounds[code + 1])
+                if folder is None:
+                    selection = Selection(table, np.sort(numbers[start:end]))
+                else:
+                    selection = Selection(table.slice(start, end - start))
+                if start < end:
+                    self.groups.setdefault(name, []).append(selection)
 
     def close(self) -> None:
         """Drop the rows, so that memory-mapped files can be deleted."""
         self.groups.clear()
+
+
+def _in_large_batches(rows: pa.Table) -> pa.Table:
+    """Return the rows as one batch if their batches are small: selecting rows takes a fixed time for each batch."""
+    batch_count = len(rows.to_batches())
+    return rows.combine_chunks() if batch_count > 1 and rows.num_rows < _FEWEST_ROWS_A_BATCH * batch_count else rows
 
 
 class _InsertFill:

@@ -192,11 +192,11 @@ class BinaryNode(Node):
         cursor.skip(cursor.zigzag())
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
-        return [varints(text_lengths(array)), array.cast(pa.binary())]
+        return [varints(text_lengths(array)), array.view(pa.binary())]
 
     def encode_nullable(self, array: pa.Array, value_branch: int, null: int) -> list[pa.Array]:
         valid = valid_mask(array) if array.null_count else None
-        return [varints(text_lengths(array), value_branch, null, valid), array.cast(pa.binary())]
+        return [varints(text_lengths(array), value_branch, null, valid), array.view(pa.binary())]
 
 
 class EnumNode(Node):

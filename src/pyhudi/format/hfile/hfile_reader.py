@@ -265,7 +265,7 @@ def ascending_keys(keys: pa.BinaryArray | pa.StringArray) -> pa.BinaryArray:
         raise InvalidRequest(f"HFile keys must be binary or string, not {keys.type}")
     if keys.null_count:
         raise InvalidRequest("an HFile key is null")
-    binary: pa.BinaryArray = keys.cast(pa.binary())
+    binary: pa.BinaryArray = keys.view(pa.binary())
     if len(binary) > 1:
         rises = pc.less(binary[:-1], binary[1:])
         if not pc.all(rises).as_py():

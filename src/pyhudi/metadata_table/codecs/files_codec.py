@@ -98,35 +98,36 @@ def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.St
     Raises:
         InvalidRequest: A file occurs twice, or a live file has a size of 0 or less.
     """
-    without_size = pc.and_(pc.not_equal(files.column("partition"), ALL_PARTITIONS), pc.invert(files.column("is_deleted")))
-    without_size = pc.and_(without_size, pc.less_equal(files.column("size_bytes"), 0))
-    if pc.any(without_size).as_py():
-        row = files.filter(without_size).slice(0, 1).to_pylist()[0]
+    sizes, is_deleted = (files.column(name).to_numpy(zero_copy_only=False) for name in ("size_bytes", "is_deleted"))
+    is_file = pc.not_equal(files.column("partition"), ALL_PARTITIONS).to_numpy(zero_copy_only=False)
+    without_size = is_file & ~is_deleted & (sizes <= 0)
+    if without_size.any():
+        row = files.filter(pa.array(without_size)).slice(0, 1).to_pylist()[0]
         raise InvalidRequest(f"the file {row['name']} in partition {row['partition']!r} has the invalid size {row['size_bytes']}")
     files = files.take(pc.sort_indices(files, sort_keys=[("partition", "ascending"), ("name", "ascending")]))
     partitions, names = files.column("partition"), files.column("name")
+    continues = np.zeros(len(names), np.bool_)
     if len(names) > 1:
-        repeats = pc.and_(pc.equal(partitions[1:], partitions[:-1]), pc.equal(names[1:], names[:-1]))
-        row = pc.index(repeats, True).as_py()
-        if row >= 0:
-            raise InvalidRequest(f"the file {names[row]} occurs twice in partition {partitions[row].as_py()!r}")
-    record_keys = pc.unique(pa.concat_arrays([partitions, pa.array(keys, pa.string())]))
-    record_keys = record_keys.take(pc.sort_indices(record_keys))
-    counts = np.bincount(pc.index_in(partitions, value_set=record_keys).to_numpy(), minlength=len(record_keys))
+        continues[1:] = pc.equal(partitions[1:], partitions[:-1]).to_numpy(zero_copy_only=False)
+        repeats = continues[1:] & pc.equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
+        if repeats.any():
+            at = int(np.argmax(repeats))
+            raise InvalidRequest(f"the file {names[at]} occurs twice in partition {partitions[at].as_py()!r}")
+    starts = np.flatnonzero(~continues)
+    record_keys, counts = partitions.take(pa.array(starts)), np.diff(starts, append=len(names))
+    without_files = sorted(set(keys).difference(record_keys.to_pylist()))
+    if without_files:
+        record_keys = pa.concat_arrays([record_keys, pa.array(without_files, pa.string())])
+        order = pc.sort_indices(record_keys)
+        record_keys, counts = record_keys.take(order), np.append(counts, np.zeros(len(without_files), np.int64))[order.to_numpy()]
     offsets = np.concatenate([[0], np.cumsum(counts)])
     maps_type = payload_type(Payload.FILES)
     sizes_and_flags = [files.column("size_bytes"), files.column("is_deleted")]
     entries = pa.StructArray.from_arrays(sizes_and_flags, fields=list(maps_type.item_type))
     maps = pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, entries, type=maps_type)
     partition_list = pc.index(record_keys, ALL_PARTITIONS).as_py()
-    if partition_list < 0:
-        return record_keys, encode_payload(MetadataRecordType.FILE_LIST, maps)
-    pieces = [
-        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(0, partition_list)),
-        encode_payload(MetadataRecordType.PARTITION_LIST, maps.slice(partition_list, 1)),
-        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(partition_list + 1)),
-    ]
-    return record_keys, pa.concat_arrays(pieces)
+    exceptions = {} if partition_list < 0 else {partition_list: MetadataRecordType.PARTITION_LIST}
+    return record_keys, encode_payload(MetadataRecordType.FILE_LIST, maps, exceptions=exceptions)
 
 
 def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:

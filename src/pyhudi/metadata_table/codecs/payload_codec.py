@@ -15,7 +15,7 @@ Encoding leaves the meta fields null and the key empty, as Hudi's log blocks do:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -91,12 +91,19 @@ def decode_distinct(
     return types, payloads, None if len(distinct) == len(values) else dictionary.indices
 
 
-def encode_payload(kind: MetadataRecordType, payloads: pa.Array, schema: str = RECORD_SCHEMA) -> pa.BinaryArray:
-    """Encode payloads as values of records of one type.
+def encode_payload(
+    kind: MetadataRecordType,
+    payloads: pa.Array,
+    schema: str = RECORD_SCHEMA,
+    exceptions: Mapping[int, MetadataRecordType] | None = None,
+) -> pa.BinaryArray:
+    """Encode payloads as values of records.
 
     Args:
+        kind: Type of the records.
         payloads: No nulls, of the type `payload_type` returns.
         schema: One of the schemas of `metadata_schema`.
+        exceptions: Other types with the same payload, by index of the record.
     """
     payload = PAYLOAD_BY_TYPE[kind]
     layout = _layout(schema, payload)
@@ -107,7 +114,10 @@ def encode_payload(kind: MetadataRecordType, payloads: pa.Array, schema: str = R
         )
     count = len(payloads)
     before, after = _envelope(kind)
-    parts = [_repeated(before, count), *layout.node.inner.encode(payloads), _repeated(after, count)]
+    heads = _repeated(before, count)
+    for index, other in (exceptions or {}).items():
+        heads = pa.concat_arrays([heads.slice(0, index), pa.array([_envelope(other)[0]]), heads.slice(index + 1)])
+    parts = [heads, *layout.node.inner.encode(payloads), _repeated(after, count)]
     values: pa.BinaryArray = join(parts, count)
     return values
 

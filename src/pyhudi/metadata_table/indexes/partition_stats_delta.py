@@ -51,6 +51,8 @@ def incremental_ranges(
     if since is None or not {COLUMN_STATS, PARTITION_STATS} <= set(commit.reader.partitions):
         return {}
     exchanged = _changed_files(commit, partitions, since)
+    if not exchanged:
+        return {}
     stored = _stored_partition_ranges(commit.reader, tuple(exchanged), types)
     exchanged = {p: changes for p, changes in exchanged.items() if have_all(stored.get(p), types)}
     file_ranges = _stored_file_ranges(commit.reader, {p: leaving_names for p, (leaving_names, _) in exchanged.items()}, types)
@@ -85,17 +87,18 @@ def _changed_files(commit: CommitPublishing, partitions: Sequence[str], since: s
     """Partition -> names of leaving and arriving files, for partitions whose ranges PyHudi wrote as the sole writer."""
     touched = commit.file_groups()
     rows = commit.listed(partitions)
-    instants = pc.struct_field(pc.extract_regex(rows.column("name"), _INSTANT), "instant")
-    since_sole_writer = pc.fill_null(pc.greater_equal(instants, since), False)
-    trusted = frozenset(pc.unique(rows.column("partition").filter(since_sole_writer)).to_pylist())
-    # The file id in a name ends at its first underscore.
-    eligible = [p for p in partitions if p in trusted and not any("_" in file_id for file_id in touched[p])]
-    touched_keys = pa.array([f"{p}/{file_id}" for p in eligible for file_id in touched[p]], pa.string())
+    touched_keys = pa.array([f"{p}/{file_id}" for p in partitions for file_id in touched[p]], pa.string())
     keys = pc.binary_join_element_wise(rows.column("partition"), file_ids(rows.column("name")), "/")
     is_touched = pc.is_in(keys, value_set=touched_keys)
     # If every file group is touched, no file is saved, and few need reading.
     others = frozenset(pc.unique(rows.column("partition").filter(pc.invert(is_touched))).to_pylist())
-    selected = [p for p in eligible if p in others]
+    if not others:
+        return {}
+    instants = pc.struct_field(pc.extract_regex(rows.column("name"), _INSTANT), "instant")
+    since_sole_writer = pc.fill_null(pc.greater_equal(instants, since), False)
+    trusted = frozenset(pc.unique(rows.column("partition").filter(since_sole_writer)).to_pylist())
+    # The file id in a name ends at its first underscore.
+    selected = [p for p in partitions if p in trusted & others and not any("_" in file_id for file_id in touched[p])]
     rows = rows.filter(pc.and_(is_touched, pc.is_in(rows.column("partition"), value_set=pa.array(selected, pa.string()))))
     listed: dict[str, dict[str, int]] = {partition: {} for partition in selected}
     for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):

@@ -108,10 +108,13 @@ def lookup_tasks(
         routes: For each key the text whose hash determines its group, with distinct keys; None: the key itself.
     """
     distinct = pc.unique(keys) if routes is None else keys
+    if len(slices) == 1 and len(distinct):
+        binary_keys = distinct.view(pa.binary())
+        return [(slices[0], KeyRequest(keys=binary_keys.take(pc.sort_indices(binary_keys))))]
     shards = key_shards(distinct if routes is None else routes, len(slices))
     tasks: list[tuple[FileSlice, KeyRequest]] = []
     for number in np.unique(shards).tolist():
-        shard_keys = distinct.filter(pa.array(shards == number)).cast(pa.binary())
+        shard_keys = distinct.filter(pa.array(shards == number)).view(pa.binary())
         tasks.append((slices[number], KeyRequest(keys=shard_keys.take(pc.sort_indices(shard_keys)))))
     return tasks
 
@@ -206,7 +209,7 @@ class GroupReader:
     def _block_cells(self, log: LogFile, block: LogBlock, request: KeyRequest) -> Cells | Deletes | None:
         if block.kind is BlockType.DELETE:
             batches = list(decode_deletes(self._files.content(log, block)))
-            keys = [batch.column("record_key").cast(pa.binary()) for batch in batches]
+            keys = [batch.column("record_key").view(pa.binary()) for batch in batches]
             return Deletes(pa.concat_arrays(keys)) if keys else None
         if block.kind is not BlockType.HFILE:
             raise Unsupported(f"cannot read a log block of type {block.kind.name} in the metadata table")
@@ -275,7 +278,7 @@ class PartitionReader:
         Args:
             keys: Distinct.
         """
-        binary_keys = keys.cast(pa.binary())
+        binary_keys = keys.view(pa.binary())
         request = KeyRequest(keys=binary_keys.take(pc.sort_indices(binary_keys)))
         return self._reader.read_all([(slice_, request) for slice_ in self._partition.slices])
 

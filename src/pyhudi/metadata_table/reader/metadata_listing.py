@@ -12,6 +12,7 @@ import logging
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
+from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -51,6 +52,9 @@ MAX_LISTING_BYTES = 32 << 20
 _READ_WHOLE_BYTES = 256 << 10
 """Size of a `files` partition that is decoded as a whole, which takes less time than two lookups in it."""
 
+MAX_UNMERGED = 16
+"""Delta commits of this process that are merged into a retained listing only once it is used."""
+
 _CACHE_KEY = "metadata listing"
 
 
@@ -60,10 +64,12 @@ class MetadataListing:
     def __init__(self, metadata: MetadataTable, earlier: MetadataListing | None = None) -> None:
         """earlier: the listing of an earlier state, whose results are updated by what was added since."""
         self._metadata: MetadataTable | None = metadata
-        self._earlier = None if earlier is None or earlier.metadata is None else (earlier.metadata, dict(earlier._files))
+        self._earlier = None if earlier is None or earlier.metadata is None else (earlier.metadata, earlier)
         self._directories = DirectoryListing(metadata.data_context.storage)
         self._partitions: tuple[str, ...] | None = None
-        self._files: dict[str, pa.RecordBatch] = {}
+        self._found: dict[str, pa.RecordBatch] = {}
+        self._unmerged: tuple[Cells, ...] = ()
+        self._merging = Lock()
         self._concatenated: tuple[list[str], pa.Table] | None = None
 
     @property
@@ -75,7 +81,30 @@ class MetadataListing:
     def memory_bytes(self) -> int:
         """Approximate memory of the cached results."""
         concatenated = self._concatenated
-        return sum(part.nbytes for part in tuple(self._files.values())) + (0 if concatenated is None else concatenated[1].nbytes)
+        files, unmerged = tuple(self._found.values()), self._unmerged
+        size_bytes = sum(part.nbytes for part in files) + sum(cells.values.nbytes for cells in unmerged)
+        return size_bytes + (0 if concatenated is None else concatenated[1].nbytes)
+
+    @property
+    def _files(self) -> dict[str, pa.RecordBatch]:
+        """Files of the partitions that were looked up."""
+        with self._merging:
+            if self._unmerged:
+                self._merge()
+            return self._found
+
+    def _merge(self) -> None:
+        """Merge the records of later delta commits into the files of their partitions."""
+        layers: list[Cells] = []
+        changed: set[str] = set()
+        for cells in self._unmerged:
+            paths = ["" if key == ROOT else key for key in cells.keys.cast(pa.string()).to_pylist()]
+            rows = pa.array([row for row, path in enumerate(paths) if path in self._found], pa.int64())
+            layers.append(Cells(cells.keys.take(rows), cells.values.take(rows), cells.schema))
+            changed.update(path for path in paths if path in self._found)
+        known = {path: self._found[path] for path in sorted(changed)}
+        self._found.update(_by_partition(merge_newer_files(known, [GroupCells((), tuple(layers))]), known))
+        self._unmerged = ()
 
     def is_state_of(self, timeline: Timeline) -> bool:
         """Whether the metadata table holds what the writes of a timeline of the table added, and nothing that instants
@@ -109,7 +138,8 @@ class MetadataListing:
         """Return the files of each partition, with one lookup for all uncached ones. modified_ms is 0: it is not recorded."""
         distinct = list(dict.fromkeys(partitions))
         if self._look_up(distinct):
-            return {partition: _infos(partition, self._files[partition]) for partition in distinct}
+            found = self._files
+            return {partition: _infos(partition, found[partition]) for partition in distinct}
         return self._directories.files(distinct)
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
@@ -119,13 +149,14 @@ class MetadataListing:
             groups: File ids by partition.
         """
         if self._look_up(list(groups)):
-            return {partition: _infos(partition, _of_groups(self._files[partition], ids)) for partition, ids in groups.items()}
+            found = self._files
+            return {partition: _infos(partition, _of_groups(found[partition], ids)) for partition, ids in groups.items()}
         return self._directories.group_files(groups)
 
     def cached_groups(self, partitions: Iterable[str]) -> frozenset[str] | None:
         """Return the file ids in partitions from the cache alone; None if one of the partitions is not cached."""
         distinct = list(dict.fromkeys(partitions))
-        if self._metadata is None or not all(partition in self._files for partition in distinct):
+        if self._metadata is None or not self._files.keys() >= set(distinct):
             return None
         return frozenset(self._rows_of(distinct).column("file_id").unique().to_pylist())
 
@@ -162,7 +193,8 @@ class MetadataListing:
     def _rows_of(self, partitions: list[str]) -> pa.Table:
         cached_rows = self._concatenated
         if cached_rows is None or cached_rows[0] != partitions:
-            parts = [self._files[partition] for partition in partitions]
+            found = self._files
+            parts = [found[partition] for partition in partitions]
             counts = [part.num_rows for part in parts]
             names = pa.concat_arrays([pa.array([], pa.string()), *(part.column("name") for part in parts)])
             sizes = pa.concat_arrays([pa.array([], pa.int64()), *(part.column("size_bytes") for part in parts)])
@@ -174,11 +206,12 @@ class MetadataListing:
         return cached_rows[1]
 
     def _look_up(self, partitions: list[str]) -> bool:
-        missing = [partition for partition in partitions if partition not in self._files]
+        found = self._files
+        missing = [partition for partition in partitions if partition not in found]
         if missing and self._metadata is not None:
             listed = self._lookup_or_fall_back(lambda metadata: self.find(metadata, missing), lambda: None)
             if listed is not None:
-                self._files.update(listed)
+                found.update(listed)
                 self._store_for_next_operation()
         return self._metadata is not None
 
@@ -191,20 +224,19 @@ class MetadataListing:
     def after_commit(self, metadata: MetadataTable, added: Cells | None) -> MetadataListing:
         """Return the listing after a delta commit. added: its records of the files partition."""
         later = MetadataListing(metadata)
-        later._files = dict(self._files)
+        with self._merging:
+            later._found, later._unmerged = dict(self._found), self._unmerged
         if added is not None:
-            keys = added.keys.cast(pa.string()).to_pylist()
-            changed = {path: row for row, key in enumerate(keys) if (path := "" if key == ROOT else key) in self._files}
-            rows = pa.array(changed.values(), pa.int64())
-            cells = Cells(added.keys.take(rows), added.values.take(rows), added.schema)
-            known = {path: self._files[path] for path in changed}
-            later._files.update(_by_partition(merge_newer_files(known, [GroupCells((), (cells,))]), changed))
+            later._unmerged += (added,)
+        if len(later._unmerged) > MAX_UNMERGED or later.memory_bytes > MAX_LISTING_BYTES:
+            later._merge()
         return later
 
     def find(self, metadata: MetadataTable, partitions: list[str]) -> dict[str, pa.RecordBatch]:
         """Look up the files of partitions in a metadata table, from the earlier listing and what was added since."""
         if self._earlier is not None:
-            earlier, files = self._earlier
+            earlier, listing = self._earlier
+            files = listing._files
             known = {partition: files[partition] for partition in partitions if partition in files}
             if len(known) == len(partitions):
                 if metadata.is_same_state(earlier):

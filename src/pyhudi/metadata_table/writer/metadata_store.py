@@ -323,7 +323,7 @@ class DeltaCommit:
             if (name := parse_log_file(file_name(stat.path or ""))) is not None
         }
         changed = records.get(FILES)
-        files = None if changed is None else Cells(changed.keys.cast(pa.binary()), changed.values, changed.schema)
+        files = None if changed is None else Cells(changed.keys.view(pa.binary()), changed.values, changed.schema)
         advance_listing(store.table, self.timeline, after, files, logs)
         return after
 

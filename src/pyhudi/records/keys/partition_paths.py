@@ -45,6 +45,7 @@ UNUSABLE_PATHS = (
 )
 """Patterns of paths that storage does not support, each with the problem."""
 
+_UNUSABLE = "|".join(f"({pattern})" for pattern, _ in UNUSABLE_PATHS)
 _MICROSECONDS = re.compile(r"-?[0-9]+")
 _ENCODED = {ord(character): f"%{ord(character):02X}" for character in ENCODED_CHARACTERS}
 
@@ -210,6 +211,8 @@ def _combined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.nda
 
 
 def _check_paths(paths: pa.StringArray, rows: np.ndarray) -> None:
+    if not pc.any(pc.match_substring_regex(paths, _UNUSABLE)).as_py():
+        return
     for pattern, problem in UNUSABLE_PATHS:
         mask = pc.match_substring_regex(paths, pattern)
         # The default partition has a code even without rows, so an invalid path is an error only if a row has it.

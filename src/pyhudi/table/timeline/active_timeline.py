@@ -36,17 +36,34 @@ class Timeline:
     _completions: dict[str, str] = field(init=False, repr=False, compare=False)
     _start: str | None = field(init=False, repr=False, compare=False)
     _last_visible: str | None = field(init=False, repr=False, compare=False)
+    _completed: tuple[Instant, ...] = field(init=False, repr=False, compare=False)
+    _pending: tuple[Instant, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        slicing = [i for i in self.instants if i.action in SLICING_ACTIONS]
-        completions = {i.request_time: i.completion_time or i.request_time for i in slicing if i.state is State.COMPLETED}
-        object.__setattr__(self, "_completions", completions)
-        saved = {i.request_time for i in self.instants if i.action is Action.SAVEPOINT}
+        completed: list[Instant] = []
+        pending: list[Instant] = []
+        slicing: list[str] = []
+        completions: dict[str, str] = {}
+        planned: list[str] = []
+        saved: set[str] = set()
+        for instant in self.instants:
+            is_completed, action, request_time = instant.state is State.COMPLETED, instant.action, instant.request_time
+            (completed if is_completed else pending).append(instant)
+            if action in SLICING_ACTIONS:
+                slicing.append(request_time)
+                if is_completed:
+                    completions[request_time] = instant.completion_time or request_time
+                if action is Action.COMPACTION:
+                    planned.append(request_time)
+            elif action is Action.SAVEPOINT:
+                saved.add(request_time)
         # If only savepointed commits are left, the timeline holds nothing between them.
-        start = min((i.request_time for i in slicing if i.request_time not in saved), default=None)
+        start = min((time for time in slicing if time not in saved), default=None)
+        object.__setattr__(self, "_completions", completions)
         object.__setattr__(self, "_start", max(saved.intersection(completions), default=None) if start is None else start)
-        planned = [i.request_time for i in slicing if i.action is Action.COMPACTION]
         object.__setattr__(self, "_last_visible", max((*completions, *planned), default=None))
+        object.__setattr__(self, "_completed", tuple(completed))
+        object.__setattr__(self, "_pending", tuple(pending))
 
     @classmethod
     def of(cls, instants: Iterable[Instant], archived_completions: Mapping[str, str] | None = None) -> Timeline:
@@ -62,7 +79,7 @@ class Timeline:
 
     def completed_writes(self) -> tuple[Instant, ...]:
         """Completed commits, delta commits and replace commits (including compactions and clusterings), by request time."""
-        return tuple(i for i in self.instants if i.state is State.COMPLETED and i.action in WRITE_ACTIONS)
+        return self.completed(*WRITE_ACTIONS)
 
     def last_completed_write(self) -> Instant | None:
         """The completed write with the largest request time."""
@@ -71,11 +88,11 @@ class Timeline:
 
     def pending(self, *actions: Action) -> tuple[Instant, ...]:
         """Instants not completed; of the given actions, or of all."""
-        return tuple(i for i in self.instants if i.state is not State.COMPLETED and (not actions or i.action in actions))
+        return tuple([i for i in self._pending if i.action in actions]) if actions else self._pending
 
     def completed(self, *actions: Action) -> tuple[Instant, ...]:
         """Completed instants; of the given actions (as in their completed files), or of all."""
-        return tuple(i for i in self.instants if i.state is State.COMPLETED and (not actions or i.action in actions))
+        return tuple([i for i in self._completed if i.action in actions]) if actions else self._completed
 
     def pending_writes(self) -> tuple[Instant, ...]:
         """Pending writes, without compactions and clusterings, which keep their plans."""
