@@ -46,7 +46,7 @@ def faults_of_source(path: Path) -> list[str]:
 
 def _differences(archive: str, found: set[str], wanted: set[str]) -> list[str]:
     missing = [f"{archive} lacks {name}" for name in sorted(wanted - found)]
-    return missing + [f"{archive} has a file that nobody asked for: {name}" for name in sorted(found - wanted)]
+    return missing + [f"{archive} has an unexpected file: {name}" for name in sorted(found - wanted)]
 
 
 def main(folder: Path) -> int:

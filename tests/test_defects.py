@@ -21,7 +21,7 @@ SLICES = "unit/table/test_file_slices.py"
 
 DEFECTS: dict[str, tuple[str, ...]] = {
     # Data files
-    "null dates beside column statistics: NullPointerException on merge-on-read upserts": (
+    "null dates in columns with statistics: NullPointerException on merge-on-read upserts": (
         f"{OWN}::test_null_dates_in_logs_with_column_statistics",
     ),
     "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_store_the_values_that_hudi_compares",),
@@ -60,7 +60,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         f"{OWN}::test_timestamps_in_keys_are_one_text_in_every_operation",
         "interop/test_cow_matrix.py::test_timestamps_as_keys",
     ),
-    "lists beside short decimals of a bulk_insert: the lists are lost when rows are copied": (
+    "lists in files with short decimals of a bulk_insert: the lists are lost when rows are copied": (
         f"{REAL}::test_lists_with_short_decimals_of_a_bulk_insert",
     ),
     "tinyint and smallint columns of a bulk_insert: reads fail": (f"{REAL}::test_bytes_and_shorts_of_a_bulk_insert",),
@@ -131,7 +131,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "incremental queries over partial blocks: garbage, or the process dies": (
         f"{OWN}::test_partial_updates_in_incremental_queries",
     ),
-    "partial blocks beside a column that marks deletes: reads fail": (
+    "partial blocks in a table with a delete marker column: reads fail": (
         "interop/test_partial_updates.py::test_hudi_reads_complete_rows_when_a_column_marks_deletes",
     ),
     "log compactions pass over partial updates, and name them as merged": (
@@ -229,7 +229,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/metadata_table/test_writer.py::test_missing_metadata_table_is_reported",
     ),
     # Timeline and services
-    "a clustering that was taken back looks pending": (f"{OWN}::test_rolled_back_clustering_leaves_no_plan",),
+    "a rolled back clustering looks pending": (f"{OWN}::test_rolled_back_clustering_leaves_no_plan",),
     "a data file without a marker outlives the rollback and counts later": (f"{OWN}::test_no_data_file_comes_before_its_marker",),
     "files of the history that span a range are passed over": (
         "unit/table/timeline/test_archived_timeline.py::test_a_range_opens_files_that_span_it",
@@ -238,7 +238,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_clustering.py::test_a_pending_plan_holds_its_file_groups",
         "component/operations/test_clustering.py::test_concurrent_clustering_and_write_when_writes_have_priority",
     ),
-    "a deleted key that comes back beside a planned compaction is not found after it: the next upsert doubles it": (
+    "a deleted key reinserted during a planned compaction is not found after it: the next upsert duplicates it": (
         "component/engines/test_write_indexes.py::test_keys_that_only_a_log_has_after_a_compaction",
         "spark/test_write_indexes.py::test_keys_that_only_a_log_has_after_a_compaction",
         f"{SLICES}::test_logs_that_may_hold_keys_which_the_base_file_lacks",
@@ -259,7 +259,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "ORC base files: reads of copy on write by Spark's vectorized reader fail, and bulk inserts and compactions": (
         "interop/test_orc.py::test_release_1_1_reads_orc_tables_of_both_writers",
     ),
-    "upgrade of a table with a merger of its own beside a payload class: the merger is dropped": (
+    "upgrade of a table with a custom merger and a payload class: the merger is dropped": (
         "component/operations/test_upgrade_9.py::test_custom_merger_is_kept",
     ),
     "a null in a tuple of ordering values: writes or reads of its file fail": (
@@ -278,7 +278,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_write_indexes.py::test_apache_hudi_loses_a_key_of_two_partitions",
         "component/operations/test_partitioned_record_index.py::test_every_operation_and_service",
     ),
-    "a partitioned record index is written as one of the whole table, or not at all beside a partition with a dot": (
+    "a partitioned record index is written as one of the whole table, or not at all in a table with a dot in a partition path": (
         "component/operations/test_partitioned_record_index.py::test_unsupported_combinations_are_refused",
     ),
     "a downgrade leaves a partitioned record index in a table of version 8": (

@@ -45,11 +45,11 @@ def test_missing_and_unexpected_files_are_named(tmp_path: Path) -> None:
     assert [fault.split(":")[0] for fault in faults_of_wheel(wheel)] == [
         f"{wheel.name} lacks pyhudi/api/table.py",
         f"{wheel.name} lacks pyhudi/py.typed",
-        f"{wheel.name} has a file that nobody asked for",
+        f"{wheel.name} has an unexpected file",
         f"{wheel.name} has no py.typed",
     ]
     source = make_source(tmp_path, {f"src/{name}" for name in sources()} | BESIDE | {"tests/golden/README.md"})
-    assert faults_of_source(source) == [f"{source.name} has a file that nobody asked for: tests/golden/README.md"]
+    assert faults_of_source(source) == [f"{source.name} has an unexpected file: tests/golden/README.md"]
     assert main(tmp_path) == 5
 
 

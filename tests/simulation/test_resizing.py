@@ -157,7 +157,7 @@ def test_crash_of_the_rollback_of_a_write_during_a_resize() -> None:
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("keeps_copies", [True, False], ids=["to a write beside the resize", "to before the resize"])
+@pytest.mark.parametrize("keeps_copies", [True, False], ids=["to a write during the resize", "to before the resize"])
 def test_crash_of_a_restore_of_writes_during_a_resize(keeps_copies: bool) -> None:
     """Readers see no state without the copies of a write that is still there, and no copy outlives the restore."""
     world = world_with_commits()

@@ -194,7 +194,7 @@ INSERT_DROP_DUPLICATES = Option(
     "hoodie.datasource.write.insert.drop.duplicates",
     bool,
     "false",
-    "same as hoodie.datasource.insert.dup.policy=drop; turns an upsert into an insert",
+    "same as hoodie.datasource.insert.dup.policy=drop and hoodie.combine.before.insert=true; turns an upsert into an insert",
     operations=("upsert", "insert", "bulk_insert"),
 )
 COMBINE_BEFORE_UPSERT = Option(

@@ -464,7 +464,7 @@ def _check_number(text: str, token: Any, after: list[Any]) -> None:
             f"{describe_position(text, token.start)}: the number {token.text} has more than {_DIGITS} decimal places"
         )
     if "e" in number and math.isinf(float(number)):
-        raise InvalidRequest(f"{describe_position(text, token.start)}: the number {token.text} is beyond the largest double")
+        raise InvalidRequest(f"{describe_position(text, token.start)}: the number {token.text} exceeds the largest double")
 
 
 def _check_interval(text: str, start: int, value: str, unit: str) -> None:
@@ -473,8 +473,7 @@ def _check_interval(text: str, start: int, value: str, unit: str) -> None:
         return
     raise InvalidRequest(
         f"{describe_position(text, start)}: INTERVAL {value!r} in the embedded engine. Write INTERVAL '1' DAY, or add several "
-        "intervals; "
-        "only seconds have a fraction"
+        "intervals; only seconds have a fraction"
     )
 
 

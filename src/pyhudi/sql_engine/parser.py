@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
+from pyhudi.records.sql_quoting import quote_name
 from pyhudi.sql_engine.ddl_parser import alter_table, create, drop, parse_partition, truncate_table
 from pyhudi.sql_engine.literals import describe_position
 from pyhudi.sql_engine.sql_ast import (
@@ -238,8 +239,12 @@ def _merge(cursor: TokenCursor) -> Statement:
 def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
     """Parse the source in USING: a query in parentheses, or a table, which becomes a query of all its rows."""
     if cursor.at_keywords("("):
-        query = parse_query_text(cursor.statement, cursor.enclosed())
-        return query, _alias(cursor, "ON")
+        body = cursor.enclosed()
+        alias = _alias(cursor, "ON")
+        if alias is not None and cursor.at_keywords("("):
+            columns = ", ".join(map(quote_name, cursor.names("the name of a column")))
+            body = Fragment(f"SELECT * FROM ({body.text}\n) AS source({columns})", body.offset - len("SELECT * FROM ("))
+        return parse_query_text(cursor.statement, body), alias
     start = cursor.offset
     name = cursor.dotted("a table, or a query in parentheses")
     if cursor.at_keywords("("):

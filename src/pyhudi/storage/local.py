@@ -156,7 +156,7 @@ class LocalStorage(UriMixin):
             return file.read(max(0, min(length, size_bytes - offset)))
 
     def stat(self, path: str) -> FileInfo | None:
-        with _translated("look at", self.full_path(check_file_path(path))) as full:
+        with _translated("get the status of", self.full_path(check_file_path(path))) as full:
             try:
                 status = os.stat(full)
             except (FileNotFoundError, NotADirectoryError):

@@ -24,7 +24,7 @@ def check_not_bootstrapped(context: TableContext) -> None:
     source = context.config.bootstrap_base_path
     if source:
         raise Unsupported(
-            f"the table at {context.storage.uri} was bootstrapped from {source}; such tables are not taken to another version"
+            f"the table at {context.storage.uri} was bootstrapped from {source}, so it cannot be upgraded or downgraded"
         )
 
 
@@ -38,7 +38,7 @@ def check_omission(config: TableConfig) -> None:
         raise Unsupported(f"{setting} in a table without meta columns: its files would not identify the record of a row")
     both = sorted({*config.omitted_columns}.intersection(name.split(".")[0] for name in config.ordering_fields))
     if both:
-        raise Unsupported(f"{setting} in a table that orders records by {both[0]}, a partition column: files have to hold it")
+        raise Unsupported(f"{setting} in a table that orders records by {both[0]}, a partition column: files must contain it")
 
 
 def check_commit_open(metadata: CommitMetadata) -> None:

@@ -288,7 +288,7 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
         ids = ids if as_of is None else ids.at_time(as_of)
         without = sorted(set(schema.arrow.names) - {column.name for column in ids.requested.columns})
         if without and as_of is None:
-            raise CorruptData("the history of columns lacks some of the table's", found=", ".join(without)).with_path(
+            raise CorruptData("the history of columns lacks columns of the table", found=", ".join(without)).with_path(
                 context.storage.absolute(SCHEMA_FOLDER)
             )
     return Snapshot(

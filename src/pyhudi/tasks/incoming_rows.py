@@ -276,9 +276,8 @@ def resolve_moves(
         raise Unsupported(
             f"a partial update of record {rows.column(RECORD_KEY)[row].as_py()!r} names partition "
             f"{rows.column(PARTITION_PATH)[row].as_py()!r}, and the record is in "
-            f"{request.candidates[int(pairs_candidate[moved_away][0])].partition!r}: what moves to another partition has to be a "
-            "whole row; "
-            "upsert one, or let records stay where they are by setting the index's update.partition.path to false"
+            f"{request.candidates[int(pairs_candidate[moved_away][0])].partition!r}: moving it requires a complete row; "
+            "upsert one, or keep records in their partition by setting the index's update.partition.path to false"
         )
     if DELETE_COLUMN not in rows.column_names:
         rows = rows.append_column(_DELETE_FIELD, pa.repeat(pa.scalar(False), rows.num_rows))

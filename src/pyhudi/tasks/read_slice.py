@@ -364,7 +364,7 @@ def _merged_parts(
             first_row += rows.num_rows
         if by_position and not seen.all():
             raise CorruptData(
-                f"record positions of the logs go beyond the base file, which has {first_row} rows; read with "
+                f"record positions of the logs exceed the base file, which has {first_row} rows; read with "
                 f"{file_options.MERGE_USE_RECORD_POSITIONS}=false to merge by key"
             ).with_path(storage.absolute(path))
     yield SlicePart(records.inserts(seen), False)

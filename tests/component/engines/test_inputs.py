@@ -276,6 +276,8 @@ def test_python_objects_of_pandas() -> None:
     assert "0x" not in str(refused.value)
     with pytest.raises(InvalidRequest, match="column 'v' cannot be read as Arrow: Could not convert 'x'"):
         table.insert(pd.DataFrame({"id": ["a", "b"], "v": [1, "x"]}))
+    with pytest.raises(InvalidRequest, match=r"column 'v' cannot be read as Arrow: .* pass a pyarrow array .* which a map"):
+        arrow_reader([{"v": [("a", 1)]}])
 
 
 @pytest.mark.parametrize(("name", "width"), [("id", 32), ("id", 64), ("ts", 64), ("n", 64)])

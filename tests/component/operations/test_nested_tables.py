@@ -44,7 +44,7 @@ def _every_commit_but_the_last(table: Table) -> None:
 OPERATIONS: dict[str, Callable[[Table], object]] = {
     "repair": lambda table: table.repair(dry_run=False),
     "a procedure's repair": lambda table: procedures.call("repair_add_partition_meta", path=table.uri, dry_run=False),
-    "a metadata table built anew": lambda table: table.index.rebuild(),
+    "a rebuilt metadata table": lambda table: table.index.rebuild(),
     "clean": _every_commit_but_the_last,
     "a write and its rollback": lambda table: (
         table.upsert(pa.table({"id": [0], "part": [PARTS[0]], "ts": [3]}), options=QUIET),

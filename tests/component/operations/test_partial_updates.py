@@ -183,7 +183,7 @@ def test_by_global_index(table_type: str, index: str) -> None:
     update(table, {"id": "w", "ts": 6, "a": "new"}, {"id": "gone", "ts": 6, "a": "new"})
     names = ("hoodie.simple.index", "hoodie.bloom.index", "hoodie.record.index")
     moving = {f"{name}.update.partition.path": True for name in names}
-    with pytest.raises(Unsupported, match="has to be a whole row"):
+    with pytest.raises(Unsupported, match="requires a complete row"):
         update(table, {"id": "x", "part": "other", "ts": 6, "a": "new"}, **moving)
     update(table, {"id": "x", "part": "other", "ts": 6, "a": "new"}, **dict.fromkeys(moving, False))
     assert bool(partial_blocks(table)) is (table_type == "mor")

@@ -142,7 +142,7 @@ CHANGES: dict[str, Callable[[Table], Any]] = {
     "metadata table off": _without_metadata,
     "index made": _indexed,
     "index dropped": _index_dropped,
-    "index made anew": _recreate_index,
+    "index recreated": _recreate_index,
     "schema": _another_schema,
     "downgrade": lambda table: table.downgrade(6),
 }

@@ -121,6 +121,20 @@ def test_inserts_skip_keys_that_exist(uri: str, index: str) -> None:
     assert dict(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True)) == {"k0": 1, "k1": 1, "k2": 5}
 
 
+@pytest.mark.parametrize(
+    ("operation", "combine", "expected"), [("insert", None, [2]), ("upsert", None, [2]), ("insert", "false", [1, 2])]
+)
+def test_dropping_duplicates_also_combines_the_rows_of_the_batch(
+    uri: str, operation: str, combine: str | None, expected: list[int]
+) -> None:
+    table = create(uri)
+    table.upsert(rows(2, ts=0))
+    options = {"hoodie.datasource.write.insert.drop.duplicates": "true", "hoodie.combine.before.insert": combine}
+    batch = pa.concat_tables([rows(1, ts=2), rows(1, 2, ts=1)])
+    assert getattr(table, operation)(batch, options=options).rows_inserted == len(expected)
+    assert sorted(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == [0, *expected]
+
+
 def test_buckets_know_no_keys(uri: str) -> None:
     table = create(uri, **BUCKET)
     with pytest.raises(Unsupported, match="looks up no keys"):

@@ -589,6 +589,12 @@ def test_options_of_create_index_are_those_of_the_build(tmp_path: Path) -> None:
     assert hp.Table(tmp_path / "t").validate().ok
 
 
+def test_the_source_of_a_merge_may_name_its_columns(sql: Sql, trips: hp.Table) -> None:
+    source = "(VALUES (2, 'ny', 9.5), (7, 'sf', 0.5) -- id, city, fare\n) AS s(id, `city`, fare)"
+    sql(f"MERGE INTO trips t USING {source} ON t.id = s.id AND t.city = s.city WHEN MATCHED THEN UPDATE SET fare = s.fare")
+    assert sql("SELECT id, fare FROM trips WHERE city = 'ny'") == [{"id": 2, "fare": 9.5}]
+
+
 def test_time_travel_has_the_columns_of_its_time(sql: Sql, trips: hp.Table) -> None:
     then = trips.timeline().completed_writes()[-1].request_time
     sql("ALTER TABLE trips RENAME COLUMN fare TO price")

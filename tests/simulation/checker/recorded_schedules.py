@@ -23,7 +23,7 @@ class RecordedSchedule:
 
 
 KEPT: dict[str, RecordedSchedule] = {
-    "statistics of a partition know the files of writers that began later": RecordedSchedule(
+    "partition statistics contain files of writers that started later": RecordedSchedule(
         Schedule(
             "cow statistics",
             {"B": "insert aB1 | apart", "A": "insert aA1 | apart"},
@@ -31,7 +31,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         r"scan v = \d+ gives",
     ),
-    "of two writers that bring a key one opens a group and one fills a file": RecordedSchedule(
+    "two writers insert one key: one into a new file group, one into a small file": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "upsert a7", "B": "upsert a7 | apart"},
@@ -42,7 +42,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "keys stand twice",
     ),
-    "a write whose snapshot was cleaned away looks keys up in nothing": RecordedSchedule(
+    "a write looks up keys in a snapshot whose files were cleaned": RecordedSchedule(
         Schedule(
             "cow cleaned",
             {"A": "upsert a1 a2", "B": "upsert a1; upsert a1; upsert a1; upsert a1"},
@@ -50,7 +50,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "keys stand twice",
     ),
-    "archival takes commits away that a write has to meet": RecordedSchedule(
+    "archival removes commits that a pending write must check": RecordedSchedule(
         Schedule(
             "cow kept",
             {"A": "upsert a7", "B": "upsert b7 | apart"},
@@ -58,7 +58,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "archived meanwhile",
     ),
-    "a clustering that was planned on a lease that ran out": RecordedSchedule(
+    "a clustering is planned after its lease expired": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "schedule_clustering", "B": "upsert a1"},
@@ -66,7 +66,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "no order of the operations explains",
     ),
-    "a death in a clustering": RecordedSchedule(
+    "a crash during a clustering": RecordedSchedule(
         Schedule("cow", {"A": "cluster"}, ["A 1: put_if_absent .hoodie/timeline/T_T.replacecommit 1: kill before"]),
         "the next writer: TableState: upsert would change .* pending clustering",
     ),
@@ -82,15 +82,15 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         r"InstantNotFound: the active timeline has no instant \d+ \(clustering\)",
     ),
-    "the columns outlive the writes that named them": RecordedSchedule(
+    "the schema survives archival of the writes that recorded it": RecordedSchedule(
         Schedule("cow kept", {"B": "cluster; cluster; archive; scan"}),
         "has no commit yet",
     ),
-    "the columns outlive the one write since they were archived": RecordedSchedule(
+    "the schema survives archival of the only write that recorded it": RecordedSchedule(
         Schedule("cow kept", {"A": "cluster", "B": "upsert a3; rollback; scan"}),
         "has no commit yet",
     ),
-    "a filter that is slower than a clean": RecordedSchedule(
+    "a filtered write is slower than a clean": RecordedSchedule(
         Schedule(
             "cow cleaned",
             {"C": "delete_where v <= 10", "B": "delete_where v <= 10; delete a7"},
@@ -98,7 +98,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "is missing: if a clean removed it",
     ),
-    "an insert that drops what is there, beside a delete": RecordedSchedule(
+    "an insert that skips existing keys during a delete": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "delete a3 a7", "C": "insert a3 a7 | drop apart"},
@@ -106,7 +106,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "no order of the operations explains",
     ),
-    "an archival that wakes after its lease": RecordedSchedule(
+    "an archival resumes after its lease expired": RecordedSchedule(
         Schedule(
             "cow kept",
             {"A": "upsert a2", "C": "delete_where v >= 3000; insert_overwrite a7"},
@@ -114,7 +114,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "the archive service that followed it failed: .*no such file",
     ),
-    "a writer that was rolled back while it slept": RecordedSchedule(
+    "a suspended writer was rolled back": RecordedSchedule(
         Schedule(
             "cow",
             {"A": "upsert a2; upsert b7", "B": "upsert a1"},
@@ -125,7 +125,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "orphaned files",
     ),
-    "the newest write is taken back, and what it replaced was cleaned": RecordedSchedule(
+    "the newest write is rolled back after the files it replaced were cleaned": RecordedSchedule(
         Schedule("cow cleaned", {"B": "delete_partitions b; upsert b1; rollback"}, takes_back=True),
         "after the newest write was taken back no order of the operations explains",
     ),
@@ -137,7 +137,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "keys stand twice|as of .* no order of the operations explains",
     ),
-    "time travel while a clean takes the files": RecordedSchedule(
+    "time travel while a clean deletes the files": RecordedSchedule(
         Schedule(
             "mor kept",
             {"A": "cluster; delete b7", "B": "travel"},
@@ -147,11 +147,11 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "no order of the operations explains",
     ),
-    "a clustering that slept through a restore": RecordedSchedule(
+    "a clustering was suspended during a restore": RecordedSchedule(
         Schedule("mor kept", {"A": "cluster", "B": "restore"}, ["A 1: stat a/F_W_T.parquet 1: freeze 130000"], seed=9),
         "orphaned files",
     ),
-    "a restore whose last answer is lost": RecordedSchedule(
+    "the last response to a restore is lost": RecordedSchedule(
         Schedule(
             "cow kept",
             {"A": "savepoint; upsert a1; restore", "B": "scan"},
@@ -159,7 +159,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "no order of the operations explains",
     ),
-    "a restore that dies before its last call": RecordedSchedule(
+    "a restore crashes before its last call": RecordedSchedule(
         Schedule(
             "cow kept",
             {"A": "savepoint; upsert a1; restore", "B": "scan"},
@@ -167,7 +167,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "no order of the operations explains",
     ),
-    "a compaction that slept while its newest write was archived": RecordedSchedule(
+    "a compaction was suspended while its newest write was archived": RecordedSchedule(
         Schedule(
             "mor kept",
             {"A": "upsert a3", "B": "insert bB11", "C": "services"},
@@ -176,7 +176,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "SnapshotOutdated",
     ),
-    "the metadata table is archived while another writer begins": RecordedSchedule(
+    "the metadata table is archived while another writer starts": RecordedSchedule(
         Schedule(
             "cow record index kept",
             {"B": "upsert a1", "A": "upsert b7"},
@@ -184,7 +184,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "keys.arrow: no such file",
     ),
-    "a writer sleeps over its side files and is rolled back": RecordedSchedule(
+    "a writer suspended with spilled files is rolled back": RecordedSchedule(
         Schedule(
             "cow record index",
             {"A": "upsert b7", "B": "upsert a1; upsert a1"},
@@ -195,7 +195,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "keys.arrow",
     ),
-    "a group commit that lost its lock and was rolled back removes the file that it wrote afterwards": RecordedSchedule(
+    "a group commit that lost its lock and was rolled back removes files written afterwards": RecordedSchedule(
         Schedule(
             "cow grouped record index",
             {"A": "upsert a2", "B": "upsert a2", "C": "upsert a3"},
@@ -207,7 +207,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "no instant .* is on the timeline to remove it",
     ),
-    "a leader that was rolled back applies a batch again that its writer has committed from memory": RecordedSchedule(
+    "a rolled back leader applies a batch again that its writer committed itself": RecordedSchedule(
         Schedule(
             "cow grouped",
             {"A": "upsert b7", "B": "insert aB10", "C": "insert aC20"},
@@ -216,7 +216,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "keys stand twice",
     ),
-    "time travel over a batch that a leader committed after its writer had died": RecordedSchedule(
+    "time travel over a batch committed by a leader after its writer crashed": RecordedSchedule(
         Schedule(
             "cow grouped",
             {"A": "widen b7 int; scan", "B": "upsert b7", "C": "upsert a3"},
@@ -228,7 +228,7 @@ KEPT: dict[str, RecordedSchedule] = {
         ),
         "as of .* no order of the operations explains",
     ),
-    "a clustering waits for its executor beside one whose executor was lost": RecordedSchedule(
+    "one clustering waits for its executor and another lost its executor": RecordedSchedule(
         Schedule(
             "cow grouped kept",
             {"A": "schedule_clustering", "B": "upsert a7", "C": "cluster"},

@@ -452,7 +452,7 @@ class TestFileSystemLock:
     def test_a_file_left_behind_blocks_for_ever_without_an_expiry(self, folder: Storage, env: ReplayEnvironment) -> None:
         folder.put("lock", b"")
         env.sleep_ms(1 << 40)
-        with pytest.raises(StorageUnavailable, match="delete it if that writer is dead"):
+        with pytest.raises(StorageUnavailable, match="delete it if that writer has ended"):
             FileSystemLock(folder, env).acquire(100)
 
     def test_a_file_left_behind_is_taken_over_after_the_expiry(self, folder: Storage, env: ReplayEnvironment) -> None:

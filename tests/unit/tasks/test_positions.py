@@ -108,7 +108,7 @@ def test_positions_beyond_the_base_file() -> None:
     group = Group.of(list(range(20)))
     log = group.append(rows([7, 3], 20))
     group.rewrite(log, RECORD_POSITIONS=encode_positions(np.array([3, 20], np.int64)))
-    with pytest.raises(CorruptData, match="beyond the base file, which has 20 rows"):
+    with pytest.raises(CorruptData, match="exceed the base file, which has 20 rows"):
         group.read(["v"])
 
 

@@ -206,7 +206,9 @@ def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
             return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
         array = pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise InvalidRequest(f"column {name!r} cannot be read as Arrow: {error}") from error
+        # Python has no type for pairs of a map.
+        remedy = "make its values of one type, or pass a pyarrow array of the column's type, which a map always needs"
+        raise InvalidRequest(f"column {name!r} cannot be read as Arrow: {error}; {remedy}") from error
     if isinstance(values, (list, tuple)):
         _check_times(name, values, array.type)
     return array

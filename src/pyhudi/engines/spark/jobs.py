@@ -107,7 +107,7 @@ def run_tasks(session: SparkSession, function: Callable[[A], R], tasks: Iterable
         results[number] = pickle.loads(blob)
         seen += 1
     if seen != len(todo):
-        raise Internal(f"{len(todo)} tasks were sent to Spark and {seen} results came back")
+        raise Internal(f"{len(todo)} tasks were sent to Spark and {seen} results were returned")
     return results
 
 

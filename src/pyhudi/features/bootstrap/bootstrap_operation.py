@@ -298,8 +298,8 @@ def _remove_interrupted(target: BootstrapTarget, plan: _BootstrapPlan, settings:
     if not discard_new_table(context, settings.commit.lock_wait_ms):
         if timeline.pending(Action.RESTORE):
             raise TableState(
-                f"another writer began to roll back a failed bootstrap of {target.storage.uri}, by a restore that did not "
-                "finish: delete that folder, which holds no rows, and call again"
+                f"a restore that rolls back a failed bootstrap of {target.storage.uri} did not finish: delete that folder, which "
+                "has no rows, and call again"
             )
         raise exists
 

@@ -45,8 +45,7 @@ class ResizeRules:
             raise InvalidRequest(
                 f"{service_options.BUCKET_INDEX_MIN_NUM_BUCKETS}={self.min_nodes} and "
                 f"{service_options.BUCKET_INDEX_MAX_NUM_BUCKETS}={self.max_nodes} have to rise, from 1 to {MAX_NODES}; "
-                "unset, they "
-                f"are {BUCKET_COUNT}"
+                f"unset, they are {BUCKET_COUNT}"
             )
         if self.split_bytes < 0 or self.merge_bytes < 0:
             raise InvalidRequest(

@@ -87,7 +87,7 @@ class FileSource:
             return int(checkpoint)
         except ValueError as error:
             raise InvalidRequest(
-                f"checkpoint {checkpoint!r} is no modification time in milliseconds: another kind of source wrote it, or order "
+                f"checkpoint {checkpoint!r} is no modification time in milliseconds: another source type wrote it, or order "
                 "was name; set checkpoint in the job to begin elsewhere"
             ) from error
 

@@ -61,7 +61,7 @@ class SqlSource:
         if self.nulls not in _NULLS:
             raise InvalidRequest(f"source sql has nulls={self.nulls!r}: choose from {', '.join(_NULLS)}")
         if self.driver is None and self._scheme not in _DRIVERS:
-            raise Unsupported(f"source sql knows no driver for {self._scheme}://: set driver to the module of an ADBC driver")
+            raise Unsupported(f"source sql has no driver for {self._scheme}://: set driver to the module of an ADBC driver")
 
     @property
     def _scheme(self) -> str:

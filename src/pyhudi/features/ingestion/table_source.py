@@ -75,7 +75,7 @@ class TableSource:
         start = BEGINNING if checkpoint is None or not checkpoint.strip(_EARLIEST) else checkpoint
         if not start.isdigit():
             raise InvalidRequest(
-                f"checkpoint {checkpoint!r} is no completion time of a commit: another kind of source wrote it; set checkpoint "
+                f"checkpoint {checkpoint!r} is no completion time of a commit: another source type wrote it; set checkpoint "
                 "in the job to begin elsewhere"
             )
         limits = BatchLimits(instants=self.max_commits, size_bytes=limit.size_bytes)

@@ -156,7 +156,7 @@ def run_ttl(call: ProcedureCall) -> Rows:
 def archive_commits(call: ProcedureCall) -> Rows:
     """Archive old instants. The result is 0, the success code of Hudi's command line."""
     if not call.flag("enable_metadata"):
-        raise Unsupported("enable_metadata=false of archive_commits is refused: a table's metadata table stays in step")
+        raise Unsupported("enable_metadata=false of archive_commits is refused: the metadata table is updated with each archival")
     options = {
         KEEP_MIN_COMMITS.key: call.number("min_commits"),
         KEEP_MAX_COMMITS.key: call.number("max_commits"),

@@ -195,8 +195,7 @@ def _check_rows(storage: Storage, engine: Engine, evidence: TableFacts, config: 
         if fact.mismatch is not None:
             raise InvalidRequest(
                 f"the properties do not fit the rows of {fact.path}: {fact.mismatch}; set the key fields, the partition fields "
-                "and "
-                "the key generator that the table had"
+                "and the key generator that the table had"
             )
 
 

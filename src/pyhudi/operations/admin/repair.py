@@ -24,9 +24,9 @@ docs/formats/metadata-table.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyhudi import features
 from pyhudi.errors import CorruptData
@@ -44,6 +44,7 @@ from pyhudi.operations.admin.stable_check import repeat_until_stable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.plan_ownership import is_plan_orphaned, is_service_dead
+from pyhudi.operations.commit.results import OperationResult
 from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.operations.services.async_indexing import IndexSettings
@@ -54,7 +55,6 @@ from pyhudi.operations.services.index_admin import rebuild_index
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.table_options import CHECKSUM
 from pyhudi.options.write_options import FAILED_WRITES
-from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
 from pyhudi.storage.markers import files_being_written
@@ -96,7 +96,7 @@ class RepairStep:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairResult(HtmlRepr):
+class RepairResult(OperationResult):
     """The outcome of a repair.
 
     Attributes:
@@ -108,10 +108,6 @@ class RepairResult(HtmlRepr):
     uri: str
     dry_run: bool
     steps: tuple[RepairStep, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         head = "repair (dry run)" if self.dry_run else "repair"

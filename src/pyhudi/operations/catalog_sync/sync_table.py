@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from pyhudi.errors import ServiceFailed, TableState
 from pyhudi.format.paths import join_path
@@ -34,7 +33,7 @@ from pyhudi.operations.catalog_sync.catalog_entries import (
 from pyhudi.operations.catalog_sync.changed_partitions import SyncedInstant, partitions_since
 from pyhudi.operations.catalog_sync.sync_settings import CatalogKind, SyncSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.commit.results import OperationResult, WriteResult
 from pyhudi.operations.commit.service_result import Executed, Failed
 from pyhudi.options.sync_options import HIVE_METASTORE_URIS, HIVE_RECREATE_TABLE_ON_ERROR
 from pyhudi.planning.catalog_partitions import (
@@ -46,7 +45,6 @@ from pyhudi.planning.catalog_partitions import (
     find_extractor,
     without_scheme,
 )
-from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage.catalogs import CatalogPartition, CatalogTable, ChangeRefused, MetastoreCatalog
 from pyhudi.storage.catalogs.glue_catalog import GlueCatalog
 from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
@@ -87,14 +85,10 @@ class SyncedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncResult(HtmlRepr):
+class SyncResult(OperationResult):
     """The outcome of a sync; ``tables`` are the entries in the order of registration."""
 
     tables: tuple[SyncedTable, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return "\n".join(["sync", *(f"  {table}, in {table.catalog}" for table in self.tables)])

@@ -93,7 +93,7 @@ class CommitSettings:
             raise InvalidRequest(
                 f"{CONCURRENCY}={mode} requires {FAILED_WRITES}=LAZY, not {policy}: writers must not roll back each "
                 "other's pending "
-                "writes, so a clean has to roll back those of dead writers"
+                "writes, so a clean has to roll back those of failed writers"
             )
         policy = policy or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY")
         expires = options.flag(write_options.CLUSTERING_EXPIRATIONS)

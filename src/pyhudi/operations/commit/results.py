@@ -10,7 +10,16 @@ from pyhudi.records.html_repr import HtmlRepr
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResult(HtmlRepr):
+class OperationResult(HtmlRepr):
+    """Base of the results of operations."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult(OperationResult):
     """The outcome of a write.
 
     Attributes:
@@ -67,10 +76,6 @@ class WriteResult(HtmlRepr):
     callbacks: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
-
     def __str__(self) -> str:
         if self.skipped:
             return f"{self.operation} (skipped: committed earlier)"
@@ -104,7 +109,7 @@ class WriteResult(HtmlRepr):
 
 
 @dataclass(frozen=True, slots=True)
-class BootstrapResult(HtmlRepr):
+class BootstrapResult(OperationResult):
     """The outcome of a bootstrap.
 
     Attributes:
@@ -123,10 +128,6 @@ class BootstrapResult(HtmlRepr):
     rows: int
     bytes_written: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
-
     def __str__(self) -> str:
         return "\n".join(
             [
@@ -139,7 +140,7 @@ class BootstrapResult(HtmlRepr):
 
 
 @dataclass(frozen=True, slots=True)
-class CleanResult(HtmlRepr):
+class CleanResult(OperationResult):
     """The outcome of a clean, or of planning one.
 
     Attributes:
@@ -175,10 +176,6 @@ class CleanResult(HtmlRepr):
         """Number of files that were, or would be, deleted."""
         return sum(len(paths) for paths in self.files.values()) - self.missing
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
-
     def __str__(self) -> str:
         head = "clean (dry run)" if self.dry_run else f"clean {self.instant or '(nothing to delete)'}"
         action = "would be deleted" if self.dry_run else "deleted"
@@ -204,7 +201,7 @@ class CleanResult(HtmlRepr):
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveResult(HtmlRepr):
+class ArchiveResult(OperationResult):
     """The outcome of an archival.
 
     Attributes:
@@ -220,10 +217,6 @@ class ArchiveResult(HtmlRepr):
     leftover_files: int = 0
     history_merges: int = 0
     reason: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         if not self.instants:
@@ -264,7 +257,7 @@ class IngestedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointResult(HtmlRepr):
+class SavepointResult(OperationResult):
     """A new savepoint.
 
     Attributes:
@@ -285,10 +278,6 @@ class SavepointResult(HtmlRepr):
     files: int
     size_bytes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
-
     def __str__(self) -> str:
         return "\n".join(
             [
@@ -300,7 +289,7 @@ class SavepointResult(HtmlRepr):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreResult(HtmlRepr):
+class RestoreResult(OperationResult):
     """The outcome of a restore.
 
     Attributes:
@@ -316,10 +305,6 @@ class RestoreResult(HtmlRepr):
     restored_to: str
     rolled_back: tuple[str, ...]
     files_deleted: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return "\n".join(
@@ -363,7 +348,7 @@ class CompactionRun:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionResult(HtmlRepr):
+class CompactionResult(OperationResult):
     """The outcome of scheduling or running compactions (`compact`) or log compactions (`log_compact`).
 
     Attributes:
@@ -391,10 +376,6 @@ class CompactionResult(HtmlRepr):
     def completion_time(self) -> str | None:
         """Completion time of the last executed plan, None if none was executed."""
         return self.runs[-1].completion_time if self.runs else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         lines = []

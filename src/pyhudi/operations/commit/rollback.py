@@ -21,8 +21,7 @@ Source: docs/formats/writing.md, "Rollback".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
 from pyhudi.features.consistent_hashing.hashing_store import remove_hashing_metadata
@@ -44,9 +43,9 @@ from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.orphan_cleanup import remove_leftovers, sweep_unfinished_documents
+from pyhudi.operations.commit.results import OperationResult
 from pyhudi.operations.commit.rollback_checks import check_can_roll_back, file_id_from_name
 from pyhudi.operations.commit.transaction import check_same_version
-from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.table.bootstrap_sources import remove_bootstrap_index
@@ -64,7 +63,7 @@ not update the modification time of the file.
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackResult(HtmlRepr):
+class RollbackResult(OperationResult):
     """The outcome of a rollback.
 
     Attributes:
@@ -76,10 +75,6 @@ class RollbackResult(HtmlRepr):
     instant: str
     rolled_back: str
     deleted: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return "\n".join(

@@ -41,8 +41,7 @@ def check_can_roll_back(context: TableContext, timeline: Timeline, instant: Inst
             method = "unschedule_clustering" if service.action is Action.CLUSTERING else "unschedule_compaction"
             raise TableState(
                 f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is "
-                "planned to "
-                f"rewrite its files; drop that plan first, with {method}({service.request_time!r})"
+                f"planned to rewrite its files; drop that plan first, with {method}({service.request_time!r})"
             )
     _check_slices_remain(context, instant)
     _check_predecessors_remain(context, timeline, instant)

@@ -234,7 +234,7 @@ def _claim_pending(service: ScheduledAction[Any], request_time: str) -> Transact
         inflight = Instant(request_time, action, State.INFLIGHT)
         begun = inflight in context.timeline.load().pending(action)
         if begun and rollback_failed_attempt(context, request_time, action, service.commit) and not action.retains_plan:
-            raise PlanTaken.of(context, action, request_time, "its last attempt died, so it was dropped")
+            raise PlanTaken.of(context, action, request_time, "its last attempt failed, so it was dropped")
     return claim(context, request_time, action, service.commit, resumes=service.resumes)
 
 

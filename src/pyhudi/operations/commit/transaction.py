@@ -171,7 +171,7 @@ class Transaction:
                 timeline = context.timeline.load()
                 config = check_may_begin(context, timeline, "writing")
                 if any(instant.request_time == at for instant in timeline.instants):
-                    raise TableState(f"instant {at} of {context.storage.uri} exists already; another process has begun it")
+                    raise TableState(f"instant {at} of {context.storage.uri} exists already; another process has started it")
                 time = new_instant_time(context, timeline, settings) if at is None else at
                 heartbeat = WriterHeartbeat(context.storage, context.env, time, settings.heartbeats)
                 heartbeat.start()
@@ -346,15 +346,13 @@ class Transaction:
         if not own_files.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, now):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer "
-                "while "
-                "it was running",
+                "while it was running",
                 instants=(self.instant_time,),
             )
         if self.was_reclaimed():
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} was taken over by another process, "
-                "which considered "
-                "this one dead; leave the action to that process",
+                "which considered this writer failed; leave the action to that process",
                 instants=(self.instant_time,),
             )
 
@@ -408,8 +406,7 @@ class Transaction:
         except StorageUnavailable as error:
             raise CommitUnknown(
                 f"the store did not confirm whether {self.context.storage.absolute(path)} was written; load the table "
-                "and look for "
-                f"instant {self.instant_time} before writing again, and delete nothing",
+                f"and look for instant {self.instant_time} before writing again, and delete nothing",
                 instant=self.instant_time,
             ) from error
         if not landed:

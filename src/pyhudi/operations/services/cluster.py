@@ -16,7 +16,7 @@ Source: docs/formats/writing.md, "Clustering".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -44,6 +44,7 @@ from pyhudi.operations.commit.hbase_hooks import check_hbase
 from pyhudi.operations.commit.orphan_cleanup import delete_files_of_attempts
 from pyhudi.operations.commit.plan_ownership import drop_orphaned_plan, drop_plan
 from pyhudi.operations.commit.precommit_checks import ValidatorSettings
+from pyhudi.operations.commit.results import OperationResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, plan_and_run, run_all, run_planned, schedule
 from pyhudi.operations.commit.service_result import NotDue, RunSummary
@@ -85,7 +86,6 @@ from pyhudi.planning.clustering import (
     requires_bucket_preservation,
 )
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.mergers import merge_rule
 from pyhudi.table.snapshot import Snapshot, read_commit
 from pyhudi.table.table_context import TableContext
@@ -175,7 +175,7 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusteringResult(HtmlRepr):
+class ClusteringResult(OperationResult):
     """The outcome of a clustering.
 
     Attributes:
@@ -205,10 +205,6 @@ class ClusteringResult(HtmlRepr):
     bytes_written: int = 0
     order: tuple[str, ...] = field(default=())
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         if self.instant is None:

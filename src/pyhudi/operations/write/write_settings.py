@@ -244,7 +244,8 @@ class WriteSettings:
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
         """Build the settings from checked options. Raises InvalidRequest for incompatible options."""
         policy = options.value_or_default(DUPLICATE_POLICY)
-        if options.flag(write_options.INSERT_DROP_DUPLICATES):
+        drops_duplicates = options.flag(write_options.INSERT_DROP_DUPLICATES)
+        if drops_duplicates:
             if operation is WriteOperation.BULK_INSERT:
                 raise InvalidRequest(f"{write_options.INSERT_DROP_DUPLICATES} is incompatible with bulk_insert; use insert")
             policy = "drop"
@@ -255,13 +256,14 @@ class WriteSettings:
                         f"{PARTIAL_UPDATE} requires an upsert"
                     )
                 operation = WriteOperation.INSERT
+        combine = _COMBINE.get(operation, write_options.COMBINE_BEFORE_INSERT)
         static = options.text(write_options.STATIC_PARTITIONS)
         prefix = options.value_or_default(METADATA_PREFIX)
         settings = read_settings(
             cls,
             options,
             operation=operation,
-            combine=options.flag(_COMBINE.get(operation, write_options.COMBINE_BEFORE_INSERT)),
+            combine=options.flag(combine) or (drops_duplicates and options.explicit(combine) is None),
             duplicate_policy=policy,
             schema_mode=SchemaMode(options.value_or_default(SCHEMA_MODE)),
             truncates_nanoseconds=options.value_or_default(write_options.TIMESTAMPS_NANOSECONDS) == "cut",

@@ -179,7 +179,7 @@ class HdfsStorage(UriMixin):
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         # A writer that waits for a file to disappear polls often; avoid writing a temporary file each time.
-        with self._translated("look at", path):
+        with self._translated("get the status of", path):
             if self._client.status(self._full(check_file_path(path))) is not None:
                 return False
         return self._write(path, data, lambda temporary: self._rename(temporary, path, data, replace=False))
@@ -247,7 +247,7 @@ class HdfsStorage(UriMixin):
         return f"{self._root}/{path}" if path else self._root
 
     def _status(self, path: str) -> FileStatus | None:
-        with self._translated("look at", path):
+        with self._translated("get the status of", path):
             status = self._client.status(self._full(check_file_path(path)))
         return status if status is not None and status.is_file else None
 
@@ -357,7 +357,7 @@ class HdfsStorage(UriMixin):
             if self._tag(path) != tag:
                 return False
         raise StorageUnavailable(
-            f"{self.absolute(path)}: {_CLAIMS_AT_MOST} writers began to replace it, none succeeded. "
+            f"{self.absolute(path)}: {_CLAIMS_AT_MOST} writers started to replace it and none finished. "
             "Delete it when no writer is running"
         )
 

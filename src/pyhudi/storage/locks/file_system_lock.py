@@ -79,7 +79,7 @@ class FileSystemLock(LockProvider):
             elif not wait.pause():
                 age = "" if current is None else f", created at {current.modified_ms} (epoch ms)"
                 raise StorageUnavailable(
-                    f"{self._where}: another writer holds the lock file{age} ({wait}); delete it if that writer is dead"
+                    f"{self._where}: another writer holds the lock file{age} ({wait}); delete it if that writer has ended"
                 )
         created = self._storage.stat(self._name)
         if created is None:

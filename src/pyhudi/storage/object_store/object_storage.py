@@ -108,7 +108,7 @@ class ObjectStorage(UriMixin):
         except (FileNotFoundError, NotFoundError):
             return None
         except (BaseError, OSError, ValueError) as error:
-            raise store_error(error, "look at", self.absolute(path)) from error
+            raise store_error(error, "get the status of", self.absolute(path)) from error
 
     def list(self, folder: str) -> Listing:
         prefix = join_path(self._location.path, check_path(folder))
@@ -260,7 +260,7 @@ class ObjectStorage(UriMixin):
         except (FileNotFoundError, NotFoundError):
             return None
         except (BaseError, OSError, ValueError) as error:
-            raise store_error(error, "look at", where) from error
+            raise store_error(error, "get the status of", where) from error
 
     def _probe(self) -> None:
         """Check once per process that the endpoint honours conditional PUTs.  Raises Unsupported if it does not."""
