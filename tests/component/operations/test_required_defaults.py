@@ -121,7 +121,7 @@ def _check_refused(table: Table, changes: dict[str, Change], text: str) -> None:
         assert {info.path for info in table.context.storage.walk("")} == before, name
 
 
-NESTED = [{"id": key, "st": {"q": q, "d": 7}, "li": [{"q": q, "d": 7}]} for key, q in (("a", 1), ("b", 2))]
+NESTED: list[dict[str, Any]] = [{"id": key, "st": {"q": q, "d": 7}, "li": [{"q": q, "d": 7}]} for key, q in (("a", 1), ("b", 2))]
 
 
 @pytest.mark.parametrize("parent", ["st", "li.element"])
