@@ -36,7 +36,7 @@ def test_text_literals(literal: str, value: str) -> None:
         (r"'\UFFFFFFFF'", "no character of Unicode"),
         ("n'a'", "no literal of Spark's"),
         ("0x1F", "no literal of Spark's"),
-        ("1e400", "beyond the largest double"),
+        ("1e400", "exceeds the largest double"),
         ("1e3L", "is no whole number"),
         ("1" * 39, "more than 38 digits"),
         ("DATE 'infinity'", "Write DATE '2024-05-06'"),

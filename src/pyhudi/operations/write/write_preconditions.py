@@ -92,11 +92,11 @@ def _check_timestamp_paths(context: TableContext, schemas: WriteSchemas, snapsho
     }
     if not fields:
         return
-    theirs = {path for path in snapshot.listing.partitions() if _is_path_of_hudi_sql(path, keys, fields)}
-    if theirs and not (counts and theirs.issuperset(counts)) and any(snapshot.slices(theirs).values()):
+    sql_paths = {path for path in snapshot.listing.partitions() if _is_path_of_hudi_sql(path, keys, fields)}
+    if sql_paths and not (counts and sql_paths.issuperset(counts)) and any(snapshot.slices(sql_paths).values()):
         raise Unsupported(
-            f"cannot write the table at {context.storage.uri}: Hudi's SQL formats the timestamps of a partition path "
-            f"({min(theirs)!r}) in its own way, so records would be stored twice. Write it with Hudi's SQL"
+            f"cannot write the table at {context.storage.uri}: Hudi's SQL wrote partition path {min(sql_paths)!r} with formatted "
+            "timestamps, where PyHudi would write another path, so records would be stored twice. Write the table with Hudi's SQL"
         )
 
 
@@ -112,11 +112,12 @@ def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot:
     """Raise Unsupported for a partial update of a table with schema on read, and for a column of a type of Hudi 1.2 in it."""
     if snapshot.history is None:
         return
-    named = next((field for field in schemas.data_schema if stated_hudi_type(field) is not None), None)
-    if named is not None:
+    unsupported_field = next((field for field in schemas.data_schema if stated_hudi_type(field) is not None), None)
+    if unsupported_field is not None:
         raise Unsupported(
-            f"column {named.name!r} of type {stated_hudi_type(named)} in {context.storage.uri} is not supported: the table uses "
-            f"schema on read ({table_options.SCHEMA_ON_READ}), and Hudi 1.2.0 cannot read such a table"
+            f"column {unsupported_field.name!r} of type {stated_hudi_type(unsupported_field)} in {context.storage.uri} "
+            f"is not supported: the table uses schema on read ({table_options.SCHEMA_ON_READ}), "
+            "and Hudi 1.2.0 cannot read such a table"
         )
     if schemas.partial:
         raise Unsupported(
