@@ -472,8 +472,8 @@ def test_a_clustering_orders_by_a_column_that_another_one_had_the_name_of(tmp_pa
     assert by_id(table) == expected
 
 
-def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that comes while the change is under way."""
+def test_rename_is_refused_with_a_secondary_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the index is created during the change."""
     table = new_table(tmp_path, **{"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"})
     table.upsert(rows("a", "b"))
     original = alter_columns._planned
