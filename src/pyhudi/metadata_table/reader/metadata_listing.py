@@ -72,6 +72,14 @@ class MetadataListing:
         self._merging = Lock()
         self._concatenated: tuple[list[str], pa.Table] | None = None
 
+    def __getstate__(self) -> dict[str, object]:
+        with self._merging:
+            return {name: value for name, value in self.__dict__.items() if name != "_merging"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._merging = Lock()
+
     @property
     def metadata(self) -> MetadataTable | None:
         """The metadata table in use; None once it has failed."""

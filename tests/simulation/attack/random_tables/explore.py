@@ -46,7 +46,7 @@ class Failure:
 # changes columns has other rows ready than those which it would send after another such change.
 _FIRST = (
     *("upsert", "delete", "delete_where", "update", "merge", "partial", "overwrite", "delete_partitions", "missing"),
-    *("compact", "cluster", "run_plan", "log_compact"),
+    *("compact", "cluster", "run_pending_plan", "log_compact"),
 )
 _BESIDE = (
     *_FIRST,
@@ -77,9 +77,9 @@ THEMES = {
     "versions": ("change_version", "compact", "cluster", "restore", "roll_back", "archive"),
     "restores": ("savepoint", "restore", "roll_back", "clean", "archive"),
     "columns": ("new_column", "wider", "evolve", "deeper", "missing", "alter", "compact", "cluster", "index"),
-    "partitions": ("delete_partitions", "overwrite", "expire", "plan_compaction", "cluster", "run_plan", "archive", "days"),
+    "partitions": ("delete_partitions", "overwrite", "expire", "plan_compaction", "cluster", "run_pending_plan", "archive", "days"),
     "types": ("upsert", "merge", "update", "partial", "compact", "cluster", "index"),
-    "non-blocking": ("upsert", "delete", "compact", "plan_compaction", "run_plan", "clean", "archive"),
+    "non-blocking": ("upsert", "delete", "compact", "plan_compaction", "run_pending_plan", "clean", "archive"),
     "bootstrap": ("update", "merge", "cluster", "compact", "restore"),
 }
 
