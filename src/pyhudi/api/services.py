@@ -24,7 +24,7 @@ from pyhudi.operations.catalog_sync.sync_table import SyncResult, run_sync
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
-from pyhudi.operations.services.background_services import BackgroundServices, Printed, run_loop
+from pyhudi.operations.services.background_services import BackgroundServices, ServiceOutcomes, run_loop
 from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.services.cluster import (
     ClusteringResult,
@@ -43,7 +43,7 @@ from pyhudi.operations.services.compact import (
     unschedule,
 )
 from pyhudi.operations.services.partition_ttl import TtlSettings, find_expired_partitions, run_ttl
-from pyhudi.operations.services.run_services import ServiceRunSettings, printed, run_services_once
+from pyhudi.operations.services.run_services import ServiceRunSettings, format_outcomes, run_services_once
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.declaration import Options
@@ -355,7 +355,7 @@ class TableServices(OpenedTable):
             Outcome by service name.
         """
         parsed = self._open.parse(TABLE_OPERATIONS["run_services"], options)
-        _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
+        _, run = self._prepare_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
         return run(lambda: True)
 
     def serve(
@@ -384,9 +384,9 @@ class TableServices(OpenedTable):
             on_run: Called with the outcomes of each pass.
         """
         parsed = self._open.parse(TABLE_OPERATIONS["serve"], options)
-        _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
+        _, run = self._prepare_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
 
-        def once() -> Printed:
+        def once() -> ServiceOutcomes:
             outcomes = run(lambda: not stop.is_set())
             if on_run is not None:
                 on_run(outcomes)
@@ -425,32 +425,32 @@ class TableServices(OpenedTable):
         parsed = self._open.parse(TABLE_OPERATIONS["background_services"], options)
         if self._open.background is not None:
             raise InvalidRequest(f"background services of {self._open.uri} are running already; stop them first")
-        settings, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
+        settings, run = self._prepare_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
 
-        def ended() -> None:
+        def clear_background() -> None:
             self._open.background = None
 
-        self._open.background = BackgroundServices(run, settings.names, pause_seconds, ended)
+        self._open.background = BackgroundServices(run, settings.names, pause_seconds, clear_background)
         return self._open.background.start()
 
-    def _run_pass(
+    def _prepare_pass(
         self,
         services: Sequence[str] | None,
         engine: Engine,
         parsed: Options,
         *,
         plan: bool,
-    ) -> tuple[ServiceRunSettings, Callable[[Callable[[], bool]], Printed]]:
+    ) -> tuple[ServiceRunSettings, Callable[[Callable[[], bool]], ServiceOutcomes]]:
         """Settings of a pass, and a function that runs one."""
         self._open.writable(parsed)
         settings = ServiceRunSettings.of(parsed, None if services is None else tuple(services), plan=plan)
         write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        quiet = replace(write, services=write.services.none())
+        without_services = replace(write, services=write.services.none())
 
-        def run(go_on: Callable[[], bool]) -> Printed:
+        def run(should_continue: Callable[[], bool]) -> ServiceOutcomes:
             context = self._open.writable(parsed)
-            delete = partial(run_delete_partitions, context, settings=quiet, engine=engine)
-            return printed(run_services_once(context, engine, settings, delete, go_on))
+            delete = partial(run_delete_partitions, context, settings=without_services, engine=engine)
+            return format_outcomes(run_services_once(context, engine, settings, delete, should_continue))
 
         return settings, run
 

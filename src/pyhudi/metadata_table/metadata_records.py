@@ -117,7 +117,7 @@ def build_records(
     return MetadataRecords(keys, values, removed.take(pc.sort_indices(removed)), schema)
 
 
-def join_tables(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
+def merge_records(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
     """Merge the records of one partition. Errors as of `build_records`."""
     return build_records(
         pa.concat_arrays([first.keys, second.keys]),
@@ -290,7 +290,7 @@ def expression_records(
     deletes = [expression_partition_key(column, partition) for partition in partitions if partition not in ranges_by_partition]
     first = of_files.records(MetadataRecordType.COLUMN_STATS, is_tight=False)
     second = of_partitions.records(MetadataRecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(deletes, pa.string()))
-    return join_tables(first, second)
+    return merge_records(first, second)
 
 
 def bloom_records(filters: Sequence[FileFilter], instant_time: str) -> MetadataRecords:

@@ -105,9 +105,9 @@ def _values_of(name: str, value: pa.Scalar, path: str, keys: KeySpec) -> tuple[V
         return None, "", DEFAULT_PARTITION
     if keys.slash_dates:
         return _dashes_or_slashes(str(stored))
-    # A folder in Hive style is parsed so regardless of the table's properties.
-    looks_so = not keys.hive_style and f"/{name}=" in f"/{path}"
-    return (stored, f"{name}={stored!s}") if looks_so else (stored,)
+    # A folder named column=value is parsed in Hive style regardless of the table's properties.
+    is_hive_style = not keys.hive_style and f"/{name}=" in f"/{path}"
+    return (stored, f"{name}={stored!s}") if is_hive_style else (stored,)
 
 
 def _dashes_or_slashes(text: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from pyhudi.operations.write.delete_where import key_names, run_delete_where
 from pyhudi.operations.write.update_merge import (
     check_identity,
     columns_to_read,
-    load_table_columns,
+    data_columns,
     run_merge_changes,
     stored_key_columns,
 )
@@ -80,7 +80,7 @@ def update_rows(
     """
 
     def changed(query: SnapshotQuery) -> pa.Table:
-        columns, config = load_table_columns(query.schema), table.context.config
+        columns, config = data_columns(query.schema), table.context.config
         with _opened(query, change.alias or "target", change.where) as (database, target):
             assigned = _assigned(config, database, columns, change.values, prepare)
             _check_identity_stays(config, assigned)
@@ -213,7 +213,7 @@ class _StatementMerge:
 
     def changed(self, number: int, clause: Clause) -> pa.Table:
         """The rows of a clause in the form in which they are written, with a delete marker."""
-        columns = load_table_columns(self.query.schema)
+        columns = data_columns(self.query.schema)
         stored_names = stored_key_columns(self.config)
         inserts = clause.outcome is ClauseAction.INSERT
         identity = stored_names if inserts else _identity(self.query)

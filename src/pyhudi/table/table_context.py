@@ -91,7 +91,7 @@ class TableContext:
 
     @contextmanager
     def locked(self, wait_ms: int | None = None) -> Iterator[TableContext]:
-        """Hold the table's lock during a `with` block; the only way to acquire it.
+        """Hold the table's lock during a `with` block; `exclusive` holds it for several such blocks.
 
         Yields the table for writing: each change of its storage verifies first that the lock is still held (fencing),
         and raises StorageUnavailable when it was lost. Not usable after the block. wait_ms: as in

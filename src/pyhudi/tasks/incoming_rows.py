@@ -243,9 +243,9 @@ def run_stored(task: StoredRows) -> pa.Table:
         names = (
             combine_to_array(stored.column(RECORD_KEY)) if task.computed is None else record_keys(task.computed, as_batch(stored))
         )
-        asked = pc.is_in(names, value_set=task.keys)
-        found.append(relabel(stored.filter(asked), task.schema))
-        stored_keys.append(names.filter(asked).cast(pa.string()))
+        requested = pc.is_in(names, value_set=task.keys)
+        found.append(relabel(stored.filter(requested), task.schema))
+        stored_keys.append(names.filter(requested).cast(pa.string()))
     at = pc.index_in(task.keys, value_set=pa.concat_arrays(stored_keys))
     return pa.concat_tables(found).take(at)
 
@@ -293,8 +293,8 @@ def resolve_moves(
         settled = settle(request, older, newer, plain, homes)
     wins, dead, filled = settled.moved_away, settled.deleted, settled.unmoved
     if settled.rows is not newer:
-        goes_on = wins & ~dead
-        rows = _with_rows(rows, moving_rows[goes_on], settled.rows.filter(pa.array(goes_on)))
+        survives = wins & ~dead
+        rows = _with_rows(rows, moving_rows[survives], settled.rows.filter(pa.array(survives)))
     deletions = newer.filter(pa.array(wins))
     deletions = with_column(deletions, PARTITION_PATH, homes.filter(pa.array(wins)))
     deletions = with_column(deletions, DELETE_COLUMN, pa.repeat(pa.scalar(True), deletions.num_rows))

@@ -57,7 +57,7 @@ class RowMerger:
         self._matched = matched
         self._incoming = incoming
         self._keys = incoming.column(RECORD_KEY).combine_chunks() if task.match_keys else pa.array([], pa.string())
-        self._plain = key_only_deletes(incoming)
+        self._key_only = key_only_deletes(incoming)
 
     def merge(self, rows: pa.Table) -> pa.Table:
         """Return the batch for the new file."""
@@ -72,8 +72,8 @@ class RowMerger:
         self._matched[sources] = True
         older = decode_dictionaries(rows.take(pa.array(positions)))
         newer = self._incoming.take(pa.array(sources))
-        plain = None if self._plain is None else self._plain[sources]
-        replaced, removed, values = self._decide(older, newer, plain)
+        key_only = None if self._key_only is None else self._key_only[sources]
+        replaced, removed, values = self._decide(older, newer, key_only)
         stamped = self._counts.updates
         self._counts.updates += int(replaced.sum())
         self._counts.deletes += int(removed.sum())
@@ -94,38 +94,41 @@ class RowMerger:
             merged = merged.filter(pa.array(keep))
         return merged
 
-    def _decide(self, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask | None) -> tuple[BoolMask, BoolMask, pa.Table]:
-        if plain_deletes is not None and plain_deletes.all():
-            return ~plain_deletes, plain_deletes, newer.slice(0, 0)
+    def _decide(self, older: pa.Table, newer: pa.Table, key_only: BoolMask | None) -> tuple[BoolMask, BoolMask, pa.Table]:
+        if key_only is not None and key_only.all():
+            return ~key_only, key_only, newer.slice(0, 0)
         partial = self._spec.partial
         data = self._spec.data_schema.names if partial is None else partial.data_schema.names
         if self._rule.selects_one_side:
-            wins = self._rule.newer_wins(older.select(data), newer.select(data), plain_deletes)
-            soft = self._rule.deletes(newer)
-            gone = np.zeros(len(wins), dtype=np.bool_)
-            if soft is not None:
-                gone |= soft
-            if plain_deletes is not None:
-                gone |= plain_deletes
-            replaced = wins & ~gone
+            wins = self._rule.newer_wins(older.select(data), newer.select(data), key_only)
+            soft_deletes = self._rule.deletes(newer)
+            deleted = np.zeros(len(wins), dtype=np.bool_)
+            if soft_deletes is not None:
+                deleted |= soft_deletes
+            if key_only is not None:
+                deleted |= key_only
+            replaced = wins & ~deleted
             values = newer.filter(pa.array(replaced))
             if partial is not None and replaced.any():
                 values = completed_rows(self._spec, values, older.filter(pa.array(replaced)))
-            return replaced, wins & gone, values
-        live = np.ones(newer.num_rows, dtype=np.bool_) if plain_deletes is None else ~plain_deletes
-        every = self._spec.data_schema.names
+            return replaced, wins & deleted, values
+        live = np.ones(newer.num_rows, dtype=np.bool_) if key_only is None else ~key_only
+        all_columns = self._spec.data_schema.names
         if partial is not None and self._rule.filling is not None:
-            newer, data = completed_rows(self._spec, newer, older), every
-        merge = self._rule.merge if len(data) == len(every) else functools.partial(partial_merge, self._rule)
-        # A rule that decides sees whose row is whose, as where it merges logs, and what it leaves as it was is no change.
+            newer, data = completed_rows(self._spec, newer, older), all_columns
+        merge = self._rule.merge if len(data) == len(all_columns) else functools.partial(partial_merge, self._rule)
+        # A custom merge rule gets the commit time of both rows, as in log merges. A row that it returns unchanged is no
+        # update.
         times = [COMMIT_TIME] if self._rule.custom_merge and self._spec.populate_meta_fields else []
-        held = older.select([*every, *times]).filter(pa.array(live))
-        come = newer.select(data).filter(pa.array(live))
+        stored = older.select([*all_columns, *times]).filter(pa.array(live))
+        incoming = newer.select(data).filter(pa.array(live))
         if times:
-            come = come.append_column(held.schema.field(COMMIT_TIME), constant(self._spec.instant_time, come.num_rows))
-        outcome: Merged = merge(held, come)
+            incoming = incoming.append_column(
+                stored.schema.field(COMMIT_TIME), constant(self._spec.instant_time, incoming.num_rows)
+            )
+        outcome: Merged = merge(stored, incoming)
         if times:
-            outcome = _unchanged_where_kept(outcome, held, self._spec.instant_time)
+            outcome = _unchanged_where_kept(outcome, stored, self._spec.instant_time)
         removed = np.ones(newer.num_rows, dtype=np.bool_)
         removed[live] = ~outcome.is_live
         replaced = np.zeros(newer.num_rows, dtype=np.bool_)
@@ -139,8 +142,7 @@ class RowMerger:
 
 def _unchanged_where_kept(outcome: Merged, stored_rows: pa.Table, instant_time: str) -> Merged:
     """Return the outcome without the commit times that identify unchanged stored rows."""
-    # Where a rule gave other values to a row that bears the stored one's commit time, all such rows of the batch count as
-    # changed.
+    # If the rule changed values of a row but kept the stored commit time, all such rows of the batch count as changed.
     times = outcome.rows.column(COMMIT_TIME)
     rows = outcome.rows.drop_columns([COMMIT_TIME])
     kept = pa.chunked_array(pc.fill_null(pc.not_equal(times, instant_time), False))

@@ -206,7 +206,7 @@ class TagHits:
     position: Ints
 
     @classmethod
-    def together(cls, parts: Sequence[TagHits]) -> TagHits:
+    def concatenate(cls, parts: Sequence[TagHits]) -> TagHits:
         """Concatenate the pairs of several lookups."""
         if not parts:
             empty = np.zeros(0, dtype=np.int64)
@@ -228,7 +228,7 @@ def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
         in_base = _by_filters(storage, task, task.lookup, key_sets)
     else:
         in_base = _by_columns(storage, task, key_sets)
-    return [TagHits.together(found) for found in zip(in_base, _in_logs(task, key_sets), strict=True)]
+    return [TagHits.concatenate(found) for found in zip(in_base, _in_logs(task, key_sets), strict=True)]
 
 
 def _in_logs(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
@@ -243,7 +243,7 @@ def _in_logs(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
                 if len(keys) and len(stored):
                     hit = _match(keys, [stored], [number])
                     found.append(TagHits(hit.row, hit.candidate, np.full(len(hit.row), -1, dtype=np.int64)))
-    return [TagHits.together(found) for found in hits]
+    return [TagHits.concatenate(found) for found in hits]
 
 
 def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
@@ -272,7 +272,7 @@ def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -
         if held >= KEYS_PER_LOOKUP:
             look_up()
     look_up()
-    return [TagHits.together(found) for found in hits]
+    return [TagHits.concatenate(found) for found in hits]
 
 
 def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
@@ -420,7 +420,7 @@ def _by_filters(storage: Storage, task: TagTask, lookup: LookupByKeyFilters, key
             if len(asked.keys):
                 hit = _match(asked.keys, [stored], [number])
                 found.append(TagHits(asked.rows[hit.row], hit.candidate, hit.position))
-    return [TagHits.together(found) for found in hits]
+    return [TagHits.concatenate(found) for found in hits]
 
 
 def _filters_of_metadata(

@@ -72,7 +72,7 @@ class LocalEngine:
         """Like `map`: this process executes all tasks, regardless of their size."""
         return self.map(function, tasks)
 
-    def lanes(self, size_bytes: int) -> int:
+    def parallelism(self, size_bytes: int) -> int:
         """The number of threads, regardless of the size."""
         return self.threads
 

@@ -290,13 +290,13 @@ class LocalIncoming:
             for path, numbers in by_partition
             if any(path in bucket.rows for bucket in buckets)
         ]
-        lanes = self._workers.lanes(
+        parallelism = self._workers.parallelism(
             sum(_lookup_bytes(request.candidates[number]) for _, numbers in lookup_partitions for number in numbers)
         )
         lookups: list[tuple[Ints, list[_KeySet]]] = []
         for path, numbers in lookup_partitions:
             sets = [_key_set(bucket, path) for bucket in buckets]
-            step = max(1, -(-len(numbers) // lanes))
+            step = max(1, -(-len(numbers) // parallelism))
             lookups += [(np.array(numbers[i : i + step], dtype=np.int64), sets) for i in range(0, len(numbers), step)]
         tasks = [LookupTask(request.task(numbers.tolist()), tuple(s.keys for s in sets)) for numbers, sets in lookups]
         if isinstance(request.lookup, LookupByKeyColumns) and request.lookup.use_cache:

@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_FEWEST_ROWS_A_BATCH = 1 << 14
+_MIN_ROWS_PER_BATCH = 1 << 14
 """Minimum average size of the batches from which tasks select their rows; smaller ones are combined."""
 
 _MAX_SELECTIONS = 1 << 12
@@ -56,7 +56,7 @@ class Workers(Protocol):
         """
         ...
 
-    def lanes(self, size_bytes: int) -> int:
+    def parallelism(self, size_bytes: int) -> int:
         """Number of concurrent tasks for work of a size in bytes."""
         ...
 
@@ -70,15 +70,15 @@ class Workers(Protocol):
 class Selection:
     """Rows of a table, which a task copies when it runs: copying those of all tasks first would double the memory of a batch.
 
-    numbers: of the selected rows, ascending and distinct; None for all rows.
+    row_numbers: of the selected rows, ascending and distinct; None for all rows.
     """
 
     table: pa.Table
-    numbers: Ints | None = None
+    row_numbers: Ints | None = None
 
     def load(self) -> pa.Table:
         """Return the rows."""
-        numbers = self.numbers
+        numbers = self.row_numbers
         if numbers is None or len(numbers) == self.table.num_rows:
             return self.table
         # Arrow would concatenate all chunks of a column to select rows of several.
@@ -192,7 +192,7 @@ class LocalTagged:
     ) -> None:
         self._workers = workers
         self._parts = parts
-        self._places = candidates
+        self._candidates = candidates
         self._spilled = spilled
 
     def profile(self) -> WorkloadProfile:
@@ -207,19 +207,19 @@ class LocalTagged:
             for entry in pc.value_counts(paths).to_pylist():
                 inserts[entry["values"]] += entry["counts"]
         return WorkloadProfile(
-            {(self._places[n].partition, self._places[n].file_id): c for n, c in updates.items()}, dict(inserts)
+            {(self._candidates[n].partition, self._candidates[n].file_id): c for n, c in updates.items()}, dict(inserts)
         )
 
     def without_existing(self) -> LocalTagged:
         """Only rows whose key does not exist in the table."""
         nothing = np.zeros(0, dtype=np.int64)
         parts = [TaggedRows(p.rows, nothing, nothing, p.inserts) for p in self._parts]
-        return LocalTagged(self._workers, parts, self._places, spilled=self._spilled)
+        return LocalTagged(self._workers, parts, self._candidates, spilled=self._spilled)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
         """Run one task for each file group that receives updates or inserts."""
         with tempfile.TemporaryDirectory(prefix="pyhudi-route-") if self._spilled else nullcontext() as folder:
-            routed = _Routed(plan, self._places, self._parts, folder)
+            routed = _RoutedRows(plan, self._candidates, self._parts, folder)
 
             tasks = [
                 GroupRows(number, plan.target(*group), tuple(routed.groups[group]), routed.row_bytes[group])
@@ -232,7 +232,7 @@ class LocalTagged:
         return [status for statuses in written for status in statuses]
 
 
-class _Routed:
+class _RoutedRows:
     """Rows grouped by their target file group."""
 
     def __init__(
@@ -275,7 +275,7 @@ class _Routed:
 def _in_large_batches(rows: pa.Table) -> pa.Table:
     """Return the rows as one batch if their batches are small: selecting rows takes a fixed time for each batch."""
     batch_count = len(rows.to_batches())
-    return rows.combine_chunks() if batch_count > 1 and rows.num_rows < _FEWEST_ROWS_A_BATCH * batch_count else rows
+    return rows.combine_chunks() if batch_count > 1 and rows.num_rows < _MIN_ROWS_PER_BATCH * batch_count else rows
 
 
 class _InsertFill:

@@ -55,7 +55,7 @@ class DriverWorkers:
         todo = list(tasks)
         if fits_driver(size_bytes, self._work_bytes):
             return self.map(function, todo)
-        bins = assign_to_bins(size_bytes, self.lanes(sum(size_bytes)))
+        bins = assign_to_bins(size_bytes, self.parallelism(sum(size_bytes)))
         answers = run_tasks(
             self._session, partial(_each, function), [_together([todo[at] for at in numbers]) for numbers in bins]
         )
@@ -64,7 +64,7 @@ class DriverWorkers:
         }
         return [results[at] for at in range(len(todo))]
 
-    def lanes(self, size_bytes: int) -> int:
+    def parallelism(self, size_bytes: int) -> int:
         """Number of concurrent tasks for work of a size in bytes."""
         return self.threads if fits_driver([size_bytes], self._work_bytes) else _TASKS_A_CORE * parallelism(self._session)
 

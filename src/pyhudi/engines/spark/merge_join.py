@@ -52,7 +52,7 @@ from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, MergeStatement
-from pyhudi.operations.write.update_merge import columns_to_read, evolved, run_merge_changes
+from pyhudi.operations.write.update_merge import columns_to_read, evolved_schema, run_merge_changes
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In
 from pyhudi.records.filters.pushdown import compares_identically
@@ -238,7 +238,7 @@ class _SparkMergeRun:
         source_schema = self.source.select(*[column(theirs).alias(ours) for ours, theirs in named.items()]).schema
         zones = zone_mode(self.settings.without_zone, self.config.version)
         source_types = typed_nulls(with_zones(to_arrow_schema(source_schema), self.table, zones), self.table)
-        after = evolved(after, normalize_types(source_types), self.settings)
+        after = evolved_schema(after, normalize_types(source_types), self.settings)
         types = {field.name: field.dataType for field in to_spark_schema(after).fields}
         alias = self.merge.source_alias
         values = {

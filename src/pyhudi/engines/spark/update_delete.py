@@ -29,7 +29,7 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query, table_schema
 from pyhudi.operations.write.clauses import ClauseAction, DeleteStatement, UpdateStatement
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
-from pyhudi.operations.write.update_merge import columns_to_read, load_table_columns, run_merge_changes, stored_key_columns
+from pyhudi.operations.write.update_merge import columns_to_read, data_columns, run_merge_changes, stored_key_columns
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
@@ -110,7 +110,7 @@ class UpdateTarget:
 
     @classmethod
     def of(cls, query: SnapshotQuery, settings: WriteSettings, alias: str | None) -> UpdateTarget:
-        return cls(query, query.snapshot.config, settings, load_table_columns(query.schema), alias)
+        return cls(query, query.snapshot.config, settings, data_columns(query.schema), alias)
 
     @property
     def fixed(self) -> tuple[str, ...]:

@@ -67,9 +67,9 @@ class MetadataListing:
         self._earlier = None if earlier is None or earlier.metadata is None else (earlier.metadata, earlier)
         self._directories = DirectoryListing(metadata.data_context.storage)
         self._partitions: tuple[str, ...] | None = None
-        self._found: dict[str, pa.RecordBatch] = {}
+        self._files_by_partition: dict[str, pa.RecordBatch] = {}
         self._unmerged: tuple[Cells, ...] = ()
-        self._merging = Lock()
+        self._merge_lock = Lock()
         self._concatenated: tuple[list[str], pa.Table] | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -89,17 +89,17 @@ class MetadataListing:
     def memory_bytes(self) -> int:
         """Approximate memory of the cached results."""
         concatenated = self._concatenated
-        files, unmerged = tuple(self._found.values()), self._unmerged
+        files, unmerged = tuple(self._files_by_partition.values()), self._unmerged
         size_bytes = sum(part.nbytes for part in files) + sum(cells.values.nbytes for cells in unmerged)
         return size_bytes + (0 if concatenated is None else concatenated[1].nbytes)
 
     @property
     def _files(self) -> dict[str, pa.RecordBatch]:
         """Files of the partitions that were looked up."""
-        with self._merging:
+        with self._merge_lock:
             if self._unmerged:
                 self._merge()
-            return self._found
+            return self._files_by_partition
 
     def _merge(self) -> None:
         """Merge the records of later delta commits into the files of their partitions."""
@@ -107,11 +107,11 @@ class MetadataListing:
         changed: set[str] = set()
         for cells in self._unmerged:
             paths = ["" if key == ROOT else key for key in cells.keys.cast(pa.string()).to_pylist()]
-            rows = pa.array([row for row, path in enumerate(paths) if path in self._found], pa.int64())
+            rows = pa.array([row for row, path in enumerate(paths) if path in self._files_by_partition], pa.int64())
             layers.append(Cells(cells.keys.take(rows), cells.values.take(rows), cells.schema))
-            changed.update(path for path in paths if path in self._found)
-        known = {path: self._found[path] for path in sorted(changed)}
-        self._found.update(_by_partition(merge_newer_files(known, [GroupCells((), tuple(layers))]), known))
+            changed.update(path for path in paths if path in self._files_by_partition)
+        known = {path: self._files_by_partition[path] for path in sorted(changed)}
+        self._files_by_partition.update(_by_partition(merge_newer_files(known, [GroupCells((), tuple(layers))]), known))
         self._unmerged = ()
 
     def is_state_of(self, timeline: Timeline) -> bool:
@@ -147,7 +147,7 @@ class MetadataListing:
         distinct = list(dict.fromkeys(partitions))
         if self._look_up(distinct):
             found = self._files
-            return {partition: _infos(partition, found[partition]) for partition in distinct}
+            return {partition: _file_infos(partition, found[partition]) for partition in distinct}
         return self._directories.files(distinct)
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
@@ -158,7 +158,9 @@ class MetadataListing:
         """
         if self._look_up(list(groups)):
             found = self._files
-            return {partition: _infos(partition, _of_groups(found[partition], ids)) for partition, ids in groups.items()}
+            return {
+                partition: _file_infos(partition, _select_file_groups(found[partition], ids)) for partition, ids in groups.items()
+            }
         return self._directories.group_files(groups)
 
     def cached_groups(self, partitions: Iterable[str]) -> frozenset[str] | None:
@@ -232,8 +234,8 @@ class MetadataListing:
     def after_commit(self, metadata: MetadataTable, added: Cells | None) -> MetadataListing:
         """Return the listing after a delta commit. added: its records of the files partition."""
         later = MetadataListing(metadata)
-        with self._merging:
-            later._found, later._unmerged = dict(self._found), self._unmerged
+        with self._merge_lock:
+            later._files_by_partition, later._unmerged = dict(self._files_by_partition), self._unmerged
         if added is not None:
             later._unmerged += (added,)
         if len(later._unmerged) > MAX_UNMERGED or later.memory_bytes > MAX_LISTING_BYTES:
@@ -328,11 +330,11 @@ def file_ids(names: pa.StringArray) -> pa.StringArray:
     return pc.fill_null(prefixes, "")
 
 
-def _of_groups(files: pa.RecordBatch, ids: Collection[str]) -> pa.RecordBatch:
+def _select_file_groups(files: pa.RecordBatch, ids: Collection[str]) -> pa.RecordBatch:
     return files.filter(pc.is_in(file_ids(files.column("name")), value_set=pa.array(sorted(ids), pa.string())))
 
 
-def _infos(partition: str, files: pa.RecordBatch) -> tuple[FileInfo, ...]:
+def _file_infos(partition: str, files: pa.RecordBatch) -> tuple[FileInfo, ...]:
     names, sizes = files.column("name").to_pylist(), files.column("size_bytes").to_pylist()
     return tuple(FileInfo(join_path(partition, name), size, 0) for name, size in zip(names, sizes, strict=True))
 

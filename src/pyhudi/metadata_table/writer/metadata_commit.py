@@ -42,7 +42,7 @@ from pyhudi.metadata_table.indexes import index_for_partition, maintained_partit
 from pyhudi.metadata_table.indexes.index_events import CommitPrepared, CommitPublishing, FilesCleaned, WriteStarted
 from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.indexes.stored_ranges import retains_partitions
-from pyhudi.metadata_table.metadata_records import MetadataRecords, join_tables
+from pyhudi.metadata_table.metadata_records import MetadataRecords, merge_records
 from pyhudi.metadata_table.reader.index_lookups import find_files
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, retained_metadata_table
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
@@ -253,7 +253,7 @@ class MetadataCommit:
                 if update.partitions is not None:
                     parts.append(update.partitions.records(schema, is_tight=not overlap.has_older_pending))
                 if parts:
-                    records[index.partition] = parts[0] if len(parts) == 1 else join_tables(*parts)
+                    records[index.partition] = parts[0] if len(parts) == 1 else merge_records(*parts)
         is_sole_writer = not dropped and not overlap.has_newer_completed and _covers_touched_partitions(commit, updates)
         since = (commit.sole_writer.since or commit.completed_instant.completion_time) if is_sole_writer else None
         timeline = attempt.write(self.engine, commit.timeline, records, keys, since)

@@ -19,7 +19,7 @@ from pyhudi.features.consistent_hashing.hashing_store import partitions_with_con
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt
-from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_same_version, stored_ms
+from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_same_version, inflight_modified_ms
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import WriterHeartbeat
@@ -132,7 +132,7 @@ def plan_and_claim(
 
 def _verified_inflight_ms(locked_context: TableContext, request_time: str, action: Action) -> int | None:
     """Return the modification time of the new inflight file, after verifying that this process still holds the lock."""
-    inflight_ms = stored_ms(locked_context, request_time, action)
+    inflight_ms = inflight_modified_ms(locked_context, request_time, action)
     locked_context.lock.check()
     return inflight_ms
 

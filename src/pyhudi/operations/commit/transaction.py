@@ -51,7 +51,7 @@ _UNLOCKED_VALIDATIONS = 3
 """Validations without the lock while other writes keep completing; the next one keeps them waiting."""
 
 
-def stored_ms(context: TableContext, request_time: str, action: Action) -> int | None:
+def inflight_modified_ms(context: TableContext, request_time: str, action: Action) -> int | None:
     """Return the modification time of an action's inflight file, by the store's clock, or None if there is none."""
     inflight = context.storage.stat(context.timeline.path(Instant(request_time, action, State.INFLIGHT)))
     return None if inflight is None else inflight.modified_ms
@@ -227,21 +227,25 @@ class Transaction:
             if end_prefetch is not None:
                 end_prefetch()
             self.heartbeat.check()
-            now = self._owned_timeline(locked)
+            current_timeline = self._owned_timeline(locked)
             metadata = planned.metadata
             if planned.verify is not None:
-                metadata = replace(metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(now) or {})})
-            if planned.validate is not None and now.completed_writes() != validated:
-                planned.validate(now)
-            metadata = self._with_rolling_metadata(metadata, now)
+                metadata = replace(
+                    metadata, extra_metadata={**metadata.extra_metadata, **(planned.verify(current_timeline) or {})}
+                )
+            if planned.validate is not None and current_timeline.completed_writes() != validated:
+                planned.validate(current_timeline)
+            metadata = self._with_rolling_metadata(metadata, current_timeline)
             if base_timeline is not None:
-                reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
+                reject_late_foreign_writers(
+                    self.context, self.settings, base_timeline, current_timeline, self.instant_time, waited_for
+                )
             if check is not None:
-                check.check(now, groups)
-                if now.last_completed_write() is None:
+                check.check(current_timeline, groups)
+                if current_timeline.last_completed_write() is None:
                     self._check_create_schema(locked)
             recorded = record_columns(
-                LockedCommit(locked, self.instant_time, self.action, metadata, now, self._commits),
+                LockedCommit(locked, self.instant_time, self.action, metadata, current_timeline, self._commits),
                 planned.start,
                 self.columns,
                 self.without_ids,
@@ -255,9 +259,9 @@ class Transaction:
                 raise Internal(
                     f"{self.action} {self.instant_time} would leave the metadata table of {self.context.storage.uri} out of date"
                 )
-            done = self._complete(commit, recorded.history)
-        self._tidy_up(commit.metadata, now if recorded.history else None)
-        return done
+            completed_instant = self._complete(commit, recorded.history)
+        self._tidy_up(commit.metadata, current_timeline if recorded.history else None)
+        return completed_instant
 
     def _validated(self, planned: PlannedCommit) -> tuple[Instant, ...] | None:
         """Validate without the lock, and again after other writes have completed, up to a limit.
@@ -267,21 +271,21 @@ class Transaction:
         """
         if planned.validate is None:
             return None
-        now = self.context.timeline.load()
+        current_timeline = self.context.timeline.load()
         for _ in range(_UNLOCKED_VALIDATIONS):
-            planned.validate(now)
+            planned.validate(current_timeline)
             self.heartbeat.check()
-            validated, now = now.completed_writes(), self.context.timeline.load()
-            if now.completed_writes() == validated or self.context.holds_lock:
+            validated, current_timeline = current_timeline.completed_writes(), self.context.timeline.load()
+            if current_timeline.completed_writes() == validated or self.context.holds_lock:
                 break
         return validated
 
-    def _with_rolling_metadata(self, metadata: CommitMetadata, now: Timeline) -> CommitMetadata:
+    def _with_rolling_metadata(self, metadata: CommitMetadata, current_timeline: Timeline) -> CommitMetadata:
         """Return the commit metadata with the rolling entries that it lacks."""
         missing = [key for key in self.settings.rolling_keys if not metadata.extra_metadata.get(key)]
         if not missing:
             return metadata
-        rolled = rolled_metadata(self._commits, self.context.timeline, now, missing, self.settings.rolling_lookback)
+        rolled = rolled_metadata(self._commits, self.context.timeline, current_timeline, missing, self.settings.rolling_lookback)
         return replace(metadata, extra_metadata={**metadata.extra_metadata, **rolled})
 
     def _check_create_schema(self, locked: TableContext) -> None:
@@ -292,9 +296,9 @@ class Transaction:
     def _owned_timeline(self, locked: TableContext) -> Timeline:
         """Load the timeline under the lock. Raises WriteConflict as `check_ownership`."""
         files = locked.timeline.load_files()
-        now = locked.timeline.build_timeline(files, self._planned_on)
-        self.check_ownership(files, State.INFLIGHT, now)
-        return now
+        current_timeline = locked.timeline.build_timeline(files, self._planned_on)
+        self.check_ownership(files, State.INFLIGHT, current_timeline)
+        return current_timeline
 
     def _complete(self, commit: LockedCommit, history: tuple[VersionedSchema, ...] | None) -> Instant:
         """Take the completion time, and write the completed file after the schema history, if there is one."""
@@ -302,11 +306,11 @@ class Transaction:
         if history:
             store_history(commit.context, self.instant_time, completion_time, history)
             completion_time = time_after(self.context, completion_time, self.settings)
-        done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
+        completed_instant = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
         self.context.lock.check()
-        self._publish(done, commit.metadata.encode(self.context.env.token_bytes(16)))
-        self.completed = done
-        return done
+        self._publish(completed_instant, commit.metadata.encode(self.context.env.token_bytes(16)))
+        self.completed = completed_instant
+        return completed_instant
 
     def check_conflicts(self, start: WriteStart, groups: Collection[FileGroupId]) -> None:
         """Raise WriteConflict if `commit` would, by the current timeline. It needs no lock, and success proves nothing."""
@@ -331,18 +335,18 @@ class Transaction:
             ignored_instants=planned.ignored_instants,
         )
 
-    def check_ownership(self, files: Collection[Instant], state: State, now: Timeline | None = None) -> None:
+    def check_ownership(self, files: Collection[Instant], state: State, current_timeline: Timeline | None = None) -> None:
         """Raise WriteConflict if another process has rolled the action back, or is about to.
 
         Args:
             files: All instant files of the timeline.
             state: The state that this action has reached. A file that a writer stored after its instant was rolled back
                 exists without the files of the earlier states.
-            now: The timeline of the files, if it is built already.
+            current_timeline: The timeline of the files, if it is built already.
         """
         own_files = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
-        now = self.context.timeline.build_timeline(files) if now is None else now
-        if not own_files.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, now):
+        current_timeline = self.context.timeline.build_timeline(files) if current_timeline is None else current_timeline
+        if not own_files.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, current_timeline):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer "
                 "while it was running",
@@ -362,7 +366,7 @@ class Transaction:
         """
         if self.inflight_ms is None:
             return False
-        return stored_ms(self.context, self.instant_time, self.action) not in (None, self.inflight_ms)
+        return inflight_modified_ms(self.context, self.instant_time, self.action) not in (None, self.inflight_ms)
 
     def can_roll_back(self, error: BaseException) -> bool:
         """Return True if the error proves that the commit did not land, so that this process may delete its files."""

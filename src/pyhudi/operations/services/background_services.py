@@ -19,12 +19,12 @@ from typing import Self
 
 from pyhudi.errors import InvalidRequest
 
-Printed = Mapping[str, str]
+ServiceOutcomes = Mapping[str, str]
 """Outcome by service, as shown to users: `run: ...`, `not due: ...`, `off: ...` or `failed: ...`."""
 
 
 def run_loop(
-    run: Callable[[], Printed], stop: threading.Event, pause_seconds: float, wake_event: threading.Event | None = None
+    run: Callable[[], ServiceOutcomes], stop: threading.Event, pause_seconds: float, wake_event: threading.Event | None = None
 ) -> None:
     """Run services until ``stop`` is set, with pauses in between.
 
@@ -57,11 +57,11 @@ class BackgroundServices:
         runs: Number of finished runs.
     """
 
-    run: Callable[[Callable[[], bool]], Printed]
+    run: Callable[[Callable[[], bool]], ServiceOutcomes]
     names: frozenset[str]
     pause_seconds: float
     on_stop: Callable[[], None]
-    last: Printed = field(default_factory=dict)
+    last: ServiceOutcomes = field(default_factory=dict)
     runs: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
@@ -98,7 +98,7 @@ class BackgroundServices:
         """True while the thread is alive."""
         return self._thread is not None and self._thread.is_alive()
 
-    def stop(self, *, finish: bool = True) -> Printed:
+    def stop(self, *, finish: bool = True) -> ServiceOutcomes:
         """Stop the thread and wait for it; a running plan is finished.
 
         Args:
@@ -140,7 +140,7 @@ class BackgroundServices:
         except BaseException as error:
             self._error = error
 
-    def _pass(self) -> Printed:
+    def _pass(self) -> ServiceOutcomes:
         self.last = self.run(lambda: not self._leave.is_set())
         self.runs += 1
         return self.last

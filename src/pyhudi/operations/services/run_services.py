@@ -65,7 +65,7 @@ def with_services(
     done = Instant(result.instant, action, State.COMPLETED, result.completion_time)
     timeline = Timeline.of((*before.instants, done), before.archived_completions)
     outcomes = run_services(context, engine, settings, timeline, done, delete_partitions, metadata_timeline=metadata_timeline)
-    return replace(result, services=printed(outcomes))
+    return replace(result, services=format_outcomes(outcomes))
 
 
 def run_services(
@@ -93,9 +93,11 @@ def run_services(
         if part is Mode.OFF:
             outcomes[service.name] = service.off
             continue
-        visit = ServiceRun(context, engine, settings, part, timeline, delete_partitions, metadata_timeline=metadata_timeline)
+        service_run = ServiceRun(
+            context, engine, settings, part, timeline, delete_partitions, metadata_timeline=metadata_timeline
+        )
         try:
-            outcomes[service.name] = service.outcome(visit)
+            outcomes[service.name] = service.outcome(service_run)
         except Exception as error:
             # In any case, the caller has to learn that the commit is valid.
             if settings.raise_failures:
@@ -182,15 +184,15 @@ def run_services_once(
             part = Mode.PENDING
         try:
             timeline = context.timeline.load()
-            visit = ServiceRun(context, engine, settings.services, part, timeline, delete_partitions, should_continue)
-            outcomes[service.name] = service.outcome(visit)
+            service_run = ServiceRun(context, engine, settings.services, part, timeline, delete_partitions, should_continue)
+            outcomes[service.name] = service.outcome(service_run)
         except HudiError as error:
             _LOG.warning("%s of %s failed: %s", service.name, context.storage.uri, error)
             outcomes[service.name] = Failed(f"{type(error).__name__}: {error}")
     return outcomes
 
 
-def printed(outcomes: Outcomes) -> dict[str, str]:
+def format_outcomes(outcomes: Outcomes) -> dict[str, str]:
     """Return outcomes as text for users."""
     return {name: str(outcome) for name, outcome in outcomes.items()}
 

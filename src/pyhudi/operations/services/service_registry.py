@@ -105,7 +105,7 @@ class Service:
     name: str
     part: Callable[[ServiceSettings, Trigger], Mode | None]
     run: Callable[[ServiceRun], Outcome]
-    is_due: Callable[[ServiceRun], NotDue | None] = lambda visit: None
+    is_due: Callable[[ServiceRun], NotDue | None] = lambda service_run: None
     switch: Option | None = None
     parts_with_tasks: frozenset[Mode] = frozenset()
     of_logs: bool = False

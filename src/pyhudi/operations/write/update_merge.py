@@ -79,18 +79,20 @@ def run_update(
 
     def attempt(context: TableContext) -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), columns_to_read(context.config), where)
-        table = load_table_columns(query.schema)
+        table = data_columns(query.schema)
         assignments = parse_assignments(values, table, table)
         _check_assigned(context.config, assignments)
-        after = evolved(table, assigned_columns(assignments, table), settings)
+        after = evolved_schema(table, assigned_columns(assignments, table), settings)
         with raise_stale_on_missing_file(query.snapshot):
-            found = _read(engine, query, _all_rows)
-            check_identity(context.config, found)
-            _refuse_repeated(context.config.keys, found, "the table has two rows of record {key!r} that match the filter")
-            rows = found.select(table.names)
+            stored_rows = _read(engine, query, _all_rows)
+            check_identity(context.config, stored_rows)
+            _check_one_row_per_record(
+                context.config.keys, stored_rows, "the table has two rows of record {key!r} that match the filter"
+            )
+            rows = stored_rows.select(table.names)
             changed = pa.Table.from_batches([assign(assignments, rows, rows, after)], after)
             for name in stored_key_columns(context.config):
-                changed = changed.append_column(name, found.column(name))
+                changed = changed.append_column(name, stored_rows.column(name))
             return run_write(context, engine, changed, settings, base_snapshot=query.snapshot)
 
     return retry_on_conflict(context, settings.commit, attempt)
@@ -119,7 +121,7 @@ def run_merge_statement(
     def attempt(context: TableContext) -> WriteResult:
         whole = any(clause.rows is ClauseRows.OF_TARGET for clause in clauses)
         query = _query_for(context.reloaded(), source, on, all_columns=whole)
-        table = load_table_columns(query.schema)
+        table = data_columns(query.schema)
         canonical = _canonical(source, table, context.config, settings)
         keys = _join_keys(canonical, table, on)
         merge = _MergeRun.of(context.config, table, canonical, on, clauses, settings)
@@ -207,7 +209,7 @@ class _MergeRun:
         for clause in clauses:
             bound_clause = _bound(config, table, source.schema, on, clause)
             sides = _clause_columns(clause, source.schema, table)
-            after = evolved(after, assigned_columns(bound_clause.assignments, sides), settings)
+            after = evolved_schema(after, assigned_columns(bound_clause.assignments, sides), settings)
             if clause.where is not None:
                 row_filter(parse_filter(clause.where), sides)
             bound.append(bound_clause)
@@ -218,47 +220,49 @@ class _MergeRun:
         pairs = _pairs(target, keys, self.on)
         sources: Ints = pairs.column(_SOURCE_ROW).to_numpy()
         targets: Ints = pairs.column(_TARGET_ROW).to_numpy()
-        alone = np.setdiff1d(np.arange(self.source.num_rows, dtype=np.int64), sources)
-        others = np.setdiff1d(np.arange(target.num_rows, dtype=np.int64), targets)
+        unmatched_sources = np.setdiff1d(np.arange(self.source.num_rows, dtype=np.int64), sources)
+        unmatched_targets = np.setdiff1d(np.arange(target.num_rows, dtype=np.int64), targets)
         rows = target.select(self.table.names)
         parts: list[pa.RecordBatch] = []
         flags: list[pa.Array] = []
         identities: list[pa.Table] = []
         stored_names = list(stored_key_columns(self.config))
-        touched: list[Ints] = []
+        changed_targets: list[Ints] = []
         inserted: list[pa.RecordBatch] = []
         for bound_clause in self.clauses:
             outcome = bound_clause.clause.outcome
             if outcome is ClauseAction.INSERT:
-                sides = _joined_rows(self.source.take(pa.array(alone)), None)
+                sides = _joined_rows(self.source.take(pa.array(unmatched_sources)), None)
                 chosen = _rows_where(sides, bound_clause.clause.where)
-                _refuse_nulls(self.source.select(self.on).take(pa.array(alone[chosen])))
+                _refuse_nulls(self.source.select(self.on).take(pa.array(unmatched_sources[chosen])))
                 part = assign(bound_clause.assignments, sides.take(pa.array(chosen)), None, self.after)
-                alone = np.delete(alone, chosen)
+                unmatched_sources = np.delete(unmatched_sources, chosen)
                 inserted.append(part)
                 identities.append(target.select(stored_names).take(pa.nulls(part.num_rows, pa.int64())))
             elif bound_clause.clause.rows is ClauseRows.OF_TARGET:
-                theirs = rows.take(pa.array(others))
-                sides = _joined_rows(None, theirs)
+                target_rows = rows.take(pa.array(unmatched_targets))
+                sides = _joined_rows(None, target_rows)
                 chosen = _rows_where(sides, bound_clause.clause.where)
-                part = assign(bound_clause.assignments, sides.take(pa.array(chosen)), theirs.take(pa.array(chosen)), self.after)
-                touched.append(others[chosen])
-                identities.append(target.select(stored_names).take(pa.array(others[chosen])))
-                others = np.delete(others, chosen)
+                part = assign(
+                    bound_clause.assignments, sides.take(pa.array(chosen)), target_rows.take(pa.array(chosen)), self.after
+                )
+                changed_targets.append(unmatched_targets[chosen])
+                identities.append(target.select(stored_names).take(pa.array(unmatched_targets[chosen])))
+                unmatched_targets = np.delete(unmatched_targets, chosen)
             else:
-                ours, theirs = self.source.take(pa.array(sources)), rows.take(pa.array(targets))
-                sides = _joined_rows(ours, theirs)
+                source_rows, target_rows = self.source.take(pa.array(sources)), rows.take(pa.array(targets))
+                sides = _joined_rows(source_rows, target_rows)
                 chosen = _rows_where(sides, bound_clause.clause.where)
                 positions = pa.array(chosen)
-                _check_unchanged(bound_clause.unchanged_columns, ours.take(positions), theirs.take(positions))
-                part = assign(bound_clause.assignments, sides.take(positions), theirs.take(positions), self.after)
-                touched.append(targets[chosen])
+                _check_unchanged(bound_clause.unchanged_columns, source_rows.take(positions), target_rows.take(positions))
+                part = assign(bound_clause.assignments, sides.take(positions), target_rows.take(positions), self.after)
+                changed_targets.append(targets[chosen])
                 identities.append(target.select(stored_names).take(pa.array(targets[chosen])))
                 sources, targets = np.delete(sources, chosen), np.delete(targets, chosen)
             parts.append(part)
             flags.append(pa.repeat(pa.scalar(outcome is ClauseAction.DELETE), part.num_rows))
-        _refuse_two_sources(self.config, rows, touched, target)
-        _refuse_repeated(
+        _refuse_two_sources(self.config, rows, changed_targets, target)
+        _check_one_row_per_record(
             self.config.keys,
             pa.Table.from_batches(inserted, self.after),
             "two rows of the source would insert record {key!r}",
@@ -343,12 +347,12 @@ def stored_key_columns(config: TableConfig) -> tuple[str, ...]:
     return (RECORD_KEY, PARTITION_PATH) if config.keys.generates_keys else ()
 
 
-def load_table_columns(schema: pa.Schema) -> pa.Schema:
+def data_columns(schema: pa.Schema) -> pa.Schema:
     """Return the columns without the meta columns."""
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
-def evolved(table: pa.Schema, input_schema: pa.Schema, settings: WriteSettings) -> pa.Schema:
+def evolved_schema(table: pa.Schema, input_schema: pa.Schema, settings: WriteSettings) -> pa.Schema:
     """Return the table's columns after values with ``input_schema`` have been written."""
     known = set(table.names)
     fields = [input_schema.field(f.name) if f.name in input_schema.names else f for f in table]
@@ -494,15 +498,20 @@ def check_identity(config: TableConfig, rows: pa.Table) -> None:
 def _check_unchanged(names: Sequence[str], source: pa.Table, target: pa.Table) -> None:
     """Raise InvalidRequest if a source row has another key or partition than the row that it would update."""
     for name in names:
-        ours, theirs = source.column(name), target.column(name)
-        if ours.type != theirs.type:
-            ours = conform_table(pa.table({name: ours}), pa.schema([target.schema.field(name).with_nullable(True)])).column(0)
-        differs = pc.or_(pc.fill_null(pc.not_equal(ours, theirs), False), pc.xor(pc.is_null(ours), pc.is_null(theirs)))
+        source_values, target_values = source.column(name), target.column(name)
+        if source_values.type != target_values.type:
+            source_values = conform_table(
+                pa.table({name: source_values}), pa.schema([target.schema.field(name).with_nullable(True)])
+            ).column(0)
+        differs = pc.or_(
+            pc.fill_null(pc.not_equal(source_values, target_values), False),
+            pc.xor(pc.is_null(source_values), pc.is_null(target_values)),
+        )
         wrong = pc.index(differs, True).as_py()
         if wrong >= 0:
             raise InvalidRequest(
-                f"a row of the source has {name}={ours[wrong].as_py()!r}, and its matching row "
-                f"{theirs[wrong].as_py()!r}: key and partition of a record cannot change; add {name!r} to on=, or "
+                f"a row of the source has {name}={source_values[wrong].as_py()!r}, and its matching row "
+                f"{target_values[wrong].as_py()!r}: key and partition of a record cannot change; add {name!r} to on=, or "
                 "upsert the row to move its record"
             )
 
@@ -529,10 +538,12 @@ def _refuse_two_sources(config: TableConfig, rows: pa.Table, matched_rows: Seque
             f"several rows of the source match record {key.as_py()!r}, and each "
             "would change it; remove all but one of them from the source"
         )
-    _refuse_repeated(config.keys, rows.take(pa.array(seen)), "the table has two rows of record {key!r} that would be changed")
+    _check_one_row_per_record(
+        config.keys, rows.take(pa.array(seen)), "the table has two rows of record {key!r} that would be changed"
+    )
 
 
-def _refuse_repeated(keys: KeySpec, rows: pa.Table, text: str, *, assigns_location: bool = True) -> None:
+def _check_one_row_per_record(keys: KeySpec, rows: pa.Table, text: str, *, assigns_location: bool = True) -> None:
     """Raise InvalidRequest for two rows of one record. ``assigns_location``: the partition is part of its identity."""
     if rows.num_rows < 2 or keys.generates_keys:
         return

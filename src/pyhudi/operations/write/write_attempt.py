@@ -188,7 +188,7 @@ def retry_on_conflict(
     context: TableContext,
     settings: CommitSettings,
     attempt: Callable[[TableContext], WriteResult],
-    run_attempt: Callable[[TableContext], None] | None = None,
+    prepare_attempt: Callable[[TableContext], None] | None = None,
 ) -> WriteResult:
     """Run an attempt, and retry after conflicts as often as the settings allow.
 
@@ -196,7 +196,8 @@ def retry_on_conflict(
         attempt: Plans and runs one attempt on the given table. After `CommitSettings.exclusive_after` conflicts it runs
             as an exclusive write, which no other write can overtake. An attempt that early conflict detection stopped
             does not count.
-        run_attempt: Called before each retry, before an exclusive write takes the lock. Its errors end the loop.
+        prepare_attempt: Called before each retry, and before the attempt of an exclusive write, under its lock. Its errors
+            end the loop.
     """
     number = overtaken = longest_ms = 0
     while True:
@@ -207,8 +208,8 @@ def retry_on_conflict(
             else exclusive_write(context, settings, exclusive_ms) as now
         ):
             begun_ms = now.env.monotonic_ms()
-            if run_attempt is not None and (number or now.holds_lock):
-                run_attempt(now)
+            if prepare_attempt is not None and (number or now.holds_lock):
+                prepare_attempt(now)
             try:
                 return replace(attempt(now), conflict_retries=number)
             except WriteConflict as conflict:

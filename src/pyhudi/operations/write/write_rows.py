@@ -305,7 +305,7 @@ class Write:
                 return self._attempt_during_indexing(incoming, counts, snapshot, 0)
             attempts, current = count(), snapshot
 
-            def look(context: TableContext) -> None:
+            def reload(context: TableContext) -> None:
                 nonlocal current
                 self.context = context
                 current = self._reload_after_conflict(incoming)
@@ -313,7 +313,7 @@ class Write:
             def attempt(_: TableContext) -> WriteResult:
                 return self._attempt_during_indexing(incoming, counts, current, next(attempts))
 
-            return retry_on_conflict(self.context, self.settings.commit, attempt, look)
+            return retry_on_conflict(self.context, self.settings.commit, attempt, reload)
         finally:
             incoming.release()
 
@@ -339,13 +339,13 @@ class Write:
         self.context = self.context.reloaded()
         check_writable(self.context)
         snapshot = load_snapshot(self.context)
-        fitted, self.schemas = self.schemas, WriteSchemas.of(self.context, snapshot, self.columns, self.settings)
-        if not fitted.keys_only and self.schemas.data_schema != fitted.data_schema:
+        previous_schemas, self.schemas = self.schemas, WriteSchemas.of(self.context, snapshot, self.columns, self.settings)
+        if not previous_schemas.keys_only and self.schemas.data_schema != previous_schemas.data_schema:
             try:
                 incoming.refit(self.prepare_request())
             except BaseException:
                 # The rows are unchanged, and a caller that repeats the read detects this itself.
-                self.schemas = fitted
+                self.schemas = previous_schemas
                 raise
         # An index lookup needs the metadata table again if another process has dropped it.
         self.context, snapshot = _with_metadata_table(self.context, self.engine, snapshot, self.settings, self.schemas)
