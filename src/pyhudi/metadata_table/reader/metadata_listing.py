@@ -73,12 +73,12 @@ class MetadataListing:
         self._concatenated: tuple[list[str], pa.Table] | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        with self._merging:
-            return {name: value for name, value in self.__dict__.items() if name != "_merging"}
+        with self._merge_lock:
+            return {name: value for name, value in self.__dict__.items() if name != "_merge_lock"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._merging = Lock()
+        self._merge_lock = Lock()
 
     @property
     def metadata(self) -> MetadataTable | None:

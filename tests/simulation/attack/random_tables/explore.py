@@ -77,7 +77,9 @@ THEMES = {
     "versions": ("change_version", "compact", "cluster", "restore", "roll_back", "archive"),
     "restores": ("savepoint", "restore", "roll_back", "clean", "archive"),
     "columns": ("new_column", "wider", "evolve", "deeper", "missing", "alter", "compact", "cluster", "index"),
-    "partitions": ("delete_partitions", "overwrite", "expire", "plan_compaction", "cluster", "run_pending_plan", "archive", "days"),
+    "partitions": (
+        *("delete_partitions", "overwrite", "expire", "plan_compaction", "cluster", "run_pending_plan", "archive", "days"),
+    ),
     "types": ("upsert", "merge", "update", "partial", "compact", "cluster", "index"),
     "non-blocking": ("upsert", "delete", "compact", "plan_compaction", "run_pending_plan", "clean", "archive"),
     "bootstrap": ("update", "merge", "cluster", "compact", "restore"),
