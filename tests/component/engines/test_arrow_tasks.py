@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyhudi import Table
+from pyhudi.engines.arrow import tagged
 from pyhudi.engines.arrow.tagged import GroupRows, Selection, TaskBundle
 from pyhudi.engines.spark.driver_batch import assign_to_bins
 from pyhudi.table.file_slices import FileSlice
@@ -30,7 +32,7 @@ def slice_of_a_table(tmp_path_factory: pytest.TempPathFactory) -> FileSlice:
 def test_pickled_task_contains_only_its_own_rows(slice_of_a_table: FileSlice) -> None:
     rows = pa.table({"id": [f"k{n:08d}" for n in range(100_000)], "v": pa.array(range(100_000))})
     target = GroupTarget("", slice_of_a_table.file_id, slice_of_a_table)
-    task = GroupRows(3, target, (Selection(rows, np.arange(50_000, 50_010)),))
+    task = GroupRows(3, target, (Selection(rows, np.arange(50_000, 50_010)),), 200)
     travelled = pickle.dumps(task, protocol=5)
     assert len(travelled) < 4_000
     again = pickle.loads(travelled)
@@ -47,6 +49,19 @@ def test_a_selection_copies_its_rows_from_several_batches() -> None:
     assert Selection(batches, np.arange(10)).load() is batches
 
 
+@pytest.mark.parametrize("most", [0, 1 << 12])
+def test_rows_of_few_and_many_file_groups_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """With many groups, the rows are sorted once instead of selected for each group."""
+    monkeypatch.setattr(tagged, "_MAX_SELECTIONS", most)
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="p")
+    old = pa.table({"id": [f"k{n}" for n in range(300)], "p": [f"p{n % 7}" for n in range(300)], "v": list(range(300))})
+    table.insert(old)
+    new = pa.table({"id": [f"k{n}" for n in range(200, 500)], "p": [f"p{n % 7}" for n in range(200, 500)], "v": [-1] * 300})
+    table.upsert(pa.concat_tables([new.slice(0, 100), new.slice(100, 0), new.slice(100)]))
+    expected = pa.concat_tables([old.slice(0, 200), new]).sort_by("id")
+    assert table.scan(["id", "p", "v"]).to_arrow().sort_by("id").equals(expected)
+
+
 def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlice) -> None:
     """For 100,000 file groups with a row each: the rows, and what a task reports about a group."""
     schema = pa.schema([("id", pa.string()), *((f"a_column_of_a_long_name_{n}", pa.int64()) for n in range(30))])
@@ -55,7 +70,8 @@ def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlic
     tasks = []
     for number in range(count // bins // 10):
         file_id = f"{number:08d}-0000-0000-0000-000000000000-0"
-        tasks.append(GroupRows(number, GroupTarget("", file_id, replace(slice_of_a_table, file_id=file_id)), (Selection(rows),)))
+        target = GroupTarget("", file_id, replace(slice_of_a_table, file_id=file_id))
+        tasks.append(GroupRows(number, target, (Selection(rows),), rows.nbytes))
     travelled = pickle.dumps(TaskBundle(tuple(tasks)), protocol=5)
     # 100,000 file groups: 70 MB, of which the rows are 25 MB.
     assert len(travelled) / len(tasks) < 700

@@ -33,6 +33,9 @@ R = TypeVar("R")
 _FEWEST_ROWS_A_BATCH = 1 << 14
 """Minimum average size of the batches from which tasks select their rows; smaller ones are combined."""
 
+_MAX_SELECTIONS = 1 << 12
+"""Maximum number of selections of rows from single batches; with more, all rows are sorted by task at once."""
+
 
 class Workers(Protocol):
     """Executor of the tasks on the Arrow rows of a write.
@@ -89,20 +92,15 @@ class Selection:
         ]
         return pa.Table.from_batches(selected, self.table.schema).combine_chunks()
 
-    @property
-    def size_bytes(self) -> int:
-        """Approximate size of the rows."""
-        all_bytes = int(self.table.nbytes)
-        return all_bytes if self.numbers is None else all_bytes * len(self.numbers) // max(1, self.table.num_rows)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupRows:
-    """A writing task: a file group and its rows.  number: of the task in its write."""
+    """A writing task: a file group and its rows.  number: of the task in its write.  row_bytes: approximate size of the rows."""
 
     number: int
     target: GroupTarget
     selections: tuple[Selection, ...]
+    row_bytes: int
 
     def load_rows(self) -> pa.Table:
         """Return the rows of all selections."""
@@ -112,11 +110,10 @@ class GroupRows:
     @property
     def size_bytes(self) -> int:
         """Approximate bytes to write: those of the rows, and of a base file that is rewritten."""
-        row_bytes = sum(selection.size_bytes for selection in self.selections)
         slice_ = self.target.slice
         if self.target.appends or slice_ is None or slice_.base is None:
-            return row_bytes
-        return row_bytes + slice_.base.size_bytes
+            return self.row_bytes
+        return self.row_bytes + slice_.base.size_bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _first, (TaskBundle((self,)),)
@@ -142,19 +139,19 @@ class TaskBundle:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, schema) as writer:
                 writer.write_table(pa.concat_tables([rows for _, rows in tasks]).combine_chunks())
-            headers = tuple((task.number, task.target, rows.num_rows) for task, rows in tasks)
+            headers = tuple((task.number, task.target, rows.num_rows, task.row_bytes) for task, rows in tasks)
             parts.append((headers, sink.getvalue().to_pybytes()))
         return _unpack_tasks, (tuple(parts),)
 
 
-def _unpack_tasks(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], bytes], ...]) -> TaskBundle:
+def _unpack_tasks(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int, int], ...], bytes], ...]) -> TaskBundle:
     tasks = []
     for headers, stream in parts:
         with pa.ipc.open_stream(stream) as reader:
             rows = reader.read_all()
         start = 0
-        for number, target, count in headers:
-            tasks.append(GroupRows(number, target, (Selection(rows.slice(start, count)),)))
+        for number, target, count, row_bytes in headers:
+            tasks.append(GroupRows(number, target, (Selection(rows.slice(start, count)),), row_bytes))
             start += count
     return TaskBundle(tuple(tasks))
 
@@ -225,7 +222,7 @@ class LocalTagged:
             routed = _Routed(plan, self._places, self._parts, folder)
 
             tasks = [
-                GroupRows(number, plan.target(*group), tuple(routed.groups[group]))
+                GroupRows(number, plan.target(*group), tuple(routed.groups[group]), routed.row_bytes[group])
                 for number, group in enumerate(sorted(routed.groups))
             ]
             work = WriteGroup(plan.writer, self._workers.token)
@@ -242,6 +239,7 @@ class _Routed:
         self, plan: WritePlan, candidates: tuple[FileGroupCandidate, ...], parts: Sequence[TaggedRows], folder: str | None
     ) -> None:
         self.groups: dict[tuple[str, str], list[Selection]] = {}
+        self.row_bytes: Counter[tuple[str, str]] = Counter()
         fill = _InsertFill(plan)
         for number, part in enumerate(parts):
             names: dict[tuple[str, str], int] = {}
@@ -253,18 +251,21 @@ class _Routed:
             all_rows = np.concatenate(rows)
             order, bounds = group_rows(np.concatenate(codes), len(names))
             numbers = all_rows[order]
-            if folder is None:
-                table = _in_large_batches(part.rows)
-            else:
+            if folder is not None:
                 table = store_rows(os.path.join(folder, f"{number}.arrow"), part.rows.schema, [part.rows.take(pa.array(numbers))])
+                is_sorted = True
+            else:
+                table = _in_large_batches(part.rows)
+                is_sorted = len(names) * len(table.to_batches()) > _MAX_SELECTIONS
+                table = table.take(pa.array(numbers)) if is_sorted else table
+            table_bytes = int(table.nbytes)
             for name, code in names.items():
                 start, end = int(bounds[code]), int(bounds[code + 1])
-                if folder is None:
-                    selection = Selection(table, np.sort(numbers[start:end]))
-                else:
-                    selection = Selection(table.slice(start, end - start))
-                if start < end:
-                    self.groups.setdefault(name, []).append(selection)
+                if start == end:
+                    continue
+                rows_of_group = (table.slice(start, end - start), None) if is_sorted else (table, np.sort(numbers[start:end]))
+                self.groups.setdefault(name, []).append(Selection(*rows_of_group))
+                self.row_bytes[name] += table_bytes * (end - start) // table.num_rows
 
     def close(self) -> None:
         """Drop the rows, so that memory-mapped files can be deleted."""
