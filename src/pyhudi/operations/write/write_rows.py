@@ -457,7 +457,7 @@ class Write:
         loaded_metadata: Mapping[str, tuple[FileSlice, ...]] | None,
         counts: Mapping[str, int] | None,
     ) -> Attempt:
-        """Create an attempt planned on a snapshot; ``loaded_metadata`` as in `Attempt`, ``counts`` as in `check_preconditions`."""
+        """Create an attempt planned on a snapshot; see `Attempt` for ``loaded_metadata``."""
         self._check_same_constraints(transaction)
         # Another writer may have added partitions since the rows were prepared.
         check_timestamp_paths(self.context, self.shape, self.schemas, snapshot, counts, columns=self.columns)
