@@ -190,6 +190,6 @@ def test_release_1_0_ignores_bucket_counts(hudi: ApacheHudi, tmp_path: Path) -> 
     writes.theirs("upsert", rows(range(24), 2), **RULES)
     assert hudi.read(writes.path).num_rows == writes.table.scan().to_arrow().num_rows > len(writes.held)
     report = writes.table.validate(keys=True)
-    assert {found.check for found in report.found} == {"keys"} and not report.ok, str(report)
+    assert {found.check for found in report.findings} == {"keys"} and not report.ok, str(report)
     with pytest.raises(TableState, match="is stored in bucket"):
         writes.table.upsert(rows(range(24), 3))

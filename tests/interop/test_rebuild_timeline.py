@@ -45,7 +45,7 @@ def test_both_write_after_a_timeline_rebuild(hudi: ApacheHudi, tmp_path: Path) -
     before = values(Table(path).scan().to_arrow())
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
     Table(path).repair(dry_run=False)
-    assert Table(path).repair(dry_run=True).steps == () and not Table(path).validate(keys=True).found
+    assert Table(path).repair(dry_run=True).steps == () and not Table(path).validate(keys=True).findings
     assert values(Table(path).scan().to_arrow()) == before
     assert values(hudi.read(path)) == before
     assert values(hudi.read(path, **BY_METADATA)) == before
@@ -70,7 +70,7 @@ def test_both_write_after_properties_were_restored(hudi: ApacheHudi, tmp_path: P
         "hoodie.datasource.write.partitionpath.urlencode": "false",
     }
     restore_properties(path, given, dry_run=False)
-    assert Table(path).repair(dry_run=True).steps == () and not Table(path).validate(keys=True).found
+    assert Table(path).repair(dry_run=True).steps == () and not Table(path).validate(keys=True).findings
     assert values(hudi.read(path)) == values(hudi.read(path, **BY_METADATA)) == before
     hudi.write(rows(range(14, 20), 4), path, **options)
     Table(path).upsert(rows(range(2), 5))
@@ -103,7 +103,7 @@ def test_both_write_after_a_timeline_rebuild_with_column_ids(hudi: ApacheHudi, t
     assert dict(before)["k003"] is None and dict(before)["k011"] == 3011
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
     Table(path).repair(dry_run=False)
-    assert Table(path).repair(dry_run=True).steps == () and not Table(path).validate(keys=True).found
+    assert Table(path).repair(dry_run=True).steps == () and not Table(path).validate(keys=True).findings
     assert known(Table(path).scan().to_arrow()) == known(hudi.read(path, **by_ids)) == before
     hudi.write(rows(range(2), 4).rename_columns(["id", "p", "ts", "w"]), path, **options)
     Table(path).upsert(rows(range(2, 3), 5).rename_columns(["id", "p", "ts", "w"]))

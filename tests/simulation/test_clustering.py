@@ -203,7 +203,7 @@ def test_unexecutable_clustering_is_rolled_back(who: str) -> None:
     world.table.rollback(last)
     storage.put(path, plan)
     world.rows = world.states[sorted(world.states)[-2]]
-    found = [finding.detail for finding in world.table.validate().found if finding.path == path]
+    found = [finding.detail for finding in world.table.validate().findings if finding.path == path]
     assert len(found) == 1
     assert "can never run" in found[0]
     if who == "repair":

@@ -43,7 +43,7 @@ Act = Callable[[World], Callable[[], object]]
 
 
 def validated(context: TableContext, world: World) -> list[str]:
-    return [str(found) for found in run_validate(context, ENGINE).found if found.severity is not ValidationSeverity.WARNING]
+    return [str(found) for found in run_validate(context, ENGINE).findings if found.severity is not ValidationSeverity.WARNING]
 
 
 def repaired(context: TableContext, world: World, *, dry_run: bool = True) -> list[str]:
@@ -54,7 +54,7 @@ def repaired(context: TableContext, world: World, *, dry_run: bool = True) -> li
 def diagnosed(context: TableContext, world: World) -> list[str]:
     table = world.table
     table._open.context = context  # a copy of a table on another storage
-    return [str(one) for one in diagnose(table, {}).found if one.check == "state" and one.severity is Pressing.ERROR]
+    return [str(one) for one in diagnose(table, {}).findings if one.check == "state" and one.severity is Pressing.ERROR]
 
 
 def writes(world: World) -> Callable[[], object]:

@@ -46,7 +46,7 @@ def test_failed_repair_is_continued(kind: str, metadata: bool, writes_on: bool) 
         assert run.table.scan().to_arrow().num_rows == len(expected)
         assert run.table.repair(dry_run=True).steps == ()
         verdict = run.table.validate(keys=True)
-        assert verdict.ok and not verdict.found, verdict
+        assert verdict.ok and not verdict.findings, verdict
         assert run.table.config.has_metadata_table is metadata
 
     assert killed_everywhere(world, repair, check) >= 8

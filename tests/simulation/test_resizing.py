@@ -90,7 +90,7 @@ def check_next_writers(run: World) -> None:
     run.upsert({"k6": 1006})
     assert run.scanned() == run.rows
     report = run.table.validate(keys=True)
-    assert not report.found, str(report)
+    assert not report.findings, str(report)
 
 
 @pytest.mark.crash_points

@@ -147,7 +147,7 @@ def found(spark: SparkSession, path: str, expected: dict[int, int]) -> dict[str,
     lie = {row["path"] for row in table.inspect.files(on_storage=True).to_pylist()}
     return {
         "rows": rows == sorted((f"k{n}", ts) for n, ts in expected.items()),
-        "problems": [str(one) for one in table.validate(keys=True).found],
+        "problems": [str(one) for one in table.validate(keys=True).findings],
         "stray": sorted(lie - known),
     }
 

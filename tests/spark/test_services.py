@@ -70,5 +70,5 @@ def test_what_is_less_work_than_a_job_runs_in_the_driver(
     table = hp.Table(tmp_path / "t")
     assert {"_delete_on_worker", "run_metadata_merge"}.intersection(ran) == ({"run_metadata_merge"} if as_jobs else set())
     assert table.inspect.files(on_storage=True).num_rows < files
-    assert not table.validate(keys=True).found
+    assert not table.validate(keys=True).findings
     assert_same_rows(table.scan(["id", "part", "ts", "x"]).to_arrow(), rows(5))

@@ -99,27 +99,26 @@ class Diagnosis(HtmlRepr):
 
     Attributes:
         checks: Name and observed value of each check.
-        found: The findings.
+        findings: The findings.
     """
 
     checks: tuple[tuple[str, str], ...]
-    found: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
 
     @property
     def ok(self) -> bool:
         """True if there are no findings."""
-        return not self.found
+        return not self.findings
 
-    @property
-    def findings(self) -> pa.Table:
-        """The findings as an Arrow table with text columns severity, check, finding, remedy."""
-        return pa.Table.from_pylist([asdict(one) for one in self.found], schema=FINDINGS_SCHEMA)
+    def to_arrow(self) -> pa.Table:
+        """Return the findings as an Arrow table with text columns severity, check, finding, remedy."""
+        return pa.Table.from_pylist([asdict(one) for one in self.findings], schema=FINDINGS_SCHEMA)
 
     def __str__(self) -> str:
         lines = [f"{name:<10}{seen}" for name, seen in self.checks]
-        for one in self.found:
+        for one in self.findings:
             lines += [f"{one.severity.value:<8}{one.check}: {one.finding}", f"        remedy: {one.remedy}"]
-        return "\n".join([*lines, "nothing found" if self.ok else f"{len(self.found)} findings"])
+        return "\n".join([*lines, "nothing found" if self.ok else f"{len(self.findings)} findings"])
 
 
 @checked

@@ -47,7 +47,7 @@ class Indexes:
 
     def create(
         self,
-        kind: str,
+        index_type: str,
         columns: str | Sequence[str] | None = None,
         *,
         name: str | None = None,
@@ -59,7 +59,7 @@ class Indexes:
         """Build an index. An index whose build failed is rebuilt.
 
         Args:
-            kind: Index type: `record_index`, `column_stats`, `partition_stats`, `bloom_filters` or `secondary_index`.
+            index_type: Index type: `record_index`, `column_stats`, `partition_stats`, `bloom_filters` or `secondary_index`.
             columns: For `column_stats`, the columns to index (by default the first ones of the table). For
                 `secondary_index`, and with `function`, the one column.
             name: Name of a secondary or expression index.
@@ -71,13 +71,13 @@ class Indexes:
         Returns:
             Description of the index.
         """
-        request = self._request(kind, columns, name, function, function_options)
+        request = self._request(index_type, columns, name, function, function_options)
         create_index(*self._call("create", options, spark), request)
         return next(info for info in self.list() if info.name == request.partition)
 
     def schedule(
         self,
-        kind: str | Sequence[str],
+        index_type: str | Sequence[str],
         columns: str | Sequence[str] | None = None,
         *,
         name: str | None = None,
@@ -89,7 +89,7 @@ class Indexes:
         """Schedule an index build, to be executed by `run` (asynchronous indexing).
 
         Args:
-            kind: As in `create`. Several types, such as `["record_index", "column_stats"]`, are built together from one
+            index_type: As in `create`. Several types, such as `["record_index", "column_stats"]`, are built together from one
                 snapshot; the arguments below then do not apply.
             columns: As in `create`.
             name: Name of a secondary or expression index.
@@ -101,13 +101,13 @@ class Indexes:
         Returns:
             Request time of the plan.
         """
-        index_types = (kind,) if isinstance(kind, str) else tuple(dict.fromkeys(kind))
+        index_types = (index_type,) if isinstance(index_type, str) else tuple(dict.fromkeys(index_type))
         if len(index_types) != 1 and (not index_types or columns is not None or name or function or function_options):
             raise InvalidRequest(
                 "several indexes in one plan are named by type alone: pass one type or more, and none of columns=, name=, "
                 "function=, function_options="
             )
-        requests = (self._request(index_type, columns, name, function, function_options) for index_type in index_types)
+        requests = (self._request(one_type, columns, name, function, function_options) for one_type in index_types)
         return schedule_index(*self._call("schedule", options, spark), *requests)
 
     def run(self, instant: str, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> Instant:
@@ -174,11 +174,11 @@ class Indexes:
 
     def _request(
         self,
-        kind: str,
+        index_type: str,
         columns: str | Sequence[str] | None,
         name: str | None,
         function: str | None,
         function_options: Mapping[str, str] | None,
     ) -> IndexRequest:
         named = () if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
-        return index_request(kind, named, name=name, function=function, function_options=function_options)
+        return index_request(index_type, named, name=name, function=function, function_options=function_options)

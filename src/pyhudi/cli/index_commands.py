@@ -40,7 +40,9 @@ def list_indexes(table: TableArgument, output: OutputOption = Format.TABLE, stor
 
 def create(
     table: TableArgument,
-    kind: Annotated[str, typer.Argument(help="record_index, column_stats, partition_stats, bloom_filters or secondary_index.")],
+    index_type: Annotated[
+        str, typer.Argument(help="record_index, column_stats, partition_stats, bloom_filters or secondary_index.")
+    ],
     columns: Annotated[str | None, typer.Option("--columns", "-c", help="Columns, comma separated.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of a secondary or expression index.")] = None,
     function: Annotated[str | None, typer.Option("--function", help="Makes it an expression index.")] = None,
@@ -54,7 +56,7 @@ def create(
     """Build an index; writers can continue concurrently."""
     opened, given = open_for_call(table, storage, options)
     info = opened.index.create(
-        kind,
+        index_type,
         split_names(columns),
         name=name,
         function=function,

@@ -85,7 +85,7 @@ def doctor(
     if output is Format.TABLE:
         print_text(result)
     else:
-        print_rows(result.findings, output)
+        print_rows(result.to_arrow(), output)
     if not result.ok:
         raise typer.Exit(FINDINGS)
 

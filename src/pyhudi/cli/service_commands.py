@@ -244,7 +244,7 @@ def validate(
     if output is Format.TABLE:
         print_text(result)
     elif output is Format.CSV:
-        print_rows(result.findings, output)
+        print_rows(result.to_arrow(), output)
     else:
         counts = result.counts
         facts = {
@@ -255,7 +255,7 @@ def validate(
             "unchecked": counts[ValidationSeverity.UNCHECKED],
             "checked": [name for name, _ in result.checks],
             "skipped": list(result.skipped),
-            "findings": result.findings.to_pylist(),
+            "findings": result.to_arrow().to_pylist(),
             "remedies": list(result.remedies),
         }
         print_value(facts, output)

@@ -106,9 +106,9 @@ def check_call_options(operation: TableOperation, options: Options) -> None:
     for key, value in options.values:
         option, assignment = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
         if option in operation.implied:
-            _check_meaning(operation, option, value)
+            _check_implied_value(operation, option, value)
         elif not operation.accepts(option):
-            raise InvalidRequest(f"option {assignment} has no effect on {operation.name}; {_describe_users(option)}")
+            raise InvalidRequest(f"option {assignment} has no effect on {operation.name}; {_list_operations(option)}")
 
 
 def check_table_options(operation: TableOperation, options: Options) -> None:
@@ -121,18 +121,18 @@ def check_table_options(operation: TableOperation, options: Options) -> None:
         if not option.chooses or not is_relevant or value == option.default:
             continue
         if option in operation.implied:
-            _check_meaning(operation, option, value)
+            _check_implied_value(operation, option, value)
         elif not operation.accepts(option):
             raise InvalidRequest(
                 f"option {assignment} chooses what a {option.chooses} does, but {operation.name} does not support it; "
-                f"{_describe_users(option)}"
+                f"{_list_operations(option)}"
             )
 
 
-def _check_meaning(operation: TableOperation, option: Option, value: str) -> None:
+def _check_implied_value(operation: TableOperation, option: Option, value: str) -> None:
     if operation.implied[option] != value:
-        others = [other.name for other in TABLE_OPERATIONS.values() if other.implied.get(option) == value]
-        hint = f"; call {' or '.join(others)}" if others else f"; {_describe_users(option)}"
+        implying = next((other.name for other in TABLE_OPERATIONS.values() if other.implied.get(option) == value), None)
+        hint = f"; {_list_operations(option)}" if implying is None else f"; call {implying}"
         raise InvalidRequest(
             f"option {option}={value} contradicts {operation.name}, which requires {option}={operation.implied[option]}{hint}"
         )
@@ -141,7 +141,7 @@ def _check_meaning(operation: TableOperation, option: Option, value: str) -> Non
 _MAX_LISTED = 6
 
 
-def _describe_users(option: Option) -> str:
+def _list_operations(option: Option) -> str:
     """The operations that use an option, as half a sentence."""
     names = [operation.name for operation in TABLE_OPERATIONS.values() if option in operation.accepted]
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
@@ -152,12 +152,12 @@ def _operation(
     name: str,
     family: OperationFamily,
     *settings: type,
-    single: Iterable[Option] = (),
+    extra_options: Iterable[Option] = (),
     implied: Mapping[Option, str] | None = None,
     operation: str | None = None,
 ) -> TableOperation:
     """operation: the name in `Option.operations` for this one; its own name if omitted."""
-    options = {*single, *(option for part in settings for option in settings_options(part))}
+    options = {*extra_options, *(option for part in settings for option in settings_options(part))}
     if family is not OperationFamily.READ:
         options |= settings_options(LockSettings) | settings_options(MetricsSettings)
     effective = {option for option in options if not option.operations or (operation or name) in option.operations}
@@ -165,24 +165,26 @@ def _operation(
 
 
 def _write(name: str, operation: WriteOperation) -> TableOperation:
-    return _operation(name, OperationFamily.WRITE, WriteSettings, single=(THREADS,), implied={OPERATION: str(operation)})
+    return _operation(name, OperationFamily.WRITE, WriteSettings, extra_options=(THREADS,), implied={OPERATION: str(operation)})
 
 
-def _change(name: str) -> TableOperation:
+def _computed_upsert(name: str) -> TableOperation:
     """An operation that upserts rows which it computes itself."""
     upsert = _write("upsert", WriteOperation.UPSERT)
     return TableOperation(name, OperationFamily.WRITE, upsert.accepted - frozenset(OPERATIONS_ON_INPUT_ROWS), upsert.implied)
 
 
-def _service(name: str, *settings: type, single: Iterable[Option] = (THREADS,)) -> TableOperation:
-    service = _operation(name, OperationFamily.SERVICE, *settings, single=single, operation="delete_partitions")
+def _service(name: str, *settings: type, extra_options: Iterable[Option] = (THREADS,)) -> TableOperation:
+    service = _operation(name, OperationFamily.SERVICE, *settings, extra_options=extra_options, operation="delete_partitions")
     return replace(service, accepted=service.accepted - {ONCE})
 
 
 def _read(
-    name: str, *settings: type, single: Iterable[Option] = (), implied: Mapping[Option, str] | None = None
+    name: str, *settings: type, extra_options: Iterable[Option] = (), implied: Mapping[Option, str] | None = None
 ) -> TableOperation:
-    return _operation(name, OperationFamily.READ, ReadSettings, *settings, single=(THREADS, *single), implied=implied)
+    return _operation(
+        name, OperationFamily.READ, ReadSettings, *settings, extra_options=(THREADS, *extra_options), implied=implied
+    )
 
 
 _SNAPSHOT = {INCREMENTAL_FORMAT: "latest_state"}
@@ -198,7 +200,11 @@ def _bootstrap_operation() -> Iterator[TableOperation]:
     bootstrap = features.find("bootstrap")
     if bootstrap is not None:
         yield _operation(
-            "pyhudi.bootstrap", OperationFamily.WRITE, bootstrap.BootstrapSettings, single=(THREADS,), operation="bulk_insert"
+            "pyhudi.bootstrap",
+            OperationFamily.WRITE,
+            bootstrap.BootstrapSettings,
+            extra_options=(THREADS,),
+            operation="bulk_insert",
         )
 
 
@@ -206,24 +212,24 @@ TABLE_OPERATIONS: Mapping[str, TableOperation] = {
     operation.name: operation
     for operation in (
         *_WRITES,
-        _change("update"),
-        _change("merge"),
+        _computed_upsert("update"),
+        _computed_upsert("merge"),
         TableOperation("write_batch", OperationFamily.WRITE, _ANY_WRITE - {ONCE}),
         *_bootstrap_operation(),
-        _service("rollback", CommitSettings, single=()),
-        _service("restore", CommitSettings, single=()),
-        _service("savepoint", CommitSettings, single=()),
-        _service("delete_savepoint", CommitSettings, single=()),
-        _service("set_properties", CommitSettings, single=()),
-        _service("drop", CommitSettings, single=()),
-        _service("clean", CleanSettings, single=()),
-        _service("archive", ArchiveSettings, single=()),
+        _service("rollback", CommitSettings, extra_options=()),
+        _service("restore", CommitSettings, extra_options=()),
+        _service("savepoint", CommitSettings, extra_options=()),
+        _service("delete_savepoint", CommitSettings, extra_options=()),
+        _service("set_properties", CommitSettings, extra_options=()),
+        _service("drop", CommitSettings, extra_options=()),
+        _service("clean", CleanSettings, extra_options=()),
+        _service("archive", ArchiveSettings, extra_options=()),
         _service("cluster", ClusterSettings),
         _service("schedule_clustering", ClusterSettings),
-        _service("unschedule_clustering", CommitSettings, single=()),
+        _service("unschedule_clustering", CommitSettings, extra_options=()),
         _service("compact", CompactSettings),
-        _service("schedule_compaction", CompactSettings, single=()),
-        _service("unschedule_compaction", CompactSettings, single=()),
+        _service("schedule_compaction", CompactSettings, extra_options=()),
+        _service("unschedule_compaction", CompactSettings, extra_options=()),
         _service("log_compact", CompactSettings),
         _service("schedule_log_compaction", CompactSettings),
         _service("run_services", ServiceRunSettings, WriteSettings),
@@ -232,43 +238,43 @@ TABLE_OPERATIONS: Mapping[str, TableOperation] = {
         _service("run_ttl", TtlSettings, WriteSettings),
         TableOperation("expired_partitions", OperationFamily.SERVICE, settings_options(TtlSettings)),
         TableOperation("sync", OperationFamily.SERVICE, settings_options(SyncSettings)),
-        _service("drop_metadata_table", CommitSettings, single=()),
-        _service("upgrade", CompactSettings, single=(THREADS, PARQUET_COMPRESSION_CODEC)),
+        _service("drop_metadata_table", CommitSettings, extra_options=()),
+        _service("upgrade", CompactSettings, extra_options=(THREADS, PARQUET_COMPRESSION_CODEC)),
         _service("downgrade", CompactSettings),
         _service("repair", RepairSettings),
         *(
-            _service(f"alter.{name}", AlterSettings, single=())
+            _service(f"alter.{name}", AlterSettings, extra_options=())
             for name in ("add", "drop", "rename", "retype", "reorder", "comment", "allow_nulls")
         ),
-        _service("alter.add_constraint", CommitSettings, single=()),
-        _service("alter.drop_constraint", CommitSettings, single=()),
+        _service("alter.add_constraint", CommitSettings, extra_options=()),
+        _service("alter.drop_constraint", CommitSettings, extra_options=()),
         _service("index.create", IndexSettings),
         _service("index.schedule", IndexSettings),
         _service("index.run", IndexSettings),
-        _service("index.abort", IndexSettings, single=()),
-        _service("index.drop", CommitSettings, single=()),
+        _service("index.abort", IndexSettings, extra_options=()),
+        _service("index.drop", CommitSettings, extra_options=()),
         _service("index.rebuild", IndexSettings),
-        _read("scan", single=(AS_OF, VALUES_FROM_PATH), implied={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
-        _read("read_optimized", single=(AS_OF, VALUES_FROM_PATH), implied={QUERY_TYPE: "read_optimized", **_SNAPSHOT}),
-        _read("lookup", single=(AS_OF, VALUES_FROM_PATH), implied={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
+        _read("scan", extra_options=(AS_OF, VALUES_FROM_PATH), implied={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
+        _read("read_optimized", extra_options=(AS_OF, VALUES_FROM_PATH), implied={QUERY_TYPE: "read_optimized", **_SNAPSHOT}),
+        _read("lookup", extra_options=(AS_OF, VALUES_FROM_PATH), implied={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
         _read("filter_exists", implied={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
         _read(
             "incremental",
-            single=(INCREMENTAL_FORMAT, RANGE_VERSION, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH),
+            extra_options=(INCREMENTAL_FORMAT, RANGE_VERSION, READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE, VALUES_FROM_PATH),
             implied={QUERY_TYPE: "incremental"},
         ),
         _read("changes", implied={QUERY_TYPE: "incremental", INCREMENTAL_FORMAT: "cdc"}),
         TableOperation("read_blobs", OperationFamily.READ, frozenset({BLOB_ROOTS})),
-        _read("pyhudi.spark.read", single=QUERY_OPTIONS),
-        _read('readStream.format("pyhudi")', BatchLimits, single=(*QUERY_OPTIONS, START_OFFSET)),
+        _read("pyhudi.spark.read", extra_options=QUERY_OPTIONS),
+        _read('readStream.format("pyhudi")', BatchLimits, extra_options=(*QUERY_OPTIONS, START_OFFSET)),
         TableOperation(
             "pyhudi.spark.write",
             OperationFamily.WRITE,
             _ANY_WRITE | {OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE},
         ),
-        _change("pyhudi.spark.update"),
+        _computed_upsert("pyhudi.spark.update"),
         replace(_write("delete", WriteOperation.DELETE), name="pyhudi.spark.delete"),
-        _change("pyhudi.spark.merge"),
+        _computed_upsert("pyhudi.spark.merge"),
         TableOperation("pyhudi.spark.sql", OperationFamily.WRITE, _ANY_WRITE),
         TableOperation(
             "pyhudi.spark.write_stream",

@@ -139,7 +139,7 @@ def plan_archival(
         (_replace_bound(timeline, bounds.last_clean), "replaced file groups are not cleaned yet"),
         (_metadata_bound(completed, bounds), "the metadata table was not compacted since"),
         (_data_table_bound(bounds.data_table, settings), "the data table's timeline begins there"),
-        (bounds.without_ids, "columns that a write by names brought have no ids yet, which the next write gives them"),
+        (bounds.without_ids, "columns added by a write without column ids have no ids yet; the next write assigns them"),
     ]
     saved = {i.request_time for i in timeline.instants if i.action is Action.SAVEPOINT}
     if saved and not settings.archives_past_savepoint:

@@ -195,7 +195,7 @@ def compaction_due(timeline: Timeline, settings: CompactionRules, time: str, zon
         found = _deltas_after_last_request(timeline, last)
         return TriggerState(
             found >= settings.max_delta_commits,
-            f"{found} of {settings.max_delta_commits} delta commits since the last compaction was asked for",
+            f"{found} of {settings.max_delta_commits} delta commits since the last compaction was requested",
         )
     if not deltas:
         return TriggerState(False, "no delta commit since the last compaction")

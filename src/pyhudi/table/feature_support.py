@@ -47,10 +47,9 @@ def check_commit_open(metadata: CommitMetadata) -> None:
     """
     if metadata.extra_metadata.get(LATEST_SCHEMA_KEY):
         raise Unsupported(
-            f"the table uses schema on read ({table_options.SCHEMA_ON_READ}): a commit stores {LATEST_SCHEMA_KEY}, "
-            "and columns are "
-            "resolved by ids, not by names; such a table is readable while its history exists in .hoodie/.schema, and not "
-            "writable: rewrite it with Apache Hudi"
+            f"the table uses schema on read ({table_options.SCHEMA_ON_READ}; {LATEST_SCHEMA_KEY} in a commit), but its schema "
+            "history in .hoodie/.schema is missing, so columns cannot be resolved by id: restore that folder, or rewrite the "
+            "table with Apache Hudi"
         )
 
 
@@ -59,6 +58,5 @@ def _check_whole_columns(config: TableConfig) -> None:
     if nested:
         raise Unsupported(
             f"the table {config.name} leaves its partition columns out of its files ({OMIT.stored_as}), and "
-            f"{nested[0]} is a part "
-            "of another column; such tables are neither read nor written"
+            f"{nested[0]} is a part of another column; such tables are neither read nor written"
         )

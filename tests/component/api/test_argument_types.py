@@ -43,7 +43,7 @@ VALUES: dict[str, Any] = {
     "df": ROWS,
     "instant": "20200101000000000",
     "keys": [1],
-    "kind": "record_index",
+    "index_type": "record_index",
     "module": "json",
     "name": "fare",
     "on": "id",

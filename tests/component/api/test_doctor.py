@@ -40,7 +40,7 @@ def make(path: Path, kind: str = "cow", writes: int = 1, **more: object) -> Tabl
 
 
 def of_table(table: Table, options: dict[str, object] | None = None) -> list[str]:
-    found = diagnose(table, options).found
+    found = diagnose(table, options).findings
     assert all(one.remedy for one in found)
     return [f"{one.check}: {one.finding}" for one in found if one.check in ("settings", "services", "state")]
 
@@ -123,7 +123,7 @@ def test_failed_writes_are_reported(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     store = table.context.timeline
     store.start(store.request("20991231000000000", Action.COMMIT))
-    found = diagnose(table).found
+    found = diagnose(table).findings
     assert [one.finding.endswith("a write failed") for one in found if one.check == "state"] == [True]
     assert any("repair" in one.remedy for one in found if one.check == "state")
 
@@ -161,14 +161,14 @@ def test_the_wrong_interpreter_and_java_are_named(tmp_path: Path, monkeypatch: p
     pytest.importorskip("pyspark")
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    found = {one.check: one for one in diagnose().found}
+    found = {one.check: one for one in diagnose().findings}
     assert "does not exist" in found["workers"].finding and sys.executable in found["workers"].remedy
     assert "has no bin/java" in found["java"].finding
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").touch()
     (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"')
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    found = {one.check: one for one in diagnose().found}
+    found = {one.check: one for one in diagnose().findings}
     assert "Java 11 is too old" in found["java"].finding
     assert "workers" not in found
 
@@ -197,7 +197,7 @@ def test_a_clustering_that_leaves_buckets(tmp_path: Path, engine: str) -> None:
     time = table.timeline().latest_time()
     planned = str(int(time) + 1)
     table.context.timeline.request(planned, Action.CLUSTERING, RequestedReplaceMetadata.of_clustering(plan).encode())
-    found = [one for one in diagnose(table).found if one.check == "services"]
+    found = [one for one in diagnose(table).findings if one.check == "services"]
     with pytest.raises(TableState, match=planned):
         table.upsert(ROWS)
     if engine == "CONSISTENT_HASHING":

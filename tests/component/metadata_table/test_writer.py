@@ -229,7 +229,7 @@ def test_column_dropped_and_added_again_has_statistics(tmp_path: Path, kind: str
     assert find_column_stats(true(table), ["note"]).num_rows
     table.upsert(rows([0], 3, note=["a"]))
     assert set(find_partition_stats(true(table), ["note"])["file_name"].to_pylist()) == {"oslo", "rome"}
-    assert not table.validate().found
+    assert not table.validate().findings
 
 
 def test_configured_statistics_columns_are_kept(tmp_path: Path) -> None:

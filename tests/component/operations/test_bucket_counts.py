@@ -147,13 +147,13 @@ def test_records_in_wrong_buckets_are_noticed(uri: str) -> None:
     table.upsert(rows(*range(9), ts=2, parts=("s",)))
     table.context.storage.put(path, BucketCounts("^p,3;q,5;s,1", 2).encode())
     report = table.validate()
-    assert [(found.check, found.path) for found in report.found] == [("buckets", "s")]
-    assert "no such bucket" in report.found[0].detail
+    assert [(found.check, found.path) for found in report.findings] == [("buckets", "s")]
+    assert "no such bucket" in report.findings[0].detail
     table.context.storage.put(path, BucketCounts("^p,3;q,5;s,9", 2).encode())
     with pytest.raises(TableState, match=r"is stored in bucket \d .*partition\.expressions"):
         table.upsert(rows(1, parts=("s",)), options={"hoodie.index.type": "BUCKET"})
     table.context.storage.put(path, keeps[:-5])
-    assert [(found.check, found.path) for found in table.validate().found] == [("buckets", BUCKET_COUNTS_FOLDER)]
+    assert [(found.check, found.path) for found in table.validate().findings] == [("buckets", BUCKET_COUNTS_FOLDER)]
     table.context.storage.put(path, keeps)
     assert table.validate().ok
 

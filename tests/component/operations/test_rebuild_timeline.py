@@ -63,7 +63,7 @@ def check_repaired(table: hp.Table, before: list[dict[str, object]]) -> hp.Table
     assert again.repair(dry_run=True).steps == ()
     assert found(again) == before
     verdict = again.validate(keys=True)
-    assert verdict.ok and not verdict.found, verdict
+    assert verdict.ok and not verdict.findings, verdict
     return again
 
 

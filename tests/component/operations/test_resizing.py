@@ -97,7 +97,7 @@ def planned(table: hp.Table, **options: Any) -> str:
 
 def in_order(table: hp.Table) -> None:
     report = table.validate(keys=True)
-    assert not report.found, str(report)
+    assert not report.findings, str(report)
 
 
 @pytest.mark.parametrize("metadata", [True, False])
@@ -569,7 +569,7 @@ def test_metadata_table_lists_no_double_written_logs_of_a_pending_write(uri: str
     listed.upsert(rows(1, part="z"))
     assert listed.context.reloaded().config.has_metadata_table
     report = listed.validate(keys=True)
-    assert [(found.path, found.detail) for found in report.found] == [
+    assert [(found.path, found.detail) for found in report.findings] == [
         (copy, f"written by {write.instant_time}, which has not completed")
     ]
     assert report.ok

@@ -32,10 +32,10 @@ def test_the_tables_of_apache_hudi_are_in_order(name: str, tmp_path: Path) -> No
     if name == "mor_v9_two_secondary":
         # Apache Hudi that wrote it keeps the first of several secondary indexes alone up to date with logs.
         assert not result.ok and str(result).startswith(f"{result.uri}: NOT OK, 0 errors, 0 warnings, 1 not checked")
-        assert {(f.severity, f.check) for f in result.found} == {("unchecked", "secondary_index_by_qty")}
+        assert {(f.severity, f.check) for f in result.findings} == {("unchecked", "secondary_index_by_qty")}
         return
     assert result.ok, str(result)
-    assert bool(result.found) == ("failed_write" in result.uri or name.endswith("rolled_back")), str(result)
+    assert bool(result.findings) == ("failed_write" in result.uri or name.endswith("rolled_back")), str(result)
     assert str(result).startswith(f"{result.uri}: ok")
 
 
@@ -64,10 +64,10 @@ def copied(path: Path, folder: Path) -> Path:
 
 def test_table_written_by_pyhudi_is_valid(written: Path) -> None:
     result = Table(written).validate()
-    assert result.ok and not result.found, str(result)
+    assert result.ok and not result.findings, str(result)
     assert dict(result.checks)["record_index"] == "57 keys, 57 rows"
     assert result.skipped == ()
-    assert result.findings.schema == FINDINGS_SCHEMA and result.findings.num_rows == 0
+    assert result.to_arrow().schema == FINDINGS_SCHEMA and result.to_arrow().num_rows == 0
     assert dict(Table(written).validate(sample=1).checks)["base files"] == "1 opened"
     with pytest.raises(InvalidRequest):
         Table(written).validate(sample=-1)
@@ -135,11 +135,11 @@ def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path],
     path = copied(written, tmp_path)
     damage(path)
     result = Table(path).validate()
-    found = [finding for finding in result.found if finding.check == check and message.lower() in finding.detail.lower()]
+    found = [finding for finding in result.findings if finding.check == check and message.lower() in finding.detail.lower()]
     assert found, str(result)
     if message != "have no statistics":
         assert not result.ok and "NOT OK" in str(result)
-    assert result.findings.num_rows == len(result.found)
+    assert result.to_arrow().num_rows == len(result.findings)
     remedy = {"timeline": "data files", "base files": "data files"}.get(check, "metadata table")
     remedy = "orphaned files" if damage is _orphan else "data files" if damage is _cut else remedy
     assert result.ok or any(told.startswith(remedy) for told in result.remedies), str(result)
@@ -161,7 +161,7 @@ def test_metadata_table_entries_without_rows_are_errors(written: Path, tmp_path:
     logs = sorted((path / ".hoodie" / "metadata" / "record_index").glob(".*.log.*"), key=lambda log: log.name.split("_")[1])
     logs[-1].unlink()
     result = Table(path).validate()
-    assert any("keys, but the table has 57" in finding.detail for finding in result.found), str(result)
+    assert any("keys, but the table has 57" in finding.detail for finding in result.findings), str(result)
 
 
 def test_statistics_that_are_too_narrow(written: Path, tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ def test_statistics_that_are_too_narrow(written: Path, tmp_path: Path) -> None:
     rows = rows.set_column(at, rows.schema.field(at), pa.array([1e6] * (rows.num_rows - 1) + [None]))
     pa.parquet.write_table(rows.replace_schema_metadata(metadata), file)
     result = Table(path).validate()
-    narrow = [f for f in result.found if f.check == "column_stats" and "1000000.0" in f.detail]
+    narrow = [f for f in result.findings if f.check == "column_stats" and "1000000.0" in f.detail]
     assert narrow and narrow[0].path == place.base.path, str(result)
 
 
 def test_an_empty_table(tmp_path: Path) -> None:
     result = Table.create(tmp_path / "t", name="t", record_key="id").validate()
-    assert result.ok and not result.found
+    assert result.ok and not result.findings
     assert result.skipped == ("files", "column_stats", "record_index")

@@ -35,13 +35,13 @@ def slice_of(table: Table) -> FileSlice:
 
 def finding_of(result: ValidationResult, check: str) -> str:
     assert not result.ok, str(result)
-    return next(f"{finding.path}: {finding.detail}" for finding in result.found if finding.check == check)
+    return next(f"{finding.path}: {finding.detail}" for finding in result.findings if finding.check == check)
 
 
 def test_valid_table_has_no_findings(table: Table) -> None:
     table.schedule_compaction()
     result = table.validate(keys=True)
-    assert result.ok and not result.found, str(result)
+    assert result.ok and not result.findings, str(result)
     assert {("logs", "2 read"), ("plans", "1 pending"), ("keys", "2 keys")} <= set(result.checks)
 
 

@@ -165,7 +165,7 @@ def other_results(table: Table) -> None:
 
 def test_a_sound_table(table: Table) -> None:
     found = table.validate()
-    assert found.ok and not found.found, str(found)
+    assert found.ok and not found.findings, str(found)
     assert {name for name, _ in found.checks} >= set(EVERY)
 
 
@@ -187,10 +187,10 @@ def test_a_sound_table(table: Table) -> None:
 def test_wrong_records(table: Table, damage: Callable[[Table], None], check: str, message: str) -> None:
     damage(table)
     found = table.validate()
-    said = [finding for finding in found.found if finding.check == check]
+    said = [finding for finding in found.findings if finding.check == check]
     assert said and message in said[0].detail, str(found)
     table.index.rebuild(check)
-    assert not table.validate().found
+    assert not table.validate().findings
 
 
 # Each partition with the damage that shows when its data are read, and half of them with each of the others.
@@ -233,7 +233,7 @@ def test_damaged_files(table: Table, tmp_path: Path, partition: str, how: str) -
     if how != "gone":
         assert not table.validate().ok
     table.index.rebuild(partition)
-    assert table.validate().ok and not table.validate().found
+    assert table.validate().ok and not table.validate().findings
 
 
 def answers(path: Path, filters: Sequence[tuple[str, int]] = FILTERS) -> None:

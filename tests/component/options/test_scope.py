@@ -111,7 +111,7 @@ ARGUMENTS: dict[str, Any] = {
     "batch": StreamBatch("s", 0),
     "instant": "20200101000000000",
     "start": "earliest",
-    "kind": "record_index",
+    "index_type": "record_index",
     "name": "record_index",
     "stop": threading.Event(),
     "column": "fare",

@@ -137,8 +137,8 @@ class _Report:
     def _check(self) -> str:
         result = self._validation
         assert result is not None
-        found = result.findings
-        fits = not any(finding.severity is ValidationSeverity.ERROR for finding in result.found)
+        found = result.to_arrow()
+        fits = not any(finding.severity is ValidationSeverity.ERROR for finding in result.findings)
         lead = "Everything that was compared fits." if fits else "Not everything fits."
         lead += "" if result.ok or not fits else " Not everything could be compared."
         return f'<p class="{"good" if result.ok else "bad"}">{lead}</p>' + _table(

@@ -112,36 +112,35 @@ class ValidationResult(HtmlRepr):
 
     Attributes:
         uri: Location of the table.
-        found: The findings.
+        findings: The findings.
         checks: Executed checks, with the amount of checked data.
         skipped: Checks that do not apply to the table.
     """
 
     uri: str
-    found: tuple[ValidationFinding, ...]
+    findings: tuple[ValidationFinding, ...]
     checks: tuple[tuple[str, str], ...]
     skipped: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """True if everything was checked and there are no errors; there may be warnings."""
-        return all(finding.severity is ValidationSeverity.WARNING for finding in self.found)
+        return all(finding.severity is ValidationSeverity.WARNING for finding in self.findings)
 
     @property
     def remedies(self) -> tuple[str, ...]:
         """Actions against the errors, each once, most urgent first."""
-        named = {finding.remedy for finding in self.found}
+        named = {finding.remedy for finding in self.findings}
         return tuple(remedy for remedy in (MISSING_ROWS, _ORPHANED_FILES_MESSAGE, REWRITE, WRONG_PRUNING) if remedy in named)
 
     @property
     def counts(self) -> Counter[ValidationSeverity]:
         """Number of findings by severity."""
-        return Counter(finding.severity for finding in self.found)
+        return Counter(finding.severity for finding in self.findings)
 
-    @property
-    def findings(self) -> pa.Table:
-        """Findings as a table with FINDINGS_SCHEMA, in the order of detection."""
-        rows = [{"severity": f.severity.value, "check": f.check, "path": f.path, "detail": f.detail} for f in self.found]
+    def to_arrow(self) -> pa.Table:
+        """Return the findings as a table with FINDINGS_SCHEMA, in the order of detection."""
+        rows = [{"severity": f.severity.value, "check": f.check, "path": f.path, "detail": f.detail} for f in self.findings]
         return pa.Table.from_pylist(rows, schema=FINDINGS_SCHEMA)
 
     def __str__(self) -> str:
@@ -154,7 +153,7 @@ class ValidationResult(HtmlRepr):
             lines[0] += f", {counts[ValidationSeverity.UNCHECKED]} not checked"
         lines += [f"  {name:<16}{amount}" for name, amount in self.checks]
         lines += [f"  {name:<16}none" for name in self.skipped]
-        lines += [f"  {f.severity.value:<10}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.found]
+        lines += [f"  {f.severity.value:<10}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.findings]
         lines += [f"  remedy  {remedy}" for remedy in self.remedies]
         return "\n".join(lines)
 
@@ -176,12 +175,14 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     result, lasting = repeat_until_stable(context, look, _more_than_warnings)
     return replace(
         result,
-        found=tuple(finding for finding in result.found if finding.severity is ValidationSeverity.WARNING or finding in lasting),
+        findings=tuple(
+            finding for finding in result.findings if finding.severity is ValidationSeverity.WARNING or finding in lasting
+        ),
     )
 
 
 def _more_than_warnings(result: ValidationResult) -> frozenset[ValidationFinding]:
-    return frozenset(finding for finding in result.found if finding.severity is not ValidationSeverity.WARNING)
+    return frozenset(finding for finding in result.findings if finding.severity is not ValidationSeverity.WARNING)
 
 
 def _validated(context: TableContext, *, engine: Engine, sample: int | None, keys: bool) -> ValidationResult:

@@ -95,8 +95,7 @@ def check_same_version(context: TableContext) -> TableConfig:
     if version is not context.config.version:
         raise TableState(
             f"table {context.storage.uri} was upgraded or downgraded to version {int(version)} by another process "
-            "since it was opened; "
-            "reopen it with Table(...)"
+            "since it was opened; reopen it with Table(...)"
         )
     return config
 

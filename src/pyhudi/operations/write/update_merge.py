@@ -280,7 +280,10 @@ def _check_can_change(context: TableContext, settings: WriteSettings, descriptio
     check_writable(context)
     uri, keys = context.storage.uri, context.config.keys
     if settings.operation is not WriteOperation.UPSERT:
-        raise InvalidRequest(f"{description} of {uri} runs as an upsert, and the options make it {settings.operation}")
+        raise InvalidRequest(
+            f"{description} of {uri} runs as an upsert, but the options select the operation "
+            f"{settings.operation}; remove that option"
+        )
     if keys.generates_keys and not context.config.populate_meta_fields:
         raise Unsupported(f"{description} of {uri} is not supported: its rows have neither record key fields nor meta columns")
     if settings.commit.is_non_blocking:

@@ -128,11 +128,12 @@ def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot:
     """Raise Unsupported for a partial update of a table with schema on read, and for a column of a type of Hudi 1.2 in it."""
     if snapshot.history is None:
         return
-    named = next((field for field in schemas.data_schema if stated_hudi_type(field) is not None), None)
-    if named is not None:
+    unsupported_field = next((field for field in schemas.data_schema if stated_hudi_type(field) is not None), None)
+    if unsupported_field is not None:
         raise Unsupported(
-            f"column {named.name!r} of type {stated_hudi_type(named)} in {context.storage.uri} is not supported: the table uses "
-            f"schema on read ({table_options.SCHEMA_ON_READ}), and Hudi 1.2.0 cannot read such a table"
+            f"column {unsupported_field.name!r} of type {stated_hudi_type(unsupported_field)} in {context.storage.uri} "
+            f"is not supported: the table uses schema on read ({table_options.SCHEMA_ON_READ}), "
+            "and Hudi 1.2.0 cannot read such a table"
         )
     if schemas.partial:
         raise Unsupported(
