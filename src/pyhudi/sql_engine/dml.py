@@ -165,10 +165,11 @@ class _StatementMerge:
     def of(
         cls, config: TableConfig, statement: MergeStatement, query: SnapshotQuery, database: Database, prepare: Prepare
     ) -> _StatementMerge:
+        aliases: tuple[str, ...] = ()
         if isinstance(statement.source, pa.Table):
             name = database.new_name()
             database.add(name, statement.source)
-            text, aliases = f"SELECT * FROM {name}", ()
+            text = f"SELECT * FROM {name}"
         else:
             text, aliases = prepare(database, statement.source), statement.source.column_names
         columns = database.schema(text).names
