@@ -1,4 +1,4 @@
-"""Every known defect of Hudi 1.0.2, 1.1.1 and 1.2.0 that loses, hides or breaks data has a test that PyHudi is right there.
+"""Each known defect of Hudi 1.0.2, 1.1.1 and 1.2.0 that loses, hides or damages data has a test of PyHudi's behaviour.
 
 Each row: what goes wrong there, and the tests that PyHudi reads such tables right or never writes what triggers it.  A test is
 named by its file under tests/ and its function; the rows are checked against the files, so that none is left behind.
@@ -14,22 +14,24 @@ import pytest
 
 TESTS = Path(__file__).parent
 
-OWN = "component/operations/test_defects.py"
-REAL = "interop/test_hudi_defects.py"
+COMPONENT = "component/operations/test_defects.py"
+INTEROP = "interop/test_hudi_defects.py"
 SKIPPING = "interop/test_data_skipping.py"
 SLICES = "unit/table/test_file_slices.py"
 
 DEFECTS: dict[str, tuple[str, ...]] = {
     # Data files
     "null dates in columns with statistics: NullPointerException on merge-on-read upserts": (
-        f"{OWN}::test_null_dates_in_logs_with_column_statistics",
+        f"{COMPONENT}::test_null_dates_in_logs_with_column_statistics",
     ),
-    "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_store_the_values_that_hudi_compares",),
-    "a key that a log deleted and an insert brought back elsewhere: an upsert changes both places, and it stands twice": (
-        f"{REAL}::test_key_reinserted_in_another_partition",
+    "soft deletes with a date as ordering field: the write fails": (
+        f"{COMPONENT}::test_deletes_store_the_values_that_hudi_compares",
+    ),
+    "a key deleted in a log and reinserted in another file group: an upsert changes both rows, so the key exists twice": (
+        f"{INTEROP}::test_key_reinserted_in_another_partition",
         "component/operations/test_duplicate_key_locations.py::test_upsert_of_a_reinserted_key_updates_only_its_live_row",
     ),
-    "an UPDATE overwrites what was committed between its reading and its instant, and tells no conflict": (
+    "an UPDATE overwrites what was committed between its read and its instant, without a conflict": (
         "interop/test_concurrent_statements.py::test_update_of_hudi_overwrites_a_commit_it_did_not_read",
         "simulation/test_concurrent_writers.py::test_update_reads_concurrent_commits",
         "component/operations/test_based_on.py::test_no_increment_is_lost_between_reading_and_writing",
@@ -43,27 +45,27 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_payloads.py::test_truth_table_of_records_that_move",
     ),
     "compactions by path merge without the ordering field: late rows win, and deletes with a value end them": (
-        f"{REAL}::test_a_compaction_by_path_does_not_know_the_ordering_field",
+        f"{INTEROP}::test_a_compaction_by_path_does_not_know_the_ordering_field",
     ),
     "decimal ordering fields: reads of logs with deletes fail": (
-        f"{REAL}::test_deletes_with_decimals_as_ordering_values",
-        f"{OWN}::test_deletes_store_the_values_that_hudi_compares",
+        f"{INTEROP}::test_deletes_with_decimals_as_ordering_values",
+        f"{COMPONENT}::test_deletes_store_the_values_that_hudi_compares",
     ),
-    "null elements of arrays: writes and copies fail": (f"{REAL}::test_nulls_in_arrays",),
-    "merge on read without meta columns: reads of logs fail": (f"{REAL}::test_logs_without_meta_columns",),
+    "null elements of arrays: writes and copies fail": (f"{INTEROP}::test_nulls_in_arrays",),
+    "merge on read without meta columns: reads of logs fail": (f"{INTEROP}::test_logs_without_meta_columns",),
     "HFile blocks in logs of data tables: reads fail": (
-        f"{REAL}::test_hfile_blocks_in_logs",
-        f"{REAL}::test_hfile_blocks_in_logs_without_meta_columns",
+        f"{INTEROP}::test_hfile_blocks_in_logs",
+        f"{INTEROP}::test_hfile_blocks_in_logs_without_meta_columns",
         "component/tasks/test_hfile_blocks.py::test_a_damaged_block_names_its_file",
     ),
     "timestamps as keys and partitions: bulk_insert writes another text than upsert": (
-        f"{OWN}::test_timestamps_in_keys_are_one_text_in_every_operation",
+        f"{COMPONENT}::test_timestamps_in_keys_are_one_text_in_every_operation",
         "interop/test_cow_matrix.py::test_timestamps_as_keys",
     ),
     "lists in files with short decimals of a bulk_insert: the lists are lost when rows are copied": (
-        f"{REAL}::test_lists_with_short_decimals_of_a_bulk_insert",
+        f"{INTEROP}::test_lists_with_short_decimals_of_a_bulk_insert",
     ),
-    "tinyint and smallint columns of a bulk_insert: reads fail": (f"{REAL}::test_bytes_and_shorts_of_a_bulk_insert",),
+    "tinyint and smallint columns of a bulk_insert: reads fail": (f"{INTEROP}::test_bytes_and_shorts_of_a_bulk_insert",),
     "partition columns left out of files: a bulk_insert loses its rows, a delete stores nulls for the columns": (
         "interop/test_omitted_columns.py::test_a_bulk_insert_of_apache_hudi_loses_its_rows",
         "component/operations/test_omitted_columns.py::test_nulls_that_hudi_stored_do_not_count",
@@ -77,7 +79,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_columns_by_ids.py::test_schema_change_defects_of_hudi",
         "unit/records/schema_on_read/test_column_ids.py::test_an_id_that_was_given_twice_is_two_columns",
     ),
-    "statistics of a renamed or retyped column are asked by its new name: rows are missed, or the query fails": (
+    "statistics of a renamed or retyped column are looked up by its new name: rows are missed, or the query fails": (
         "interop/test_columns_by_ids.py::test_schema_change_defects_of_hudi",
         "component/operations/test_columns_by_ids.py::test_filters_go_by_ids",
     ),
@@ -86,7 +88,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_columns_by_ids.py::test_every_commit_carries_the_schema_and_the_history",
     ),
     "one write without ids ends reading by ids: renamed columns of old files are null": (
-        "component/operations/test_columns_by_ids.py::test_what_was_written_by_names_since_keeps_the_ids_of_its_columns",
+        "component/operations/test_columns_by_ids.py::test_columns_written_without_ids_keep_their_ids",
     ),
     "a change of columns takes no part in conflict checks: a writer lands with the columns of before": (
         "component/operations/test_columns_by_ids.py::test_schema_change_commits_during_a_write",
@@ -116,29 +118,29 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     # Logs and merging
     "a delete without ordering value, then the key again: reads fail, or the old row comes back": (
-        f"{REAL}::test_a_row_that_returns_after_a_delete",
-        f"{OWN}::test_deletes_store_the_values_that_hudi_compares",
+        f"{INTEROP}::test_a_row_that_returns_after_a_delete",
+        f"{COMPONENT}::test_deletes_store_the_values_that_hudi_compares",
     ),
     "ordering values of deletes in another type than the column's: reads fail": (
-        f"{OWN}::test_deletes_store_the_values_that_hudi_compares",
+        f"{COMPONENT}::test_deletes_store_the_values_that_hudi_compares",
         "unit/format/test_avro_wrappers.py::test_ordering_values_of_deletes",
     ),
     "null ordering values that meet a log record: reads fail": ("component/test_bad_input.py::test_a_null_ordering_value",),
     "partial blocks where the last write wins: reads fail": (
-        f"{REAL}::test_partial_rows_where_the_last_write_wins",
+        f"{INTEROP}::test_partial_rows_where_the_last_write_wins",
         "component/operations/test_partial_updates.py::test_commit_time_ordering_writes_complete_rows",
     ),
     "incremental queries over partial blocks: garbage, or the process dies": (
-        f"{OWN}::test_partial_updates_in_incremental_queries",
+        f"{COMPONENT}::test_partial_updates_in_incremental_queries",
     ),
     "partial blocks in a table with a delete marker column: reads fail": (
         "interop/test_partial_updates.py::test_hudi_reads_complete_rows_when_a_column_marks_deletes",
     ),
-    "log compactions pass over partial updates, and name them as merged": (
+    "log compactions skip partial updates, but list them as merged": (
         "interop/test_partial_updates.py::test_log_compactions_of_partial_updates",
         "unit/tasks/test_compaction_tasks.py::test_log_compaction_of_hudi_does_not_replace_partial_updates",
     ),
-    "log compactions merge by ordering value whatever the payload class is": (
+    "log compactions merge by ordering value regardless of the payload class": (
         "interop/test_payloads.py::test_log_compactions_of_each_library",
         "unit/tasks/test_compaction_tasks.py::test_log_compaction_of_hudi_is_ignored_with_a_payload_class",
     ),
@@ -170,9 +172,9 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "delete markers under EventTimeAvroPayload: updates are stored, or the write fails": (
         "component/operations/test_delete_marker.py::test_delete_marker_with_a_payload_that_ignores_it_is_refused",
     ),
-    "the column _hoodie_operation": (f"{OWN}::test_the_column_of_operations_hides_no_row",),
-    "identifiers of blocks are not heeded; bytes after a block hide it": (
-        f"{OWN}::test_log_block_headers_contain_what_hudi_requires",
+    "the column _hoodie_operation": (f"{COMPONENT}::test_the_column_of_operations_hides_no_row",),
+    "block identifiers are ignored; bytes after a block hide it": (
+        f"{COMPONENT}::test_log_block_headers_contain_what_hudi_requires",
     ),
     "log compactions bring back rows that were deleted softly": (
         "unit/tasks/test_compaction_tasks.py::test_merged_block_has_the_position_of_its_newest_source",
@@ -182,31 +184,31 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "unit/records/test_schema.py::test_types_evolve_as_both_readers_understand",
     ),
     # Queries
-    "incremental from the earliest finds nothing": (f"{REAL}::test_incremental_read_from_the_earliest_commit",),
+    "incremental from the earliest finds nothing": (f"{INTEROP}::test_incremental_read_from_the_earliest_commit",),
     "incremental where files were cleaned: log files are left out": ("interop/test_incremental.py::test_ranges",),
     "change data of replaced file groups repeats one row; one row of each task is lost": (
         "interop/test_cdc.py::test_rows_that_apache_hudi_loses",
     ),
     "partition values with an equals sign, or empty, are read as others": (
-        f"{REAL}::test_partition_values_not_recoverable_from_the_path",
+        f"{INTEROP}::test_partition_values_not_recoverable_from_the_path",
     ),
-    "timestamp columns as partition fields are read as null": (f"{REAL}::test_timestamps_as_partition_values",),
+    "timestamp columns as partition fields are read as null": (f"{INTEROP}::test_timestamps_as_partition_values",),
     # The metadata table
     "partitions without statistics of a column are dropped": (
-        f"{OWN}::test_statistics_of_a_column_that_came_later_hide_nothing",
-        f"{OWN}::test_statistics_that_are_not_there_hide_nothing",
+        f"{COMPONENT}::test_statistics_of_a_column_that_came_later_hide_nothing",
+        f"{COMPONENT}::test_statistics_that_are_not_there_hide_nothing",
         "unit/metadata_table/test_metadata_records.py::test_statistics_of_partitions_are_tight_and_go_with_their_files",
     ),
-    "files with statistics that say nothing are dropped": (
+    "files with statistics without bounds are dropped": (
         "unit/metadata_table/test_metadata_records.py::test_a_range_that_is_not_known_is_never_written",
         "component/metadata_table/test_writer.py::test_bounds_missing_from_footers_are_computed",
     ),
     "files and partitions with a bound that is NaN are dropped": (
-        f"{REAL}::test_nan_in_columns_with_statistics",
+        f"{INTEROP}::test_nan_in_columns_with_statistics",
         "component/operations/test_data_skipping.py::test_infinite_upper_bound_may_include_nan",
     ),
     "secondary keys with a dollar sign or a backslash are not found": (f"{SKIPPING}::test_secondary_and_expression_indexes",),
-    "secondary keys that are dates are not found": (f"{OWN}::test_dates_in_a_secondary_index",),
+    "secondary keys that are dates are not found": (f"{COMPONENT}::test_dates_in_a_secondary_index",),
     "an expression index answers for other expressions": (f"{SKIPPING}::test_expression_index_serves_only_its_expression",),
     "the last entries of a block of an HFile are not seen": (
         "unit/format/hfile/test_files.py::test_every_request_agrees_with_a_dict",
@@ -225,13 +227,15 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "timestamps in milliseconds are compared as microseconds": (
         "unit/records/test_column_statistics.py::test_finer_and_coarser_timestamps_of_a_footer_become_microseconds",
     ),
-    "a metadata table that is gone and still listed: writes fail": (
+    "a metadata table that was deleted but is still configured: writes fail": (
         "component/metadata_table/test_writer.py::test_missing_metadata_table_is_reported",
     ),
     # Timeline and services
-    "a rolled back clustering looks pending": (f"{OWN}::test_rolled_back_clustering_leaves_no_plan",),
-    "a data file without a marker outlives the rollback and counts later": (f"{OWN}::test_no_data_file_comes_before_its_marker",),
-    "files of the history that span a range are passed over": (
+    "a rolled back clustering looks pending": (f"{COMPONENT}::test_rolled_back_clustering_leaves_no_plan",),
+    "a data file without a marker outlives the rollback and counts later": (
+        f"{COMPONENT}::test_no_data_file_comes_before_its_marker",
+    ),
+    "files of the history that span a range are skipped": (
         "unit/table/timeline/test_archived_timeline.py::test_a_range_opens_files_that_span_it",
     ),
     "writes to a file group under clustering are lost": (
@@ -252,8 +256,8 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "the plan of a compaction or clustering has to outlive it": (
         "interop/test_services.py::test_hudi_writes_after_services_of_pyhudi",
     ),
-    "a filter on a column that came later passes over partitions that were not written since": (
-        f"{REAL}::test_a_column_that_came_after_a_partition_was_written",
+    "a filter on a column that came later skips partitions that were not written since": (
+        f"{INTEROP}::test_a_column_that_came_after_a_partition_was_written",
     ),
     # Table version 9 of release 1.1.1
     "ORC base files: reads of copy on write by Spark's vectorized reader fail, and bulk inserts and compactions": (
@@ -263,13 +267,13 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_upgrade_9.py::test_custom_merger_is_kept",
     ),
     "a null in a tuple of ordering values: writes or reads of its file fail": (
-        f"{OWN}::test_a_null_in_a_tuple_of_ordering_values_is_refused",
+        f"{COMPONENT}::test_a_null_in_a_tuple_of_ordering_values_is_refused",
     ),
     "dates as ordering values of deletes: in a tuple reads fail, alone the write fails": (
-        f"{OWN}::test_deletes_with_dates_as_ordering_values",
+        f"{COMPONENT}::test_deletes_with_dates_as_ordering_values",
     ),
     "a deleted key that is written again before the compaction is left out of the record index": (
-        f"{OWN}::test_a_deleted_key_that_is_written_again_is_in_the_record_index",
+        f"{COMPONENT}::test_a_deleted_key_that_is_written_again_is_in_the_record_index",
     ),
     "change data shows the placeholder of what a change did not carry": (
         "interop/test_cdc.py::test_update_modes_of_alternating_writers",
@@ -285,13 +289,11 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_upgrade_9.py::test_what_version_8_cannot_hold_is_refused",
         "component/operations/test_version_9.py::test_partitioned_record_index_is_read_in_every_partition",
     ),
-    "a partition that is due ends its procedure of their time to live": (
-        "interop/test_procedures.py::test_time_to_live_of_version_9",
-    ),
+    "an expired partition makes run_ttl fail": ("interop/test_procedures.py::test_time_to_live_of_version_9",),
     "times of files in microseconds are taken for milliseconds, where the table has these": (
         "interop/test_local_timestamps.py::test_release_1_1_reads_local_timestamps_in_the_unit_of_the_file",
     ),
-    "1.2.0: a write of a table with column statistics that asks a record or secondary index on its workers fails": (
+    "1.2.0: a write of a table with column statistics that reads a record or secondary index on its workers fails": (
         "interop/test_release_1_2.py::test_release_1_2_overwrites_no_table_with_a_record_index_and_statistics",
         "interop/test_release_1_2.py::test_release_1_2_cannot_write_after_a_partitioned_record_index_of_pyhudi",
         "interop/test_release_1_2.py::test_release_1_2_cannot_write_after_a_secondary_index_of_pyhudi",
@@ -326,10 +328,10 @@ def test_each_defect_has_its_tests(defect: str) -> None:
     assert DEFECTS[defect]
     for name in DEFECTS[defect]:
         path, _, function = name.partition("::")
-        assert function in functions(path), f"{name} is gone"
+        assert function in functions(path), f"{name} does not exist"
 
 
 def test_the_tests_of_defects_are_all_listed() -> None:
     listed = {name for names in DEFECTS.values() for name in names}
-    for path in (OWN, REAL):
+    for path in (COMPONENT, INTEROP):
         assert {f"{path}::{function}" for function in functions(path)} <= listed

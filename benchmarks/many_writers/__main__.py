@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.many_writers.paper import lines_of
+from benchmarks.many_writers.extrapolation import lines_of
 from benchmarks.many_writers.run import Outcome, Setting, simulate
 
 HEAD = (
@@ -36,10 +36,11 @@ def main() -> None:
     parser.add_argument("--held-ms", type=int, default=default.held_ms, help="what else is done under the lock")
     parser.add_argument("--wait-ms", type=int, default=default.wait_ms, help="hoodie.write.lock.wait_time_ms")
     parser.add_argument("--seed", type=int, default=default.seed)
-    parser.add_argument("--paper", action="store_true", help="reckon what simulating takes too long for; see paper.py")
+    extrapolates = "extrapolate to numbers of writers whose simulation takes too long; see extrapolation.py"
+    parser.add_argument("--extrapolate", action="store_true", help=extrapolates)
     chosen = vars(parser.parse_args())
     counts = [int(count) for count in str(chosen.pop("writers")).split(",")]
-    if chosen.pop("paper"):
+    if chosen.pop("extrapolate"):
         print(*lines_of(Setting(writers=0, **chosen), counts), sep="\n")
         return
     print(*HEAD, sep="\n")

@@ -1,4 +1,4 @@
-"""Makes the golden tables anew: `python -m scripts.golden [case ...]`."""
+"""Recreate the golden tables: `python -m scripts.golden [case ...]`."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def _readme() -> str:
     lines = [
         "# Tables that Apache Hudi wrote",
         "",
-        "Written by `make golden` (scripts/golden/cases.py says how, step by step) with Apache Hudi, the release that the",
+        "Written by `make golden` (steps: scripts/golden/cases.py) with Apache Hudi, the release that the",
         "folder names, on Spark 3.5, and read by it: `expected.zip` holds the rows of each query in `case.json`. Tests open them",
         "through `tests/support/golden_tables.py`. Paths inside plans and metadata are those of the machine that wrote them.",
-        "Do not edit; make anew.",
+        "Do not edit; recreate it with `make golden`.",
         "",
         "| case | release | shows | traits | queries |",
         "| --- | --- | --- | --- | --- |",

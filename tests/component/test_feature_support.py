@@ -32,7 +32,7 @@ from tests.support.golden_tables import open_golden
 ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1], "value": [1, 2]})
 CDC = "hoodie.table.cdc.enabled"
 KEYS = ROWS.select(["id", "part"])
-NOBODY = "thrift://127.0.0.1:1"
+UNREACHABLE_METASTORE = "thrift://127.0.0.1:1"
 
 
 # Tables that are not written
@@ -174,7 +174,7 @@ READS: dict[str, Call] = {
     "incremental": lambda table, at: table.incremental("earliest").to_arrow(),
     "changes": lambda table, at: table.changes().to_arrow(),
     "validate": lambda table, at: table.validate(),
-    "sync": lambda table, at: table.sync(metastore=NOBODY),
+    "sync": lambda table, at: table.sync(metastore=UNREACHABLE_METASTORE),
 }
 
 ALTER_CHANGES: dict[str, Callable[[Alter], object]] = {
@@ -261,7 +261,7 @@ COMMAND_LOOKS: dict[str, tuple[str, ...]] = {
     "procs": (),
 }
 COMMAND_READS: dict[str, tuple[str, ...]] = {
-    "sync": ("TABLE", "--metastore", NOBODY),
+    "sync": ("TABLE", "--metastore", UNREACHABLE_METASTORE),
     "count": ("TABLE",),
     "changes": ("TABLE",),
     "export": ("TABLE", "EXPORT"),
@@ -403,7 +403,7 @@ def test_rows_of_an_unreadable_table_are_not_read(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("version", ["6", "10"])
-def test_a_table_that_another_process_took_to_another_version(version: str, tmp_path: Path) -> None:
+def test_open_table_is_refused_after_a_version_change_by_another_process(version: str, tmp_path: Path) -> None:
     path = _own(tmp_path)
     table = Table(str(path))
     instant = last(table)
@@ -423,7 +423,7 @@ def test_a_table_that_another_process_took_to_another_version(version: str, tmp_
         assert content(path) == before, name
 
 
-def test_an_index_that_cannot_be_kept_up_to_date_is_no_reason_not_to_drop_it(tmp_path: Path) -> None:
+def test_unsupported_expression_index_can_be_dropped(tmp_path: Path) -> None:
     path = _own(tmp_path)
     table = Table(str(path))
     table.index.create("column_stats", "part", function="upper", name="later")
@@ -461,7 +461,7 @@ def test_table_with_lost_schema_history_is_refused(tmp_path: Path) -> None:
             refused()
 
 
-def test_a_history_of_columns_that_is_damaged_is_named(tmp_path: Path) -> None:
+def test_error_names_the_damaged_schema_history(tmp_path: Path) -> None:
     path = _own(tmp_path)
     (path / ".hoodie" / ".schema" / f"{last(Table(str(path)))}_29990101000000000.schemacommit").write_bytes(b"{")
     with pytest.raises(CorruptData, match="schemacommit"):

@@ -25,7 +25,7 @@ from tests.conformance.catalog_suite import CatalogSuite, Login
 from tests.conformance.kafka_server import running_postgresql
 from tests.conformance.servers import Server
 
-NOBODY = "thrift://127.0.0.1:1"
+UNREACHABLE_METASTORE = "thrift://127.0.0.1:1"
 AWS = {"hoodie.aws.access.key": "a", "hoodie.aws.secret.key": "b", "hoodie.aws.glue.region": "us-east-1"}
 # What services would do changes nothing here, and takes time.
 QUIET = {"hoodie.table.services.enabled": False, "hoodie.metadata.enable": False}
@@ -228,7 +228,7 @@ def test_write_registers_the_table_when_sync_is_enabled(place: Place, tmp_path: 
 
 
 def test_a_sync_that_fails_leaves_the_commit(tmp_path: Path, metastore_place: Place) -> None:
-    switch = {"hoodie.datasource.meta.sync.enable": True, "hoodie.datasource.hive_sync.metastore.uris": NOBODY}
+    switch = {"hoodie.datasource.meta.sync.enable": True, "hoodie.datasource.hive_sync.metastore.uris": UNREACHABLE_METASTORE}
     table = Table.create(tmp_path / "t", partition_by="city", **KEYED)
     with pytest.raises(ServiceFailed, match="is committed; the catalog sync") as caught:
         table.upsert(rows("oslo"), options=switch)

@@ -8,7 +8,7 @@ One action, the first, runs until a point of its life; there the second runs who
 
 What came of each is an `Ending`.  A pair ends well when the rows are those of the two that landed, one after the other.
 
-`python -m tests.simulation.pairs` prints the verdicts, as verdicts.py has them.
+`python -m tests.simulation.pairs` prints the outcomes, as pair_outcomes.py has them.
 """
 
 from __future__ import annotations
@@ -521,7 +521,7 @@ class Stop:
 
 
 def main() -> None:
-    """Print the verdicts."""
+    """Print the outcomes."""
     for same, name in ((True, "SAME"), (False, "DIFFERENT")):
         print(f"{name} = {{")
         for first in ACTIONS:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.many_writers.paper import estimate
+from benchmarks.many_writers.extrapolation import estimate
 from benchmarks.many_writers.run import Setting, simulate
 from benchmarks.many_writers.world import VirtualTime, WriterEnvironment
 from pyhudi.storage.locks import StorageLock

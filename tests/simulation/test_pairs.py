@@ -1,4 +1,4 @@
-"""Ordered pairs of actions on the same and on different file groups end as verdicts.py and the docs state.
+"""Ordered pairs of actions on the same and on different file groups end as pair_outcomes.py and the docs state.
 
 The table holds the rows of a serial order of the committed actions, and `validate` finds no errors. The wide tier runs
 every pair.
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from tests.simulation.pair_outcomes import DIFFERENT, SAME, table_of
 from tests.simulation.pairs import ACTIONS, BY_NAME, Action, Ending, Point, can_differ, meet, problems_of, verdict_of
-from tests.simulation.verdicts import DIFFERENT, SAME, table_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "concurrency-control.md"
 NAMES = [action.name for action in ACTIONS]
@@ -104,13 +104,13 @@ def test_operation_planned_before_a_version_change(first: Action, change: str) -
 
 def test_documented_pair_results_equal_the_simulation() -> None:
     page = PAGE.read_text().splitlines()
-    for verdicts in (SAME, DIFFERENT):
-        lines = table_of(verdicts)
+    for outcomes in (SAME, DIFFERENT):
+        lines = table_of(outcomes)
         start = page.index(lines[2]) - 2 if lines[2] in page else -1
         assert page[start : start + len(lines)] == lines, "put in:\n" + "\n".join(lines)
 
 
 def test_every_pair_of_actions_has_a_documented_result() -> None:
     assert list(SAME) == NAMES
-    for verdicts in (SAME, DIFFERENT):
-        assert all(len(row.split()) == len(NAMES) for row in verdicts.values())
+    for outcomes in (SAME, DIFFERENT):
+        assert all(len(row.split()) == len(NAMES) for row in outcomes.values())

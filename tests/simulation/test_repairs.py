@@ -19,7 +19,7 @@ from tests.simulation.tables import World, killed_everywhere
 @pytest.mark.parametrize("writes_on", [False, True])
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), pytest.param("mor", True, marks=pytest.mark.wide)])
 def test_failed_repair_is_continued(kind: str, metadata: bool, writes_on: bool) -> None:
-    """Also where a writer that knows nothing of it comes before the next repair."""
+    """Also if a writer that ignores the repair commits before the next repair."""
     quiet = {"hoodie.clean.automatic": False, "hoodie.compact.inline": False, "hoodie.metadata.enable": metadata}
     world = World(kind, {**quiet, "hoodie.metadata.index.column.stats.enable": False})
     world.upsert({"k0": 0, "k1": 1})
@@ -55,7 +55,7 @@ def test_failed_repair_is_continued(kind: str, metadata: bool, writes_on: bool) 
 @pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_failed_restore_is_finished(kind: str) -> None:
-    """Twenty minutes after its last sign; before that it may live, and is named."""
+    """Twenty minutes after its last activity; before that it may be alive, and the finding names it."""
     world = World(kind, {"hoodie.clean.automatic": False, "hoodie.compact.inline": False})
     target = world.upsert({"k0": 0, "k1": 1})
     world.upsert({"k0": 2})

@@ -129,8 +129,8 @@ def test_leftovers_of_a_downgrade_are_not_the_timeline_of_an_upgrade() -> None:
     assert world.table.validate().ok
 
 
-def test_the_later_of_two_upgrades_is_refused() -> None:
-    """What it takes for leftovers is the timeline by then."""
+def test_second_of_two_concurrent_upgrades_is_refused() -> None:
+    """What it would delete as leftovers is the timeline of the first upgrade by then."""
     world = World("cow", OPTIONS)
     world.upsert({"k0": 0, "k1": 1})
     world.table.downgrade()
@@ -209,7 +209,7 @@ def interrupted_table(kind: str, what: str, version: TableVersion) -> World:
 @pytest.mark.parametrize("what", HALF_DONE)
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
 def test_versions_change_in_the_middle_of_services(kind: str, what: str, version: TableVersion) -> None:
-    """Either the table is refused, and is what it was, or it has the other version, and nothing is left half done."""
+    """Either the operation is refused and the table unchanged, or the table has the other version; no action is half done."""
     if kind == "cow" and "compaction" in what:
         pytest.skip("there is none in a table without logs")
     world = interrupted_table(kind, what, version)

@@ -68,7 +68,7 @@ def drawn(seed: int, folder: Path) -> ChangingTable:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_applied_in_order_lead_to_the_rows_of_the_table(session: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Each way to read meets each reader in one of the tables."""
+    """Over all seeds, each way to read is combined with each reader."""
     world = drawn(seed, tmp_path)
     reads = (
         hs.read(session, world.uri, options=READ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +46,25 @@ def table_with_commits(uri: Any, kind: str, **options: object) -> Table:
     return table
 
 
+def table_with_nested_defaults(uri: Any) -> Table:
+    """Rows of a merge on read table without the fields `st.d` and `li.element.d` (default 7), one of them in a log."""
+    without = pa.struct([("q", pa.int32())])
+    schema = pa.schema([("id", pa.string()), ("st", without), ("li", pa.list_(without))])
+    options = {"hoodie.compact.inline": False}
+    table = Table.create(uri, record_key="id", table_type="mor", options=options)
+    table.insert(pa.Table.from_pylist([{"id": key, "st": {"q": 1}, "li": [{"q": 1}]} for key in "ab"], schema))
+    table.upsert(pa.Table.from_pylist([{"id": "b", "st": {"q": 2}, "li": [{"q": 2}]}], schema))
+
+    def require(columns: dict[str, Any]) -> None:
+        field = {"name": "d", "type": "int", "default": 7}
+        types = {column["name"]: column["type"][1] for column in columns["fields"]}
+        types["st"]["fields"].append(field)
+        types["li"]["items"][1]["fields"].append(field)
+
+    _change_columns(table, require)
+    return Table(uri, options=options)
+
+
 def old(key: str, **more: object) -> dict[str, Any]:
     return {"id": key, "part": key[0], "ts": 1, "a": "first", **more}
 
@@ -63,11 +83,15 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def _require(table: Table) -> None:
     """Makes the last commit state both columns, as required and with their defaults: no writer of rows states such columns."""
-    store = table.context.timeline
+    added = [{"name": "d", "type": "int", "default": 7}, {"name": "s", "type": "string", "default": "none"}]
+    _change_columns(table, lambda schema: schema["fields"].extend(added))
+
+
+def _change_columns(table: Table, change: Callable[[dict[str, Any]], None]) -> None:
     last = table.timeline().completed_writes()[-1]
-    metadata = read_commit(store, last)
+    metadata = read_commit(table.context.timeline, last)
     schema = json.loads(metadata.extra_metadata["schema"])
-    schema["fields"] += [{"name": "d", "type": "int", "default": 7}, {"name": "s", "type": "string", "default": "none"}]
+    change(schema)
     changed = replace(metadata, extra_metadata={**metadata.extra_metadata, "schema": json.dumps(schema)})
     _overwrite(table, last, changed.encode(b"\0" * 16))
 

@@ -254,6 +254,8 @@ def _altered_column(cursor: TokenCursor, table: TableName) -> Statement:
         return AlterDefault(table, column, None)
     elif cursor.accept_keywords("DROP", "NOT", "NULL"):
         return AlterColumn(table, column, allows_nulls=True)
+    elif column.lower() != "drop" and cursor.accept_keywords("DROP"):
+        cursor.fail("NOT NULL or DEFAULT")
     elif cursor.at_keywords("SET"):
         raise Unsupported(f"{describe_position(cursor.statement, at)}: ALTER COLUMN ... SET NOT NULL")
     elif not (cursor.at_keywords("COMMENT") or cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER")):

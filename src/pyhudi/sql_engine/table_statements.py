@@ -365,9 +365,11 @@ def alter(table: Table, statement: Alteration) -> None:
         table.alter.rename(_spelled(table, statement.column), statement.to)
     else:
         name = _spelled(table, statement.column)
-        if statement.allows_nulls and ("." in name or not table.schema().field(name).nullable):
+        known = _field_at(table.schema(), name)
+        if statement.allows_nulls and (known is None or not known.nullable):
             table.alter.allow_nulls(name)
-        if statement.type is not None and not (statement.comment is not None and _type_of(table, name) == statement.type):
+        has_type = known is not None and known.type == statement.type
+        if statement.type is not None and not (statement.comment is not None and has_type):
             table.alter.retype(name, statement.type)
         if statement.comment is not None:
             table.alter.comment(name, statement.comment)
@@ -417,8 +419,17 @@ def _spelled(table: Table, name: str) -> str:
     return resolve_table_column(table, first) + dot + rest
 
 
-def _type_of(table: Table, name: str) -> pa.DataType | None:
-    return table.schema().field(name).type if name in table.schema().names else None
+def _field_at(schema: pa.Schema, path: str) -> pa.Field | None:
+    """Return the field of a column path, also of and below the entries of lists and maps; None if there is none."""
+    siblings, found = list(schema), None
+    for name in path.split("."):
+        found = next((field for field in siblings if field.name == name), None)
+        if found is None:
+            return None
+        type_ = found.type
+        is_map = pa.types.is_map(type_)
+        siblings = [type_.item_field] if is_map else [type_.field(index) for index in range(type_.num_fields)]
+    return found
 
 
 def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> list[str]:

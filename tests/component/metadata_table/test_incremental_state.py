@@ -1,4 +1,4 @@
-"""One open table whose commits carry their view of the metadata table on, and what happens in between."""
+"""Commits of an open table update its cached metadata table state; changes by other writers invalidate it."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_a_table_that_was_recreated(tmp_path: Path) -> None:
 
 
 def test_a_metadata_table_that_was_removed_by_hand_fails_the_commit(tmp_path: Path) -> None:
-    """Its log files would be all that is left of it."""
+    """Otherwise the commit would create a metadata table of a single log file."""
     table = create(tmp_path)
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "metadata")
     with pytest.raises(HudiError), warnings.catch_warnings():
@@ -207,7 +207,7 @@ def test_a_metadata_table_that_was_removed_by_hand_fails_the_commit(tmp_path: Pa
         table.upsert(rows(3, 12, 9))
 
 
-def test_a_child_of_fork_and_a_pickled_table_begin_without_it(tmp_path: Path) -> None:
+def test_forked_and_unpickled_tables_start_without_cached_listing(tmp_path: Path) -> None:
     table = create(tmp_path)
     assert pickle.loads(pickle.dumps(table.context)).operation_cache.get("metadata listing") is None
     with warnings.catch_warnings():

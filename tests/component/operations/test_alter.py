@@ -340,6 +340,8 @@ REFUSED: dict[str, tuple[Change, type[Exception], str]] = {
     "change a map's keys": (lambda t: t.alter.drop("mp.key"), InvalidRequest, "keys of a map"),
     "retype entries that are structs": (lambda t: t.alter.retype("ar.element", pa.string()), InvalidRequest, "type of a struct"),
     "rename entries": (lambda t: t.alter.rename("ar.element", "item"), Unsupported, "entries of lists"),
+    "drop entries": (lambda t: t.alter.drop("li.element"), Unsupported, "only the type can be changed"),
+    "drop values": (lambda t: t.alter.drop("mi.value"), Unsupported, "only the type can be changed"),
     "comment entries": (lambda t: t.alter.comment("mp.value", "text"), Unsupported, "entries of lists"),
     "add first in the table": (lambda t: t.alter.add("x", pa.int32(), first=True), Unsupported, "first position"),
     "add first and after": (lambda t: t.alter.add("st.z", pa.int32(), first=True, after="x"), InvalidRequest, "either"),
@@ -470,8 +472,8 @@ def test_a_clustering_orders_by_a_column_that_another_one_had_the_name_of(tmp_pa
     assert by_id(table) == expected
 
 
-def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that comes while the change is under way."""
+def test_rename_is_refused_with_a_secondary_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the index is created during the change."""
     table = new_table(tmp_path, **{"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"})
     table.upsert(rows("a", "b"))
     original = alter_columns._planned

@@ -118,7 +118,7 @@ def rewritten(path: Path, instant: str, change: Callable[[dict[str, str]], dict[
     file.write_bytes(metadata.encode())
 
 
-def test_what_was_written_by_names_since_keeps_the_ids_of_its_columns(tmp_path: Path) -> None:
+def test_columns_written_without_ids_keep_their_ids(tmp_path: Path) -> None:
     """The last write of a writer that knows nothing of ids, which brought a column of its own."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     table = Table(path)
@@ -450,7 +450,7 @@ def test_rolled_back_schema_change_does_not_apply_to_later_service_files(tmp_pat
     assert by_id(table) == expected
 
 
-def test_a_change_counts_when_nothing_but_services_followed_it_and_the_archive_has_it(tmp_path: Path) -> None:
+def test_archived_schema_change_applies_after_table_services(tmp_path: Path) -> None:
     """No history next to an instant of the timeline names it any more."""
     table = Table(open_golden("cow_schema_on_read", tmp_path).path, options=ARCHIVING)
     table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5]))
@@ -484,7 +484,7 @@ def test_an_index_that_goes_by_names_is_not_made_and_can_be_dropped(tmp_path: Pa
     assert by_id(table)["t001"]["driver"] == "new"
 
 
-def test_no_other_version_takes_such_a_table(tmp_path: Path) -> None:
+def test_table_with_column_ids_cannot_change_version(tmp_path: Path) -> None:
     """The history's files are named as in version 8, and releases of version 6 would go by names; from there is no way back."""
     table = Table(open_golden("cow_schema_on_read", tmp_path).path)
     for change in (table.downgrade, partial(table.upgrade, to=9)):

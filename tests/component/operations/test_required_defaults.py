@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,9 +12,9 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import Table
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.table.snapshot import load_snapshot
-from tests.support.old_columns import EXPECTED, NEW, old, rows_of, table_with_commits
+from tests.support.old_columns import EXPECTED, NEW, old, rows_of, table_with_commits, table_with_nested_defaults
 
 
 @pytest.fixture(params=["cow", "mor"])
@@ -78,3 +80,60 @@ def test_a_wider_column_keeps_its_default(table: Table) -> None:
     expected = [("x1", "first", 1 << 40, "wide"), *EXPECTED[1:]]
     assert rows_of(table.scan().to_arrow()) == expected
     assert table.scan(filter="d = 7").to_arrow().num_rows == 3
+
+
+Change = Callable[[Table], Any]
+LOSING: dict[str, Change] = {
+    "allow nulls": lambda t: t.alter.allow_nulls("d"),
+    "comment": lambda t: t.alter.comment("d", "text"),
+    "rename": lambda t: t.alter.rename("d", "e"),
+    "retype": lambda t: t.alter.retype("d", pa.int64()),
+}
+LOSING_NESTED: dict[str, Change] = {
+    "allow nulls": lambda t: t.alter.allow_nulls("st.d"),
+    "rename": lambda t: t.alter.rename("st.d", "e"),
+    "retype": lambda t: t.alter.retype("st.d", pa.int64()),
+    "rename the struct": lambda t: t.alter.rename("st", "su"),
+    "allow nulls in a list": lambda t: t.alter.allow_nulls("li.element.d"),
+    "rename the list": lambda t: t.alter.rename("li", "lj"),
+}
+
+
+def test_changes_that_lose_a_default_are_refused(tmp_path: Path) -> None:
+    table = table_with_commits(tmp_path, "mor")
+    _check_refused(table, LOSING, "d has a default in the table's schema")
+    table.compact()
+    assert rows_of(table.scan().to_arrow()) == EXPECTED
+
+
+def test_changes_that_lose_a_nested_default_are_refused(tmp_path: Path) -> None:
+    table = table_with_nested_defaults(tmp_path)
+    _check_refused(table, LOSING_NESTED, r"(st|li\.element)\.d has a default in the table's schema")
+    table.compact()
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == NESTED
+
+
+def _check_refused(table: Table, changes: dict[str, Change], text: str) -> None:
+    before = {info.path for info in table.context.storage.walk("")}
+    for name, change in changes.items():
+        with pytest.raises(Unsupported, match=text):
+            change(table)
+        assert {info.path for info in table.context.storage.walk("")} == before, name
+
+
+NESTED: list[dict[str, Any]] = [{"id": key, "st": {"q": q, "d": 7}, "li": [{"q": q, "d": 7}]} for key, q in (("a", 1), ("b", 2))]
+
+
+@pytest.mark.parametrize("parent", ["st", "li.element"])
+def test_a_nested_default_outlives_changes_of_its_siblings(tmp_path: Path, parent: str) -> None:
+    table = table_with_nested_defaults(tmp_path)
+    table.alter.retype(f"{parent}.q", pa.int64())
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == NESTED
+    table.alter.rename(f"{parent}.q", "p")
+    expected = [
+        row | ({"st": {"p": row["st"]["q"], "d": 7}} if parent == "st" else {"li": [{"p": row["st"]["q"], "d": 7}]})
+        for row in NESTED
+    ]
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == expected
+    table.compact()
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == expected

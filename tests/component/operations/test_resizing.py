@@ -208,7 +208,7 @@ def test_nothing_is_planned_while_a_write_is_under_way(uri: str) -> None:
     assert [result.instant for result in seen] == [None]
 
 
-def test_hash_fields_that_are_others(uri: str) -> None:
+def test_clustering_with_different_hash_field_is_refused(uri: str) -> None:
     options = {**RINGS, "hoodie.bucket.index.hash.field": "part"}
     table = hp.Table.create(uri, record_key=["id", "part"], partition_by="part", ordering="ts", table_type="mor", options=options)
     table.upsert(rows(*range(8)))

@@ -166,7 +166,7 @@ def _sorted_logs(calls: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_small_commit_makes_so_many_calls(uri: str, table_type: str) -> None:
+def test_storage_calls_of_a_small_commit(uri: str, table_type: str) -> None:
     asked = _second_upsert(uri, table_type, 2)
     assert {**asked.calls, "under the lock": len(asked.locked)} == CALLS
 

@@ -86,7 +86,7 @@ def test_where_it_begins_and_ends(tmp_path: Path) -> None:
     assert latest_position(table.context) == times[-1], "a service changes no record"
 
 
-def test_a_start_before_what_is_left(tmp_path: Path) -> None:
+def test_stream_start_in_the_archived_timeline(tmp_path: Path) -> None:
     """Records come in their latest state, from archived instants in one batch; of change data nothing is made up."""
     table = make(tmp_path / "t", "cow")
     for ts in range(8):

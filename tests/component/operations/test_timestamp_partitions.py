@@ -33,7 +33,7 @@ def create(options: dict[str, str] | None = None) -> Table:
 
 
 @pytest.mark.parametrize("options", [None, FORMATTED])
-def test_a_filter_finds_a_time_that_its_path_has_without_the_smaller_units(options: dict[str, str] | None) -> None:
+def test_filter_matches_timestamps_truncated_in_the_partition_path(options: dict[str, str] | None) -> None:
     table = create(options)
     table.insert(rows())
     for condition in ("t > TIMESTAMP '2024-10-27 02:30:00.123'", "t = TIMESTAMP '2024-10-27 02:30:00.123456'"):

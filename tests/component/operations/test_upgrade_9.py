@@ -166,7 +166,7 @@ def test_a_delete_marker_that_writers_named_becomes_the_tables_own(tmp_path: Pat
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_there_and_back_with_a_metadata_table(kind: str, tmp_path: Path) -> None:
+def test_upgrade_and_downgrade_round_trip_with_a_metadata_table(kind: str, tmp_path: Path) -> None:
     more = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}
     table = table_with_commits(tmp_path / "t", kind, 3, **more)
     table.index.create("secondary_index", "name", name="by_name")
@@ -299,7 +299,7 @@ def test_requested_version_must_fit_upgrade_or_downgrade(tmp_path: Path) -> None
     assert table.upgrade(8).after == 8 == table.downgrade(8).after
 
 
-def test_what_apache_hudi_left_of_event_time_payloads_is_read(tmp_path: Path) -> None:
+def test_event_time_payload_after_a_downgrade_by_hudi_is_read(tmp_path: Path) -> None:
     """Its downgrade writes the payload class next to the mode that replaced it, which its own settings never do."""
     table = table_with_commits(tmp_path / "t")
     store_table_config(table.context.storage, {PAYLOAD: f"{MODEL}EventTimeAvroPayload"}, table.context.env)

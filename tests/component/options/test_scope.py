@@ -408,7 +408,7 @@ def test_two_times_that_disagree(history: tuple[Table, str]) -> None:
         ("delete", "pyhudi.filter", "id = 'a'", "pyhudi.spark.read"),
     ],
 )
-def test_what_chooses_other_rows_is_refused(table: Table, method: str, option: str, value: str, hint: str) -> None:
+def test_option_that_selects_other_rows_is_refused(table: Table, method: str, option: str, value: str, hint: str) -> None:
     """Passed to the call or stored with the table, it would select other rows than the caller requested."""
     for given, call in ((True, calls(table)), (False, calls(Table(table.uri, options={**QUIET, option: value})))):
         with pytest.raises(InvalidRequest, match=f"{re.escape(option)}={re.escape(value)}.*{hint}"):
@@ -532,7 +532,7 @@ def test_the_table_name_of_the_data_source_names_the_table() -> None:
         table.upsert(rows(), options={"hoodie.datasource.write.table.name": "trips"})
 
 
-def test_keys_whose_capitals_were_lost() -> None:
+def test_lowercase_option_keys_are_recognized() -> None:
     """Spark hands the keys of a source's options over in lower case."""
     known = [*(spelling for option in SUPPORTED.values() for spelling in option.all_names), *NO_OP, *REFUSED]
     assert [canonical_name(key.lower()) for key in known] == known

@@ -253,6 +253,22 @@ def test_columns_are_changed(sql: Sql, trips: hp.Table) -> None:
     assert len(trips.timeline().instants) == instants
 
 
+def test_drop_not_null_of_a_nullable_column_does_nothing(sql: Sql, trips: hp.Table) -> None:
+    sql("ALTER TABLE trips ADD COLUMNS (s STRUCT<a: INT>, li ARRAY<STRUCT<a: INT>>, m MAP<STRING, INT>)")
+    instants = len(trips.timeline().instants)
+    for column in ("fare", "s", "s.a", "li.element.a", "m.value"):
+        sql(f"ALTER TABLE trips ALTER COLUMN {column} DROP NOT NULL")
+    assert len(trips.timeline().instants) == instants
+    with pytest.raises(hp.InvalidRequest, match=r"no column 's\.b'"):
+        sql("ALTER TABLE trips ALTER COLUMN s.b DROP NOT NULL")
+    sql("CREATE TABLE parts (id INT, s STRUCT<a: INT NOT NULL>) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+    sql("INSERT INTO parts SELECT 1, named_struct('a', 2)")
+    for _ in range(2):
+        sql("ALTER TABLE parts ALTER COLUMN s.a DROP NOT NULL")
+    sql("INSERT INTO parts SELECT 2, named_struct('a', CAST(NULL AS INT))")
+    assert sql("SELECT id, s.a AS a FROM parts ORDER BY id") == [{"id": 1, "a": 2}, {"id": 2, "a": None}]
+
+
 def test_properties_and_procedures(sql: Sql, trips: hp.Table) -> None:
     assert sql("SHOW TBLPROPERTIES trips ('hoodie.table.name')") == [{"key": "hoodie.table.name", "value": "trips"}]
     assert {"key": "hoodie.table.recordkey.fields", "value": "id"} in sql("SHOW TBLPROPERTIES trips")

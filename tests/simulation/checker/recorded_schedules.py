@@ -1,7 +1,7 @@
-"""Small schedules that failed once, and what is known to fail still.
+"""Small schedules that failed once, and failures that are not fixed yet.
 
-A kept schedule has to pass. One with a `known` reason has to fail, in the way that `fails` describes; when it begins to pass, its
-reason is to be taken away here. While it exists, explorations ignore failures with the same text.
+A schedule without `known` must pass. One with a `known` reason must fail as `fails` describes; remove the reason when it passes.
+While it exists, explorations ignore failures with the same text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RecordedSchedule:
     known: str | None = None
 
 
-KEPT: dict[str, RecordedSchedule] = {
+RECORDED_SCHEDULES: dict[str, RecordedSchedule] = {
     "partition statistics contain files of writers that started later": RecordedSchedule(
         Schedule(
             "cow statistics",
@@ -245,6 +245,6 @@ KEPT: dict[str, RecordedSchedule] = {
 
 
 def is_known(verdict: Verdict) -> bool:
-    """Whether all that a failed run showed is known."""
-    patterns = [re.compile(kept.fails) for kept in KEPT.values() if kept.known is not None]
+    """Return whether every fault of a failed run is a known one."""
+    patterns = [re.compile(recorded.fails) for recorded in RECORDED_SCHEDULES.values() if recorded.known is not None]
     return all(any(pattern.search(fault) for pattern in patterns) for fault in verdict.faults)

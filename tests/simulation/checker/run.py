@@ -1,4 +1,4 @@
-"""Run one schedule and judge what came of it.
+"""Run one schedule and check its outcome.
 
 What must hold:
 
@@ -60,7 +60,7 @@ _RECOVERY_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run came to.  faults: what should not be, empty when all is well.  outcomes: of each operation, in a few words."""
+    """The outcome of a run. faults: violated rules, empty if none. outcomes: a short text per operation."""
 
     faults: tuple[str, ...]
     outcomes: tuple[str, ...]
@@ -332,7 +332,7 @@ class _Run:
             open_batches[name].grouped_in = outcome.instant.request_time
 
     def _finish_restore(self, table: ActorTable) -> bool:
-        """Whether no restore is under way any more; who runs one that died again carries it to its end."""
+        """Finish a pending restore, also one that was killed again; return whether none is pending."""
         if not table.timeline().pending(Action.RESTORE):
             return True
         started = [done for done in self.done if (done.text == "restore" and done.end is None) or done.error is not None]
@@ -352,7 +352,7 @@ class _Run:
         return False
 
     def _roll_back(self, table: ActorTable) -> None:
-        """Roll the newest write back, whosever it was: exactly its rows go."""
+        """Roll back the newest write of any actor, and check that exactly its rows disappear."""
         newest = table.timeline().completed_writes()[-1].request_time
         if newest in self.image.instants:
             return
@@ -367,7 +367,7 @@ class _Run:
             return
         back.end = next(self.stage.steps)
         self.done.append(back)
-        self._look(table, "after the newest write was taken back")
+        self._look(table, "after the newest write was rolled back")
 
     def _check_time_travel(self, table: ActorTable) -> None:
         """Time travel to every write, and changes since each."""

@@ -7,18 +7,18 @@ import re
 import pytest
 
 from tests.simulation.checker.quick import quickly
-from tests.simulation.checker.recorded_schedules import KEPT
+from tests.simulation.checker.recorded_schedules import RECORDED_SCHEDULES
 from tests.simulation.checker.run import replay
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", RECORDED_SCHEDULES)
 def test_recorded_schedules_stay_correct(name: str) -> None:
-    kept = KEPT[name]
+    recorded = RECORDED_SCHEDULES[name]
     with quickly():
-        verdict = replay(kept.schedule)
-    shown = "\n".join((repr(kept.schedule), *verdict.outcomes, *verdict.faults))
-    if kept.known is None:
+        verdict = replay(recorded.schedule)
+    shown = "\n".join((repr(recorded.schedule), *verdict.outcomes, *verdict.faults))
+    if recorded.known is None:
         assert verdict.good, shown
         return
     assert not verdict.good, f"this passes now: remove its reason from tests/simulation/checker/recorded_schedules.py\n{shown}"
-    assert any(re.search(kept.fails, fault) for fault in verdict.faults), shown
+    assert any(re.search(recorded.fails, fault) for fault in verdict.faults), shown

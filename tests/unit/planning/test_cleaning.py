@@ -222,7 +222,7 @@ def test_files_in_plans_stay_with_their_slice(settings: CleaningRules) -> None:
     assert not clean(named=[files[1]], replaced={"f": "20"}).delete_partition
 
 
-def test_a_plan_that_names_an_old_slice_does_not_cost_the_newest_one() -> None:
+def test_file_named_by_a_plan_is_retained_in_addition() -> None:
     files = [base("f", t) for t in (10, 20, 30, 40)]
     one = replace(VERSIONS, versions_retained=1)
     assert names(planned(files, settings=one, earliest=None, named=files[:1])) == ["20", "30"]

@@ -161,6 +161,7 @@ def test_changes_of_columns() -> None:
     assert parse("ALTER TABLE t RENAME COLUMN a.b TO c") == S.RenameColumn(T, "a.b", "c")
     assert parse("ALTER TABLE t ALTER COLUMN a TYPE BIGINT") == S.AlterColumn(T, "a", pa.int64())
     assert parse("ALTER TABLE t CHANGE COLUMN a a BIGINT COMMENT 'x' AFTER b") == S.AlterColumn(T, "a", pa.int64(), "x", ("b",))
+    assert parse("ALTER TABLE t CHANGE COLUMN drop drop BIGINT") == S.AlterColumn(T, "drop", pa.int64())
     assert parse("ALTER TABLE t DROP IF EXISTS PARTITION (a = '1')") == S.DropPartition(T, (S.PartitionValue("a", "1"),), True)
 
 
@@ -221,6 +222,8 @@ def test_recursive_cte_references_itself() -> None:
         ("CREATE TABLE t (a DECIMAL(3, 4)) USING hudi", "expected a precision"),
         ("CREATE TABLE t (a INT) USING hudi TBLPROPERTIES ('k' = '1', 'k' = '2')", "property k occurs twice"),
         ("ALTER TABLE t FROB", "expected ADD, DROP, RENAME, ALTER or CHANGE, found FROB"),
+        ("ALTER TABLE t ALTER COLUMN a DROP", "expected NOT NULL or DEFAULT, found the end of the statement"),
+        ("ALTER TABLE t ALTER COLUMN a DROP NULL", "expected NOT NULL or DEFAULT, found NULL"),
         ("TRUNCATE TABLE t x", "expected the end of the statement, found x"),
         ("SELECT 1; SELECT 2", "expected the end of the statement"),
         ("CALL p(a => b)", "expected a literal, found b"),

@@ -218,7 +218,7 @@ class TestWithoutLinks:
         assert not storage.put_if_absent("f", b"ours")
         assert storage.read("f") == b"theirs"
 
-    def test_what_was_begun_is_removed_when_the_disk_is_full(
+    def test_partial_file_is_removed_when_the_disk_is_full(
         self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def full(_: int) -> None:
@@ -361,12 +361,14 @@ class TestSync:
             ("none", []),
         ],
     )
-    def test_what_reaches_the_disk(self, tmp_path: Path, synced: list[str], sync: str, expected: list[str]) -> None:
+    def test_sync_option_selects_the_synced_files(
+        self, tmp_path: Path, synced: list[str], sync: str, expected: list[str]
+    ) -> None:
         self.write_all(open_storage(tmp_path, {"sync": sync}))
         assert synced == expected
 
-    def test_a_lease_or_a_heartbeat_does_not_outlive_the_machine(self, tmp_path: Path, synced: list[str]) -> None:
-        """After a power failure its process is dead: any content before is as good."""
+    def test_leases_and_heartbeats_are_not_synced(self, tmp_path: Path, synced: list[str]) -> None:
+        """After a power failure their process is dead, so any older content is equally valid."""
         storage = open_storage(tmp_path)
         for path in (".hoodie/.locks/table_lock.json", ".hoodie/.heartbeat/1"):
             storage.put(path, b"1")

@@ -297,7 +297,9 @@ class TestEnvironmentVariables:
         assert seen == ["/bucket/t/f"]
 
     @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
-    def test_an_option_wins_over_it(self, server: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def test_endpoint_option_overrides_the_environment(
+        self, server: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
         endpoint, seen = server
         monkeypatch.setenv(name, "http://127.0.0.1:1")
         assert open_storage(URIS["s3"], {"endpoint": endpoint, "max_retries": "0"}).read("f") is None

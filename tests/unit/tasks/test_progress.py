@@ -33,7 +33,7 @@ def recorder() -> Iterator[Recorder]:
     progress._is_chosen = False
 
 
-def test_a_bar_appears_after_a_while_and_goes() -> None:
+def test_progress_bar_appears_after_a_delay_and_disappears() -> None:
     now = [0.0]
     terminal = Terminal()
     show = TerminalReporter(terminal, lambda: now[0]).begin("write")

@@ -15,18 +15,23 @@ Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Ot
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.avro.nodes import NO_DEFAULT, Array, Map, Node, Record, Union
+from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_to_arrow import TIMESTAMP
 from pyhudi.format.hudi_types import stated_hudi_type
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
+from pyhudi.format.schema_history import ArrayType, ColumnType, MapType, StructType, VersionedSchema, all_ids
 from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.stored_settings import column_defaults, table_constraints
@@ -58,6 +63,7 @@ from pyhudi.records.schema_on_read.column_changes import (
     Retype,
     changed_columns,
 )
+from pyhudi.records.schema_on_read.column_ids import ELEMENT, VALUE
 from pyhudi.table.schema_on_read_history import ColumnHistory, WrittenColumns
 from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot
 from pyhudi.table.table_config import TableConfig, store_table_config
@@ -157,7 +163,7 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
             f"cannot change columns of the table at {context.storage.uri}: it has none before its first write. Create it with "
             "a schema, or write first."
         )
-    _check_free_to_change(context.config, before, change)
+    _check_free_to_change(context.config, change)
     _check_no_constraint(context.config, change)
     _check_no_hudi_types(before.arrow)
     history = snapshot.history or ColumnHistory.first(before.arrow)
@@ -173,6 +179,7 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
     changed = changed_columns(history_with_ids, with_meta_fields(before.arrow), change, int(instant_time))
     columns = without_meta_fields(changed.arrow)
     after = TableSchema(columns, arrow_to_avro(columns, context.config.name, before.avro))
+    _check_defaults_stay(change, history_with_ids, before, changed.schema, after)
     return _AlterPlan(before, after, history.changed(instant_time, changed.schema))
 
 
@@ -236,7 +243,7 @@ def _check_no_constraint(config: TableConfig, change: ColumnChange) -> None:
                 )
 
 
-def _check_free_to_change(config: TableConfig, schema: TableSchema, change: ColumnChange) -> None:
+def _check_free_to_change(config: TableConfig, change: ColumnChange) -> None:
     """Check that no key, partition or ordering uses a column, and that column ids can represent its change."""
     names = {change.path, change.name} if isinstance(change, Rename) else {change.path}
     if IS_DELETED in names:
@@ -249,17 +256,50 @@ def _check_free_to_change(config: TableConfig, schema: TableSchema, change: Colu
     for name, role in fixed.items():
         if f"{name}.".startswith(f"{change.path}.") or f"{change.path}.".startswith(f"{name}."):
             raise InvalidRequest(f"column {change.path!r} cannot be {doing}: {name} is {role}, which identifies records")
-    first = change.path.split(".")[0]
     if change.path in column_defaults(config):
         raise InvalidRequest(
             f"column {change.path!r} cannot be {doing}: it has a default, property {DEFAULT_PREFIX}{change.path}. Remove "
             "that first"
         )
-    if not isinstance(change, Drop) and first in dict(schema.defaults):
-        raise Unsupported(
-            f"column {change.path!r} cannot be {doing}: {first} has a default in the table's schema, which column "
-            "ids do not store"
-        )
+
+
+def _check_defaults_stay(
+    change: ColumnChange,
+    history_with_ids: VersionedSchema,
+    before: TableSchema,
+    changed_schema: VersionedSchema,
+    after: TableSchema,
+) -> None:
+    """Check that each remaining column keeps its default, which older files without the column are read with."""
+    remaining = set(all_ids(StructType(changed_schema.columns)))
+    defaults_after = {column_id: default for column_id, _, default in _defaults(changed_schema, after)}
+    for column_id, path, default in _defaults(history_with_ids, before):
+        if column_id in remaining and defaults_after.get(column_id) != default:
+            raise Unsupported(
+                f"column {change.path!r} cannot be changed in this way: {path} has a default in the table's schema, which "
+                "column ids do not store"
+            )
+
+
+def _defaults(schema: VersionedSchema, stored: TableSchema) -> Iterator[tuple[int, str, Any]]:
+    """Yield id, dotted path and default of each column with a default other than null in a table's schema."""
+    return _defaults_below(StructType(schema.columns), parse_schema(stored.avro).root, "")
+
+
+def _defaults_below(type_: ColumnType, node: Node, path: str) -> Iterator[tuple[int, str, Any]]:
+    if isinstance(node, Union):
+        node = next(branch for branch in node.branches if branch.kind != "null")
+    if isinstance(type_, StructType) and isinstance(node, Record):
+        columns = {column.name: column for column in type_.columns}
+        for field in node.fields:
+            column, field_path = columns[field.name], path + field.name
+            if field.default is not NO_DEFAULT and field.default is not None:
+                yield column.column_id, field_path, field.default
+            yield from _defaults_below(column.type, field.node, f"{field_path}.")
+    elif isinstance(type_, ArrayType) and isinstance(node, Array):
+        yield from _defaults_below(type_.element, node.items, f"{path}{ELEMENT}.")
+    elif isinstance(type_, MapType) and isinstance(node, Map):
+        yield from _defaults_below(type_.value, node.values, f"{path}{VALUE}.")
 
 
 def _check_no_hudi_types(schema: pa.Schema) -> None:

@@ -183,7 +183,10 @@ def _edited(columns: Sequence[SchemaField], path: str, edit: _Edit) -> tuple[Sch
 
 def _edited_columns(columns: tuple[SchemaField, ...], parts: tuple[str, ...], edit: _Edit, path: str) -> tuple[SchemaField, ...]:
     if len(parts) == 1:
-        return edit(columns, parts[0])
+        edited = edit(columns, parts[0])
+        if all(is_meta_field(column.name) for column in edited):
+            raise InvalidRequest(f"column {path!r} is the last column of its parent: drop the parent")
+        return edited
     parent = _find(columns, parts[0], path)
     edited_parent = replace(parent, type=_edited_type(parent.type, parts[1:], edit, path))
     return tuple(edited_parent if column is parent else column for column in columns)
@@ -212,7 +215,7 @@ def _edited_entries(entries: SchemaField, parts: tuple[str, ...], edit: _Edit, p
     if len(parts) > 1:
         return _edited_type(entries.type, parts[1:], edit, path)
     edited = edit((entries,), parts[0])
-    if edited != tuple(replace(entries, type=column.type) for column in edited):
+    if not edited or edited != tuple(replace(entries, type=column.type) for column in edited):
         raise Unsupported(f"column {path!r}: of the entries of lists and maps only the type can be changed, and their fields")
     return edited[0].type
 
@@ -258,10 +261,7 @@ def _with_new(siblings: tuple[SchemaField, ...], column: SchemaField, change: Ad
 
 def _without(siblings: tuple[SchemaField, ...], name: str, path: str) -> tuple[SchemaField, ...]:
     dropped = _find(siblings, name, path)
-    remaining = tuple(column for column in siblings if column is not dropped)
-    if all(is_meta_field(column.name) for column in remaining):
-        raise InvalidRequest(f"column {path!r} is the last column of its parent: drop the parent")
-    return remaining
+    return tuple(column for column in siblings if column is not dropped)
 
 
 def _renamed(siblings: tuple[SchemaField, ...], name: str, change: Rename) -> tuple[SchemaField, ...]:

@@ -4,7 +4,8 @@ A table whose columns were renamed, dropped, re-created or retyped without rewri
 column ids (`format.schema_history`). A file is read by the schema that was valid when it was written:
 
     id in the file's schema, under any name     that column, cast to the requested type
-    id not in the file's schema                 null, even if the file has another column of that name
+    id not in the file's schema                 null, even if the file has another column of that name, or the default of a
+                                                column that may not be null
     column of the file with no requested id     skipped
 
 The same applies to fields of structs, also in lists and maps.
@@ -28,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.avro_to_arrow import TIMESTAMP
+from pyhudi.format.avro_to_arrow import TIMESTAMP, column_default
 from pyhudi.format.schema_history import ArrayType, ColumnType, MapType, SchemaField, StructType, VersionedSchema
 from pyhudi.records.java_strings import is_binary_like, is_string_like, value_text
 from pyhudi.records.schema_cast import unshared_items
@@ -249,7 +250,8 @@ def _cast_struct_by_origin(
         origin = ColumnOrigin(field.name, True) if below is None else below.get(field.name)
         index = None if origin is None else index_by_name.get(origin.name)
         if origin is None or index is None:
-            child = pa.nulls(len(array), field.type)
+            default = column_default(field)
+            child = pa.nulls(len(array), field.type) if default is None else pa.repeat(default, len(array))
         else:
             child = _cast_by_origin(array.field(index), origin, field.type)
         children.append(child)

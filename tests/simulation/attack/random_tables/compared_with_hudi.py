@@ -45,7 +45,7 @@ _LEFT_OUT = ("highest", "marker", "postgres", "first")
 
 
 def compare_with_hudi(run: HudiRun, rng: random.Random) -> None:
-    """Apache Hudi reads what ours reads."""
+    """Compare what Apache Hudi and PyHudi read."""
     if not run.states:
         return
     table, hudi, path = run.table, run.hudi, run.uri
@@ -158,7 +158,7 @@ def draw_hudi_table(rng: random.Random, version: int) -> Drawn:
 def run_alternation(
     hudi: ApacheHudi, folder: Path, seed: int, length: int, version: int
 ) -> tuple[Failure | None, HudiRun | None]:
-    """A run; what went wrong, if anything."""
+    """Run one alternation; return the failure, None if there was none."""
     rng = random.Random(seed)
     drawn = draw_hudi_table(rng, version)
     names = [maker.__name__ for maker in WEIGHTS]

@@ -120,7 +120,7 @@ class HudiRun(Run):
 # What Apache Hudi does
 
 
-def their_upsert(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_upsert(run: HudiRun, rng: random.Random) -> Deed | None:
     rows = [run.fresh(key, rng) for key in run.some(rng)]
     if run.drawn.soft:
         for number, row in enumerate(rows):
@@ -135,7 +135,7 @@ def their_upsert(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, "upsert"), change, text=show(rows))
 
 
-def their_insert(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_insert(run: HudiRun, rng: random.Random) -> Deed | None:
     """Keys that never were there: Apache Hudi inserts others into files whose logs have deleted them."""
     keys = [key for key in run.some(rng) if key not in run.rows and key not in run.buried]
     rows = [run.fresh(key, rng) for key in keys]
@@ -150,7 +150,7 @@ def their_insert(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, operation), change, text=f"{operation} {show(rows)}")
 
 
-def their_delete(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_delete(run: HudiRun, rng: random.Random) -> Deed | None:
     keys = [key for key in run.some(rng) if key in run.rows]
     if not keys:
         return None
@@ -166,7 +166,7 @@ def their_delete(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, "delete"), change, text=show(rows))
 
 
-def their_overwrite(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_insert_overwrite(run: HudiRun, rng: random.Random) -> Deed | None:
     rows = [run.fresh(key, rng) for key in run.some(rng)]
     parts = {row["part"] for row in rows}
     if run.drawn.moves or not run.drawn.partitioned:
@@ -182,7 +182,7 @@ def their_overwrite(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, "insert_overwrite"), change, text=f"{sorted(parts)} {show(rows)}")
 
 
-def their_drop(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_delete_partition(run: HudiRun, rng: random.Random) -> Deed | None:
     if not run.drawn.partitioned:
         return None
     part = rng.choice(PARTITIONS)
@@ -197,7 +197,7 @@ def their_drop(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(data, "delete_partition", **more), change, text=path)
 
 
-def hudi_adds_column(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_add_column(run: HudiRun, rng: random.Random) -> Deed | None:
     deed = steps.new_column(run, rng)
     if deed is None:
         return None
@@ -211,7 +211,7 @@ def hudi_adds_column(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.write(kept[0], "upsert"), deed.change, text=deed.text)
 
 
-def their_update(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_update(run: HudiRun, rng: random.Random) -> Deed | None:
     text, test = condition(run, rng)
     name = rng.choice(["v", "s"])
     if name not in run.columns:
@@ -230,7 +230,7 @@ def their_update(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(act, change, text=f"{name} = {given} where {text}")
 
 
-def their_delete_where(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_delete_where(run: HudiRun, rng: random.Random) -> Deed | None:
     text, test = condition(run, rng)
 
     def change(instant: str) -> None:
@@ -240,7 +240,7 @@ def their_delete_where(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(lambda: run.hudi.sql(f"DELETE FROM {run.named()} WHERE {text}"), change, text=text)
 
 
-def their_compaction(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_compact(run: HudiRun, rng: random.Random) -> Deed | None:
     if not run.drawn.is_mor:
         return None
     op = rng.choice(("schedule", "scheduleAndExecute", "scheduleAndExecute"))
@@ -252,8 +252,8 @@ def their_compaction(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(act, text=op)
 
 
-def hudi_runs_pending(run: HudiRun, rng: random.Random) -> Deed | None:
-    """What ours, or itself, has planned."""
+def hudi_run_pending(run: HudiRun, rng: random.Random) -> Deed | None:
+    """Run a pending plan of either writer."""
     pending = run.table.timeline().pending(Action.COMPACTION, Action.CLUSTERING)
     if not pending:
         return None
@@ -273,7 +273,7 @@ def hudi_runs_pending(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(act, text=f"{instant.action.value} {stamp}")
 
 
-def their_clustering(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_cluster(run: HudiRun, rng: random.Random) -> Deed | None:
     if run.drawn.has_buckets:
         return None
     op = rng.choice(("schedule", "scheduleAndExecute", "scheduleAndExecute"))
@@ -285,7 +285,7 @@ def their_clustering(run: HudiRun, rng: random.Random) -> Deed | None:
     )
 
 
-def their_clean(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_clean(run: HudiRun, rng: random.Random) -> Deed | None:
     policy = rng.choice(
         ({"clean_policy": "KEEP_LATEST_COMMITS", "retain_commits": 2}, {"clean_policy": "KEEP_LATEST_FILE_VERSIONS",
                                                                       "file_versions_retained": 1})
@@ -295,7 +295,7 @@ def their_clean(run: HudiRun, rng: random.Random) -> Deed | None:
     )
 
 
-def hudi_archives(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_archive(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(
         lambda: run.hudi.call(
             "archive_commits",
@@ -308,7 +308,7 @@ def hudi_archives(run: HudiRun, rng: random.Random) -> Deed | None:
     )
 
 
-def hudi_creates_index(run: HudiRun, rng: random.Random) -> Deed | None:
+def hudi_create_index(run: HudiRun, rng: random.Random) -> Deed | None:
     name = rng.choice(("s", "v"))
     if not run.drawn.has_metadata or name not in run.columns:
         return None
@@ -327,24 +327,24 @@ def hudi_creates_index(run: HudiRun, rng: random.Random) -> Deed | None:
     return run.done(act, text=f"{'drop ' * drop}by_{name}")
 
 
-THEIRS: dict[Any, int] = {
-    their_upsert: 16,
-    their_insert: 5,
-    their_delete: 6,
-    their_overwrite: 2,
-    their_drop: 2,
-    hudi_adds_column: 1,
-    their_update: 4,
-    their_delete_where: 3,
-    their_compaction: 4,
-    hudi_runs_pending: 6,
-    their_clustering: 4,
-    their_clean: 2,
-    hudi_archives: 2,
-    hudi_creates_index: 2,
+HUDI_STEPS: dict[Any, int] = {
+    hudi_upsert: 16,
+    hudi_insert: 5,
+    hudi_delete: 6,
+    hudi_insert_overwrite: 2,
+    hudi_delete_partition: 2,
+    hudi_add_column: 1,
+    hudi_update: 4,
+    hudi_delete_where: 3,
+    hudi_compact: 4,
+    hudi_run_pending: 6,
+    hudi_cluster: 4,
+    hudi_clean: 2,
+    hudi_archive: 2,
+    hudi_create_index: 2,
 }
 # Versions change apart; columns by ids, the clock and what grows structs are not of what is compared here.
 _WITHOUT = ("alter", "change_version", "days", "expire", "deeper", "evolve", "overtaken", "repair")
 _OURS = {maker: weight for maker, weight in steps.WEIGHTS.items() if maker.__name__ not in _WITHOUT}
-WEIGHTS: dict[Maker, int] = {**_OURS, **THEIRS}
-steps.STEPS.update({maker.__name__: maker for maker in THEIRS})
+WEIGHTS: dict[Maker, int] = {**_OURS, **HUDI_STEPS}
+steps.STEPS.update({maker.__name__: maker for maker in HUDI_STEPS})

@@ -38,7 +38,7 @@ def test_what_follows_from_an_operation(operation: Operation) -> None:
     assert {name for name in NAMES if getattr(operation, name)} == set(TRAITS[operation])
 
 
-def test_a_word_of_which_nothing_is_known_changes_rows() -> None:
+def test_unknown_operation_counts_as_a_write() -> None:
     assert CommitMetadata(operation_type="MADE_UP_LATER").operation is Operation.UNKNOWN
     assert CommitMetadata().operation is Operation.UNKNOWN
     assert CommitMetadata(operation_type="LOG_COMPACT").operation is Operation.LOG_COMPACT

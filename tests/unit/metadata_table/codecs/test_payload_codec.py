@@ -159,7 +159,7 @@ def test_a_schema_of_version_6_lacks_fields() -> None:
         decode_secondary_values(binary(SECONDARY), schema)
 
 
-def test_a_schema_without_what_matters() -> None:
+def test_schema_without_a_required_field_is_refused() -> None:
     def without_counts(fields: list[Any]) -> None:
         del fields[4]
 

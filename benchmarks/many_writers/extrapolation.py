@@ -1,9 +1,9 @@
-"""What many writers cost each other, reckoned: for numbers of writers whose simulation takes too long.
+"""Extrapolate the cost of concurrent writers to numbers whose simulation takes too long.
 
-A commit keeps the others out for what it does under the lock and until the next one has it: so many requests one after the other,
-and a pause.  Whoever waits asks too, and beyond what the store answers every request takes longer, those of the holder as well.
+A commit excludes others while it holds the lock: a fixed number of sequential requests and a pause. Waiting writers poll too;
+beyond the request rate of the store, all requests slow down, including those of the lock holder.
 The first two numbers are measured on simulated runs of 32 writers, at 30 and at 8 ms a request; the others are PyHudi's settings.
-`tests/simulation/test_many_writers.py` holds the result against a simulation.
+`tests/simulation/test_many_writers.py` compares the result with a simulation.
 """
 
 from __future__ import annotations

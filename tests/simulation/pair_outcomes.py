@@ -1,8 +1,8 @@
-"""How every ordered pair of actions ends that meet on one table.  The page docs/concurrency-control.md has the same tables.
+"""Expected outcome of every ordered pair of concurrent actions. docs/concurrency-control.md has the same tables.
 
 A row is the first action, a column the second, in the order of `pairs.ACTIONS`. `both`: both land, one after the other. Otherwise
 the words say what becomes of the first (1) and of the second (2): `retry` (planned again, and commits), `idle` (finds nothing to
-do), `yields` (its plan is dropped, or left to the process that executes it), `refused`. Two verdicts, where it is not the same
+do), `yields` (its plan is dropped, or left to the process that executes it), `refused`. Two outcomes, where it is not the same
 after the plan of the first and before it publishes. `-`: there is no such pair.
 """
 
@@ -87,7 +87,7 @@ SAME: Mapping[str, str] = {
         "1-retry+2-refused 1-retry+2-refused 1-retry+2-refused 2-yields"
     ),
 }
-"""On the same file groups; what takes all of a table always does."""
+"""On the same file groups, or on the whole table."""
 
 DIFFERENT: Mapping[str, str] = {
     "upsert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle - - - both"),
@@ -102,15 +102,15 @@ DIFFERENT: Mapping[str, str] = {
     "resize": ("both both both both - both both both both - - both - - - both - - - both"),
     "early upsert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle - - - both"),
 }
-"""On different file groups, of those that can be confined to some."""
+"""On different file groups, for actions that can be limited to some."""
 
 
-def table_of(verdicts: Mapping[str, str]) -> list[str]:
+def table_of(outcomes: Mapping[str, str]) -> list[str]:
     """The lines of a table of the page."""
     names = list(SAME)
-    shown = [number for number in range(len(names)) if any(row.split()[number] != "-" for row in verdicts.values())]
+    shown = [number for number in range(len(names)) if any(row.split()[number] != "-" for row in outcomes.values())]
     lines = [f"| first \\ second | {' | '.join(names[number] for number in shown)} |", "| --- " * (len(shown) + 1) + "|"]
-    for first, row in verdicts.items():
+    for first, row in outcomes.items():
         words = row.split()
         lines.append(f"| **{first}** | {' | '.join(words[number] for number in shown)} |")
     return lines
