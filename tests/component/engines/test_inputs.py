@@ -290,7 +290,7 @@ def test_python_objects_of_pandas() -> None:
         ([2**70, 0.5], "write integers of more than 64 bits as decimal.Decimal, or as text"),
     ],
 )
-def test_the_error_of_values_that_arrow_cannot_read_says_what_to_do(values: list[Any], remedy: str) -> None:
+def test_error_of_unreadable_values_names_a_remedy(values: list[Any], remedy: str) -> None:
     with pytest.raises(InvalidRequest, match=f"column 'v' cannot be read as Arrow: .*; {re.escape(remedy)}$"):
         arrow_reader({"v": values})
     assert arrow_reader({"v": [Decimal(2**70)]}).read_all()["v"].to_pylist() == [2**70]
