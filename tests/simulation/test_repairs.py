@@ -69,10 +69,10 @@ def test_failed_restore_is_finished(kind: str) -> None:
         done = bool(run.table.timeline().completed(Action.RESTORE))
         if begun:
             assert [step.finding for step in run.table.repair(["pending"], dry_run=True).steps] == [
-                "a restore is running, or died recently"
+                "a restore is running, or failed recently"
             ]
         run.environment.advance_ms(3_600_000)
-        assert [step.finding for step in run.table.repair(["pending"], dry_run=True).steps] == ["a restore died"] * begun
+        assert [step.finding for step in run.table.repair(["pending"], dry_run=True).steps] == ["a restore failed"] * begun
         run.table.repair(dry_run=False)
         assert run.scanned() == (run.states[target] if begun or done else after)
         assert not run.table.timeline().pending() and run.table.repair(dry_run=True).steps == ()
@@ -96,7 +96,7 @@ def test_failed_clean_is_finished(kind: str) -> None:
         begun = bool(run.table.timeline().pending(Action.CLEAN))
         done = bool(run.table.timeline().completed(Action.CLEAN))
         run.environment.advance_ms(3_600_000)
-        assert [step.finding for step in run.table.repair(dry_run=True).steps] == ["a clean died"] * begun
+        assert [step.finding for step in run.table.repair(dry_run=True).steps] == ["a clean failed"] * begun
         run.table.repair(dry_run=False)
         assert bool(run.table.timeline().completed(Action.CLEAN)) == (begun or done)
         assert run.scanned() == run.rows

@@ -194,7 +194,8 @@ INSERT_DROP_DUPLICATES = Option(
     "hoodie.datasource.write.insert.drop.duplicates",
     bool,
     "false",
-    "same as hoodie.datasource.insert.dup.policy=drop and hoodie.combine.before.insert=true; turns an upsert into an insert",
+    "same as hoodie.datasource.insert.dup.policy=drop and hoodie.combine.before.insert=true; turns an upsert into an insert, "
+    "so that hoodie.combine.before.upsert has no effect",
     operations=("upsert", "insert", "bulk_insert"),
 )
 COMBINE_BEFORE_UPSERT = Option(

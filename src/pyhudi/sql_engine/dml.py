@@ -165,13 +165,21 @@ class _StatementMerge:
     def of(
         cls, config: TableConfig, statement: MergeStatement, query: SnapshotQuery, database: Database, prepare: Prepare
     ) -> _StatementMerge:
+        aliases: tuple[str, ...] = ()
         if isinstance(statement.source, pa.Table):
             name = database.new_name()
             database.add(name, statement.source)
             text = f"SELECT * FROM {name}"
         else:
-            text = prepare(database, statement.source)
-        given = tuple(name for name in database.schema(text).names if name not in META_COLUMNS)
+            text, aliases = prepare(database, statement.source), statement.source.column_names
+        columns = database.schema(text).names
+        if aliases and len(aliases) != len(columns):
+            # DuckDB accepts fewer names than columns.
+            raise InvalidRequest(
+                f"the source {statement.source_alias} of MERGE has {len(columns)} columns, and its alias names {len(aliases)} "
+                f"({', '.join(aliases)}): name each column"
+            )
+        given = tuple(name for name in columns if name not in META_COLUMNS)
         database.known_columns.update((*query.schema.names, *given))
         # Computed once: each clause joins with the same rows.
         database.materialize(_SOURCE, f"SELECT {', '.join(map(quote_identifier, given))}, TRUE AS {_MARK} FROM ({text})")

@@ -8,6 +8,7 @@ receive a condition as written. Queries and expressions inside a statement are p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
@@ -241,10 +242,12 @@ def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
     if cursor.at_keywords("("):
         body = cursor.enclosed()
         alias = _alias(cursor, "ON")
+        names: tuple[str, ...] = ()
         if alias is not None and cursor.at_keywords("("):
-            columns = ", ".join(map(quote_name, cursor.names("the name of a column")))
+            names = cursor.names("the name of a column")
+            columns = ", ".join(map(quote_name, names))
             body = Fragment(f"SELECT * FROM ({body.text}\n) AS source({columns})", body.offset - len("SELECT * FROM ("))
-        return parse_query_text(cursor.statement, body), alias
+        return replace(parse_query_text(cursor.statement, body), column_names=names), alias
     start = cursor.offset
     name = cursor.dotted("a table, or a query in parentheses")
     if cursor.at_keywords("("):

@@ -124,10 +124,15 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """A query, or an expression with subqueries, and the tables that it references, in the order of the text."""
+    """A query, or an expression with subqueries, and the tables that it references, in the order of the text.
+
+    Attributes:
+        column_names: Names that an alias gives to all columns of the query; empty without them.
+    """
 
     body: Fragment
     references: tuple[Reference, ...]
+    column_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

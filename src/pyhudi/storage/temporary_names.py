@@ -45,8 +45,8 @@ def is_temporary_orphaned(name: str, modified_ms: int, before_ms: int) -> bool:
 def temporary_file_missing_error(uri: str) -> WriteConflict:
     """The error of a write whose temporary file is missing: nothing was stored under the final name."""
     return WriteConflict(
-        f"cannot write {uri}: its temporary file was deleted by another process, which considered this writer dead after a long "
-        "silence. Retry the write"
+        f"cannot write {uri}: its temporary file was deleted by another process, which considered this writer failed after a "
+        "long silence. Retry the write"
     )
 
 

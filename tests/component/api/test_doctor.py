@@ -124,7 +124,7 @@ def test_failed_writes_are_reported(tmp_path: Path) -> None:
     store = table.context.timeline
     store.start(store.request("20991231000000000", Action.COMMIT))
     found = diagnose(table).findings
-    assert [one.finding.endswith("a write died") for one in found if one.check == "state"] == [True]
+    assert [one.finding.endswith("a write failed") for one in found if one.check == "state"] == [True]
     assert any("repair" in one.remedy for one in found if one.check == "state")
 
 

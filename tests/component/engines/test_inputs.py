@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -276,8 +278,22 @@ def test_python_objects_of_pandas() -> None:
     assert "0x" not in str(refused.value)
     with pytest.raises(InvalidRequest, match="column 'v' cannot be read as Arrow: Could not convert 'x'"):
         table.insert(pd.DataFrame({"id": ["a", "b"], "v": [1, "x"]}))
-    with pytest.raises(InvalidRequest, match=r"column 'v' cannot be read as Arrow: .* pass a pyarrow array .* which a map"):
-        arrow_reader([{"v": [("a", 1)]}])
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ([[("a", 1)]], "make its values of one type, or pass a pyarrow array of the column's type, which a map always needs"),
+        ([{1: "a"}], "make its values of one type, or pass a pyarrow array of the column's type, which a map always needs"),
+        ([1, "x"], "make its values of one type, or pass a pyarrow array of the column's type"),
+        ([2**70], "write integers of more than 64 bits as decimal.Decimal, or as text"),
+        ([2**70, 0.5], "write integers of more than 64 bits as decimal.Decimal, or as text"),
+    ],
+)
+def test_error_of_unreadable_values_names_a_remedy(values: list[Any], remedy: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"column 'v' cannot be read as Arrow: .*; {re.escape(remedy)}$"):
+        arrow_reader({"v": values})
+    assert arrow_reader({"v": [Decimal(2**70)]}).read_all()["v"].to_pylist() == [2**70]
 
 
 @pytest.mark.parametrize(("name", "width"), [("id", 32), ("id", 64), ("ts", 64), ("n", 64)])

@@ -396,6 +396,18 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
             "MERGE INTO trips t USING (SELECT 1 AS id, 2 AS tip) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
             "the table lacks",
         ),
+        (
+            "MERGE INTO trips t USING (VALUES (1, 'new')) s(id) ON t.id = s.id WHEN MATCHED THEN UPDATE SET fare = 2",
+            r"source s of MERGE has 2 columns, and its alias names 1 \(id\)",
+        ),
+        (
+            "MERGE INTO trips t USING (SELECT * FROM two) AS s(id, fare, city) ON t.id = s.id WHEN MATCHED THEN DELETE",
+            "has 4 columns, and its alias names 3",
+        ),
+        (
+            "MERGE INTO trips t USING (VALUES (1, 'new')) s(id, city, fare) ON t.id = s.id WHEN MATCHED THEN UPDATE SET fare = 2",
+            "has 2 columns available but 3 columns specified",
+        ),
         ("MERGE INTO trips t USING two s ON t.id IN (SELECT id FROM two) WHEN MATCHED THEN DELETE", "query within a condition"),
     ],
 )

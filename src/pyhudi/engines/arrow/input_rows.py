@@ -206,12 +206,23 @@ def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
             return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
         array = pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        # Python has no type for pairs of a map.
-        remedy = "make its values of one type, or pass a pyarrow array of the column's type, which a map always needs"
-        raise InvalidRequest(f"column {name!r} cannot be read as Arrow: {error}; {remedy}") from error
+        raise InvalidRequest(f"column {name!r} cannot be read as Arrow: {error}; {_remedy(values, error)}") from error
     if isinstance(values, (list, tuple)):
         _check_times(name, values, array.type)
     return array
+
+
+def _remedy(values: Iterable[Any], error: Exception) -> str:
+    """What to do about Python values that Arrow cannot read."""
+    if isinstance(error, OverflowError) or "too large to fit" in str(error):
+        return "write integers of more than 64 bits as decimal.Decimal, or as text"
+    # Python has no type for pairs of a map.
+    map_hint = ", which a map always needs" if any(map(_is_map, values)) else ""
+    return f"make its values of one type, or pass a pyarrow array of the column's type{map_hint}"
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(item, tuple) for item in value))
 
 
 def _check_times(path: str, values: Iterable[Any], kind: pa.DataType) -> None:

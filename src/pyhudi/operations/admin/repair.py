@@ -261,17 +261,17 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
     path = context.timeline.path(instant)
     if instant.action is Action.RESTORE:
         if is_service_dead(context, instant, settings.commit):
-            return RepairStep(RepairKind.PENDING, path, "a restore died", "it is completed")
+            return RepairStep(RepairKind.PENDING, path, "a restore failed", "it is completed")
         # It has no heartbeat.
-        finding = "a restore is running, or died recently"
+        finding = "a restore is running, or failed recently"
         return RepairStep(
-            RepairKind.PENDING, path, finding, "if it died, run `restore` again: the table cannot be written until then"
+            RepairKind.PENDING, path, finding, "if it failed, run `restore` again: the table cannot be written until then"
         )
     if instant.action is Action.ROLLBACK:
-        return RepairStep(RepairKind.PENDING, path, "a rollback died", "it is completed")
+        return RepairStep(RepairKind.PENDING, path, "a rollback failed", "it is completed")
     if instant.action is Action.CLEAN:
-        died = is_service_dead(context, instant, settings.commit)
-        return RepairStep(RepairKind.PENDING, path, "a clean died", "it is completed") if died else None
+        failed = is_service_dead(context, instant, settings.commit)
+        return RepairStep(RepairKind.PENDING, path, "a clean failed", "it is completed") if failed else None
     if _is_alive(context, settings, instant):
         return None
     if instant.action is Action.CLUSTERING:
@@ -280,17 +280,19 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
             return RepairStep(RepairKind.PENDING, path, f"a clustering can never run: {never}", "it is dropped")
         if is_plan_orphaned(context, instant, settings.commit):
             return RepairStep(
-                RepairKind.PENDING, path, "a clustering died", "it is dropped; the next clustering creates a new plan"
+                RepairKind.PENDING, path, "a clustering failed", "it is dropped; the next clustering creates a new plan"
             )
         return None
     if instant.action.is_service:
         if instant.state is not State.INFLIGHT:
             return None
-        return RepairStep(RepairKind.PENDING, path, f"a {instant.action} died", "its attempt is rolled back, and its plan stays")
+        return RepairStep(
+            RepairKind.PENDING, path, f"a {instant.action} failed", "its attempt is rolled back, and its plan stays"
+        )
     if instant.action.is_write:
         if settings.commit.failed_writes == "NEVER":
-            return RepairStep(RepairKind.PENDING, path, "a write died", f"{FAILED_WRITES}=NEVER leaves it")
-        return RepairStep(RepairKind.PENDING, path, "a write died", "it is rolled back")
+            return RepairStep(RepairKind.PENDING, path, "a write failed", f"{FAILED_WRITES}=NEVER leaves it")
+        return RepairStep(RepairKind.PENDING, path, "a write failed", "it is rolled back")
     return None
 
 

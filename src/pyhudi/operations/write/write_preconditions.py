@@ -42,12 +42,15 @@ def check_preconditions(
     shape: OperationTraits,
     schemas: WriteSchemas,
     snapshot: Snapshot,
-    counts: Mapping[str, int],
+    counts: Mapping[str, int] | None,
+    *,
+    columns: pa.Schema,
 ) -> LoadedCommits | None:
     """Check the options of a write against the table.
 
     Args:
-        counts: Number of rows by partition path.
+        counts: Number of rows by partition path, None if they were not counted.
+        columns: Columns of the input rows.
 
     Returns:
         The file slices that were loaded, None if none were needed.
@@ -59,8 +62,7 @@ def check_preconditions(
     check_columns_by_ids(context, schemas, snapshot)
     if context.config.keys.slash_dates:
         _keep_slash_dates(context, settings, snapshot)
-    if not shape.replaces_table:
-        _check_timestamp_paths(context, schemas, snapshot, counts)
+    check_timestamp_paths(context, shape, schemas, snapshot, counts, columns=columns)
     if not shape.needs_lookup:
         return None
     if settings.index.buckets is not None:
@@ -69,7 +71,7 @@ def check_preconditions(
         check_lookup(settings.index, context, snapshot, ())
         return None
     with raise_stale_on_missing_file(snapshot):
-        slices = slices_to_search(shape, schemas, snapshot, counts)
+        slices = slices_to_search(shape, schemas, snapshot, counts or {})
         check_lookup(settings.index, context, snapshot, (s for partition_slices in slices.values() for s in partition_slices))
     return slices
 
@@ -82,21 +84,35 @@ def _keep_slash_dates(context: TableContext, settings: WriteSettings, snapshot: 
             store_table_config(locked.storage, {SLASH_DATES.stored_as: "true"}, locked.env)
 
 
-def _check_timestamp_paths(context: TableContext, schemas: WriteSchemas, snapshot: Snapshot, counts: Mapping[str, int]) -> None:
-    """Raise Unsupported if Hudi's SQL wrote partitions of a timestamp column: the rows to write have other paths."""
+def check_timestamp_paths(
+    context: TableContext,
+    shape: OperationTraits,
+    schemas: WriteSchemas,
+    snapshot: Snapshot,
+    counts: Mapping[str, int] | None,
+    *,
+    columns: pa.Schema,
+) -> None:
+    """Raise Unsupported if Hudi's SQL wrote partitions of a timestamp column: the rows to write have other paths.
+
+    Arguments as in `check_preconditions`.
+    """
+    # A delete without partition columns searches all partitions.
+    if shape.replaces_table or schemas.unplaced or (counts is not None and not counts):
+        return
     keys = context.config.keys
-    fields = {
-        name
-        for name in path_valued_columns(keys)
-        if name in schemas.data_schema.names and pa.types.is_timestamp(schemas.data_schema.field(name).type)
-    }
+    # Data files may omit partition columns, which rows to delete bring with a type of their own.
+    stored = (*schemas.data_schema, *schemas.partition_columns)
+    types = {field.name: field.type for field in (*columns, *stored)}
+    fields = {name for name in path_valued_columns(keys) if name in types and pa.types.is_timestamp(types[name])}
     if not fields:
         return
     sql_paths = {path for path in snapshot.listing.partitions() if _is_path_of_hudi_sql(path, keys, fields)}
     if sql_paths and not (counts and sql_paths.issuperset(counts)) and any(snapshot.slices(sql_paths).values()):
         raise Unsupported(
             f"cannot write the table at {context.storage.uri}: Hudi's SQL wrote partition path {min(sql_paths)!r} with formatted "
-            "timestamps, where PyHudi would write another path, so records would be stored twice. Write the table with Hudi's SQL"
+            "timestamps, where PyHudi would write another path, so records would be stored twice. Write the table with Hudi's "
+            "SQL, or delete these partitions with `delete_partitions`"
         )
 
 

@@ -58,7 +58,7 @@ from pyhudi.operations.write.write_attempt import (
     write_result,
     write_start,
 )
-from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_preconditions
+from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_preconditions, check_timestamp_paths
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
@@ -389,19 +389,22 @@ class Write:
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int) -> WriteResult:
         snapshot = before = self._without_stale_indexes(snapshot)
+        counted = counts if self.shape.needs_counts else None
         loaded = None
         if number == 0:
             # A file that a concurrent clean removed shows nothing about options: the snapshot that `begin` loads is
             # checked instead.
             with suppress(SnapshotOutdated):
-                loaded = check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
+                loaded = check_preconditions(
+                    self.context, self.settings, self.shape, self.schemas, snapshot, counted, columns=self.columns
+                )
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
         transaction.may_have_late_attempts = self.engine.may_leave_attempts
         with rollback_on_error(transaction):
             snapshot, start = self._snapshot_to_plan_on(snapshot, transaction)
             with raise_stale_on_missing_file(snapshot):
-                attempt = self._attempt_on(transaction, snapshot, start, loaded if snapshot is before else None)
+                attempt = self._attempt_on(transaction, snapshot, start, loaded if snapshot is before else None, counted)
                 replaced = select_replaced_groups(attempt, counts) if self.shape.replaces else None
                 if self.shape.is_bulk:
                     written = _write_in_bulk(attempt, incoming, counts)
@@ -413,12 +416,12 @@ class Write:
     def start_streaming_attempt(self, snapshot: Snapshot) -> Attempt:
         """Start the only attempt of a write whose rows are written by distributed tasks, with its instant and inflight file."""
         snapshot = self._without_stale_indexes(snapshot)
-        check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, {})
+        check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, None, columns=self.columns)
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)
         with rollback_on_error(transaction):
             snapshot, start = self._snapshot_to_plan_on(snapshot, transaction)
             with raise_stale_on_missing_file(snapshot):
-                attempt = self._attempt_on(transaction, snapshot, start, None)
+                attempt = self._attempt_on(transaction, snapshot, start, None, None)
             attempt.begin_files(None)
         return attempt
 
@@ -452,9 +455,12 @@ class Write:
         snapshot: Snapshot,
         start: WriteStart,
         loaded_metadata: Mapping[str, tuple[FileSlice, ...]] | None,
+        counts: Mapping[str, int] | None,
     ) -> Attempt:
-        """Create an attempt planned on a snapshot; for ``loaded_metadata`` see `Attempt`."""
+        """Create an attempt planned on a snapshot; see `Attempt` for ``loaded_metadata``."""
         self._check_same_constraints(transaction)
+        # Another writer may have added partitions since the rows were prepared.
+        check_timestamp_paths(self.context, self.shape, self.schemas, snapshot, counts, columns=self.columns)
         transaction.columns = self.columns_after(snapshot, transaction)
         transaction.planned_on(snapshot)
         ids = None if transaction.columns is None else transaction.columns.ids
