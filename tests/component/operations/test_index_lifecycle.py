@@ -292,7 +292,10 @@ def test_several_indexes_of_one_plan_are_unscheduled_together(tmp_path: Path, mo
         table.index.drop("record_index")
     table.index.abort(instant)
     assert true(table).partitions == before
-    wrongs: tuple[dict[str, Any], ...] = ({"kind": []}, {"kind": ["record_index", "bloom_filters"], "columns": "note"})
+    wrongs: tuple[dict[str, Any], ...] = (
+        {"index_type": []},
+        {"index_type": ["record_index", "bloom_filters"], "columns": "note"},
+    )
     for wrong in wrongs:
         with pytest.raises(InvalidRequest, match="named by type alone"):
             table.index.schedule(**wrong)
