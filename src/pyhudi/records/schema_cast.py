@@ -353,10 +353,20 @@ def unshared_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapAr
     """
     if array.offset or (len(array.offsets) and array.offsets[0].as_py()):
         array = pa.concat_arrays([array, array.slice(0, 0)])
-    if array.null_count and np.diff(np.asarray(array.offsets))[np.asarray(array.is_null(), dtype=np.bool_)].any():
-        # Arrow allows items in a null list.
-        array = array.take(pa.array(np.arange(len(array))))
-    return array
+    if not array.null_count:
+        return array
+    lengths, is_null = np.diff(np.asarray(array.offsets)), np.asarray(array.is_null(), dtype=np.bool_)
+    if not lengths[is_null].any():
+        return array
+    # Arrow allows items in a null list. It cannot take rows with string views, so the items are flattened.
+    validity, _ = array.buffers()[:2]
+    offsets = pa.array(np.concatenate([[0], np.cumsum(np.where(is_null, 0, lengths))]), pa.int32())
+    items = pc.list_flatten(pa.ListArray.from_arrays(array.offsets, array.values, mask=array.is_null()))
+    if pa.types.is_map(array.type):
+        # A map does not regard the offset of its entries.
+        items = pa.StructArray.from_arrays([items.field(0), items.field(1)], fields=list(items.type))
+    buffers = [validity, offsets.buffers()[1]]
+    return pa.Array.from_buffers(array.type, len(array), buffers, array.null_count, children=[items])
 
 
 def _cast_map(array: pa.MapArray, type_: pa.MapType, path: str) -> pa.Array:

@@ -395,9 +395,9 @@ def test_two_times_that_disagree(history: tuple[Table, str]) -> None:
     [
         ("incremental", AS_OF, "20200101000000000", "scan, read_optimized, lookup"),
         ("changes", AS_OF, "20200101000000000", "scan, read_optimized, lookup"),
-        ("scan", "hoodie.datasource.query.type", "incremental", "call incremental or changes"),
+        ("scan", "hoodie.datasource.query.type", "incremental", "call incremental"),
         ("scan", "hoodie.datasource.query.type", "read_optimized", "call read_optimized"),
-        ("read_optimized", "hoodie.datasource.query.type", "incremental", "call incremental or changes"),
+        ("read_optimized", "hoodie.datasource.query.type", "incremental", "call incremental"),
         ("incremental", "hoodie.datasource.query.type", "read_optimized", "call read_optimized"),
         ("scan", "hoodie.datasource.query.incremental.format", "cdc", "call changes"),
         ("scan", "pyhudi.filter", "id = 'a'", "pyhudi.spark.read"),

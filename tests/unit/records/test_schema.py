@@ -19,7 +19,7 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro, minimal_decimal_size, san
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.meta_columns import META_FIELDS, is_meta_field, with_meta_fields, without_meta_fields
 from pyhudi.records.dotted_columns import column_at, field_at
-from pyhudi.records.schema_cast import conform, refuse_rounding, relabel
+from pyhudi.records.schema_cast import conform, refuse_rounding, relabel, unshared_items
 from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls
 from pyhudi.records.type_normalization import normalize_types
 from tests.support.vectors import vector
@@ -671,3 +671,19 @@ def test_items_of_a_list_that_is_null_may_be_null() -> None:
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), items, mask=pa.array([False, True, False]))
     target = pa.list_(pa.field("element", pa.int64(), False))
     assert relabel(pa.table({"v": lists}), pa.schema([("v", target)])).column("v").to_pylist() == [[1], None, [2]]
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.string_view()])
+@pytest.mark.parametrize("start", [0, 1])
+def test_items_of_null_lists_and_maps_are_dropped(text: pa.DataType, start: int) -> None:
+    offsets, is_null = pa.array([0, 2, 3, 4], pa.int32()), pa.array([False, True, False])
+    letters = pa.array(["a", "b", "c", "d"], text)
+    for array in (
+        pa.ListArray.from_arrays(offsets, letters, mask=is_null),
+        pa.MapArray.from_arrays(offsets, letters, letters, mask=is_null),
+    ):
+        rows = array.slice(start)
+        unshared = unshared_items(rows)
+        unshared.validate(full=True)
+        assert (unshared.to_pylist(), unshared.type) == (rows.to_pylist(), rows.type)
+        assert len(unshared.values) == [3, 1][start]
