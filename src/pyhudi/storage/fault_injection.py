@@ -121,10 +121,10 @@ class FaultyStorage:
         plan: Fault | None = None,
         *,
         listener: CallListener | None = None,
-        _course: _FaultState | None = None,
+        _fault_state: _FaultState | None = None,
     ) -> None:
         self._inner = inner
-        self._course = _course if _course is not None else _FaultState(plan, listener)
+        self._fault_state = _fault_state if _fault_state is not None else _FaultState(plan, listener)
 
     def __repr__(self) -> str:
         return f"FaultyStorage({self._inner!r})"
@@ -132,7 +132,7 @@ class FaultyStorage:
     @property
     def calls(self) -> tuple[StorageCall, ...]:
         """All calls so far on this storage, its children and those opened from its specs, in order."""
-        return self._course.calls()
+        return self._fault_state.calls()
 
     @property
     def write_count(self) -> int:
@@ -142,7 +142,7 @@ class FaultyStorage:
     @property
     def triggered(self) -> bool:
         """Whether the planned fault has occurred."""
-        return self._course.triggered
+        return self._fault_state.triggered
 
     @property
     def uri(self) -> str:
@@ -154,10 +154,10 @@ class FaultyStorage:
 
     def spec(self) -> StorageSpec:
         spec = self._inner.spec()
-        return StorageSpec(spec.uri, (*spec.options, (FAULT_OPTION, self._course.token)))
+        return StorageSpec(spec.uri, (*spec.options, (FAULT_OPTION, self._fault_state.token)))
 
     def child(self, path: str) -> FaultyStorage:
-        return FaultyStorage(self._inner.child(path), _course=self._course)
+        return FaultyStorage(self._inner.child(path), _fault_state=self._fault_state)
 
     def absolute(self, path: str) -> str:
         return self._inner.absolute(path)
@@ -218,7 +218,7 @@ class FaultyStorage:
         return self._read("open_input", path, lambda: self._inner.open_input(path))
 
     def open_output(self, path: str) -> _FaultyOutput:
-        return _FaultyOutput(self._inner, path, self._course)
+        return _FaultyOutput(self._inner, path, self._fault_state)
 
     def set_modified(self, path: str, modified_ms: int) -> bool:
         return self._write("set_modified", path, lambda: self._inner.set_modified(path, modified_ms))
@@ -235,14 +235,14 @@ class FaultyStorage:
         return self._run(StorageCall(operation, self._inner.absolute(path), True), effect, partial_bytes)
 
     def _run(self, call: StorageCall, effect: Callable[[], _T], partial_bytes: Callable[[], object] | None) -> _T:
-        fault = self._course.enter(call)
+        fault = self._fault_state.enter(call)
         if fault is None:
             return effect()
         if fault.point is FaultPoint.DURING and partial_bytes is not None:
             partial_bytes()
         elif fault.point is FaultPoint.AFTER:
             effect()
-        raise self._course.trigger(fault, call)
+        raise self._fault_state.trigger(fault, call)
 
 
 class _FaultyOutput:
@@ -251,28 +251,28 @@ class _FaultyOutput:
     def __init__(self, inner: Storage, path: str, state: _FaultState) -> None:
         self._call = StorageCall("open_output", inner.absolute(path), True)
         self._output = inner.open_output(path)
-        self._course = state
+        self._fault_state = state
 
     def __enter__(self) -> pa.NativeFile:
-        self._course.check_not_crashed()
+        self._fault_state.check_not_crashed()
         return self._output.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             # A dead process does not clean up: its unfinished file remains.
             if not issubclass(kind, SimulatedCrash):
-                self._course.check_not_crashed()
+                self._fault_state.check_not_crashed()
                 self._output.__exit__(kind, error, trace)
             return
-        fault = self._course.enter(self._call)
+        fault = self._fault_state.enter(self._call)
         if fault is not None and fault.point is not FaultPoint.AFTER:
-            failure = self._course.trigger(fault, self._call)
+            failure = self._fault_state.trigger(fault, self._call)
             if fault.outcome is FaultOutcome.LOST_RESPONSE:
                 self._output.__exit__(type(failure), failure, None)
             raise failure
         self._output.__exit__(None, None, None)
         if fault is not None:
-            raise self._course.trigger(fault, self._call)
+            raise self._fault_state.trigger(fault, self._call)
 
 
 class _FaultState:
@@ -344,4 +344,4 @@ def rejoin(inner: Storage, token: str) -> FaultyStorage:
         raise InvalidRequest(
             f"{inner.uri}: the spec of a faulty storage opens only in its own process and while that storage exists"
         )
-    return FaultyStorage(inner, _course=fault_state)
+    return FaultyStorage(inner, _fault_state=fault_state)
