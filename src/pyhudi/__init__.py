@@ -151,7 +151,7 @@ def __getattr__(name: str) -> Any:
     else:
         value = getattr(import_module(_EXPORTED_FROM.get(name, "pyhudi.errors")), name)
     if isinstance(value, FunctionType):
-        from pyhudi.api.argument_kinds import checked
+        from pyhudi.api.argument_types import checked
 
         value = checked(value)
     globals()[name] = value

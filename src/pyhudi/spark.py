@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyhudi import features
-from pyhudi.api.argument_kinds import checked
+from pyhudi.api.argument_types import checked
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.spark_streaming import StreamSink, start
 from pyhudi.api.table import Filter, Table

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.operations.admin.alter_columns import AlterSettings, run_alter

@@ -29,7 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.api.argument_kinds import checked
+from pyhudi.api.argument_types import checked
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import HudiError

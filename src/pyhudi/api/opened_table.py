@@ -10,7 +10,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import with_meta_fields

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.duckdb_scan import to_relation
 from pyhudi.api.optional_imports import imported, imported_polars

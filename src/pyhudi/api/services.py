@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.opened_table import OpenedTable
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.table import Table
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.type_conversion import DataFrame, StreamingQuery

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.projection import narrowed
 from pyhudi.operations.read.query import SnapshotQuery

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyhudi import features
 from pyhudi.api.alter import Alter
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.indexes import Indexes
 from pyhudi.api.inspect import Inspection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyhudi import features
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.key_arguments import parse_keys_argument
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import is_spark_value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.grouped_writes import write_small_batch
 from pyhudi.api.key_arguments import keys_to_delete
 from pyhudi.api.merge import Merge, needs_sql, update_by_sql, update_on_spark

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.api.argument_kinds import checked
+from pyhudi.api.argument_types import checked
 from pyhudi.sql_engine.read_statement import read_statement
 from pyhudi.sql_engine.sql_catalog import SessionCatalog
 

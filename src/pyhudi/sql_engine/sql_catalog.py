@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from pyhudi import features
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.input_rows import is_frame

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
 from pyhudi.features.catalogs.catalog_settings import (

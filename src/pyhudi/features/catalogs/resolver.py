@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyhudi.api.argument_kinds import checked
+from pyhudi.api.argument_types import checked
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
 from pyhudi.features.catalogs.catalog import Catalog

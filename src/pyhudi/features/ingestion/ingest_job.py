@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyhudi.api.argument_kinds import checked_class
+from pyhudi.api.argument_types import checked_class
 from pyhudi.errors import EngineFailed, HudiError, StorageUnavailable, WriteConflict
 from pyhudi.features.ingestion.ingest_table import IngestResult, TableIngestion
 from pyhudi.features.ingestion.job_config import TableJob, load_config

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.api.argument_kinds import checked
+from pyhudi.api.argument_types import checked
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.features.procedures import (
