@@ -463,9 +463,7 @@ def enable(spark: SparkSession, alias: str | Sequence[str] | None = "hudi") -> N
     register_source(spark, [alias] if isinstance(alias, str) else alias or ())
 
 
-def _dataframe(
-    rows: Any, columns: Callable[[SparkSession], pa.Schema | None], spark: SparkSession | None = None
-) -> Any:
+def _dataframe(rows: Any, columns: Callable[[SparkSession], pa.Schema | None], spark: SparkSession | None = None) -> Any:
     """The rows as a DataFrame of the session, by default the active one. Raises InvalidRequest if there is none.
 
     Args:
