@@ -291,8 +291,9 @@ def _narrowed(database: Database, tree: exp.Expr, scan: Scan, build_predicate: C
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
-    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, names of columns in an
-    alias, NATURAL JOIN and PIVOT."""
+    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN, PIVOT and
+    an alias that names columns.
+    """
     everything = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
     aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
     whole_rows = any(not column.table and column.name.lower() in aliases for column in tree.find_all(exp.Column))

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from pyarrow.dataset import dataset
 
-from pyhudi import Table, write
+import pyhudi as hp
+from pyhudi import Table
 from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
 from pyhudi.errors import InvalidRequest
 from tests.support.rows import assert_same_rows
@@ -288,7 +289,7 @@ MAPS = pa.schema(
         ("l", pa.list_(pa.map_(pa.string(), pa.int64()))),
     ]
 )
-MAP_ROWS = [
+MAP_ROWS: list[dict[str, Any]] = [
     {"id": 1, "m": {"a": 1, "b": None}, "s": {"m": {"x": [{"y": 1}, None]}}, "l": [{"c": 2}, {}]},
     {"id": 2, "m": None, "s": None, "l": None},
     {"id": 3, "m": {}, "s": {"m": None}, "l": []},
@@ -312,7 +313,7 @@ def test_python_dictionaries_are_maps_where_the_table_has_maps(form: str) -> Non
     elif form == "pairs":
         table.bulk_insert(STORED_MAPS)
     elif form == "write":
-        write(table.uri, MAP_ROWS)
+        hp.write(table.uri, MAP_ROWS)
     else:
         table.merge(MAP_ROWS, on="id").when_not_matched_insert_all().execute()
     assert sorted(table.scan(MAPS.names).to_arrow().to_pylist(), key=lambda row: row["id"]) == STORED_MAPS
