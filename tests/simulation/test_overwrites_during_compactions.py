@@ -391,7 +391,7 @@ def test_a_planned_clustering_holds_its_file_groups(method: str) -> None:
     check(world)
 
 
-def test_change_data_of_what_was_replaced() -> None:
+def test_change_query_returns_deletes_of_replaced_file_groups() -> None:
     world = world_with_commits(**{"hoodie.table.cdc.enabled": True})
     planned = plan(world)
     replacing = replace_rows(world, "insert_overwrite")

@@ -345,7 +345,7 @@ def _translate_error(error: Exception, columns: Iterable[str]) -> HudiError:
     if unknown is not None and columns:
         name = unknown[1] or unknown[2]
         near = difflib.get_close_matches(name.lower(), [column.lower() for column in columns], n=3, cutoff=0.5)
-        spelled = [column for found in near for column in columns if column.lower() == found]
+        spelled = [column for similar in near for column in columns if column.lower() == similar]
         hint = f"did you mean {' or '.join(dict.fromkeys(spelled))}?" if spelled else f"there are {', '.join(sorted(columns))}"
         return InvalidRequest(f"column {name} does not exist; {hint}")
     message = str(error).split("\n\nLINE", 1)[0].split("\nCandidate", 1)[0].strip()
@@ -467,12 +467,12 @@ def _check_number(text: str, token: Any, after: list[Any]) -> None:
     number = token.text.lower()
     # The tokenizer represents the suffix of a number as a cast at the same position.
     has_letter = len(after) == 2 and after[0].token_type is TokenType.DCOLON and after[0].start == token.start
-    kind = after[1].text.upper() if has_letter else ""
+    suffix = after[1].text.upper() if has_letter else ""
     if not _NUMBER.fullmatch(number):
         raise InvalidRequest(f"{describe_position(text, token.start)}: {token.text} is no number")
-    if "e" in number and kind in ("L", "S", "Y"):
+    if "e" in number and suffix in ("L", "S", "Y"):
         raise InvalidRequest(
-            f"{describe_position(text, token.start)}: {token.text}{kind} has an exponent, and is no whole number"
+            f"{describe_position(text, token.start)}: {token.text}{suffix} has an exponent, and is no whole number"
         )
     if "e" not in number and len(number.replace(".", "").lstrip("0")) > _DIGITS:
         raise InvalidRequest(f"{describe_position(text, token.start)}: the number {token.text} has more than {_DIGITS} digits")

@@ -101,22 +101,22 @@ class EmbeddedStatementSession:
         if is_queryable(variable):
             return variable
         own = f" or in tables= (with {', '.join(self.tables)})" if any(self.tables) else ""
-        found = f"variable {name} is of type {type(variable).__name__}" if str(name) in self.variables else "no such variable"
+        origin = f"variable {name} is of type {type(variable).__name__}" if str(name) in self.variables else "no such variable"
         raise InvalidRequest(
             f"table {name} is not in the catalog (it has {', '.join(self.catalog) or 'none'}){own}, nor a Table, Scan or frame "
-            f"among the variables of the caller ({found}): register it, pass tables=, or write its path as hudi.`/path`"
+            f"among the variables of the caller ({origin}): register it, pass tables=, or write its path as hudi.`/path`"
         )
 
     def table(self, name: S.TableName) -> Table:
         """Open the table that a name resolves to. Raises InvalidRequest for a name of rows, and for an unknown name."""
         if self.view(name) is not None:
             raise InvalidRequest(f"{name} is a view, but the statement requires a table")
-        found = self.lookup(name)
-        if isinstance(found, Table):
-            return found._with_options(self.options)
-        if not isinstance(found, str):
+        registered = self.lookup(name)
+        if isinstance(registered, Table):
+            return registered._with_options(self.options)
+        if not isinstance(registered, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
-        return Table(found, self.storage_options, self.options)
+        return Table(registered, self.storage_options, self.options)
 
     def opened(self, name: S.TableName) -> TableHandle:
         """Handle of the table that a name resolves to, for DML."""
@@ -346,11 +346,11 @@ def _with_hudi_types(schema: pa.Schema, sources: Iterable[pa.Schema]) -> pa.Sche
     )
 
 
-def _form(kind: pa.DataType) -> str:
+def _form(type_: pa.DataType) -> str:
     """A type without the nullability and the names of elements, which DuckDB does not keep."""
-    if pa.types.is_fixed_size_list(kind):
-        return f"{kind.value_type}[{kind.list_size}]"
-    return str(kind).replace(" not null", "")
+    if pa.types.is_fixed_size_list(type_):
+        return f"{type_.value_type}[{type_.list_size}]"
+    return str(type_).replace(" not null", "")
 
 
 def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResult:
@@ -433,10 +433,8 @@ def _set_option(session: EmbeddedStatementSession, statement: S.SetOption) -> pa
     if statement.value is not None and statement.key is not None:
         check_setting(statement.key, statement.value)
         session.set_option(statement.key, statement.value)
-    found = settings if statement.key is None else {statement.key: settings.get(statement.key, "<undefined>")}
-    return pa.table(
-        {"key": pa.array(sorted(found), pa.string()), "value": pa.array([found[k] for k in sorted(found)], pa.string())}
-    )
+    values = settings if statement.key is None else {statement.key: settings.get(statement.key, "<undefined>")}
+    return table_statements.key_value_rows(values)
 
 
 def _reset_options(session: EmbeddedStatementSession, statement: S.ResetOptions) -> None:

@@ -41,13 +41,13 @@ def parse_query_text(statement: str, body: Fragment) -> SelectQuery:
     tree = parsed(body, statement)
     if not isinstance(tree, _QUERIES):
         raise InvalidRequest(f"{describe_position(statement, body.offset)}: expected a query, found {_beginning(body.text)}")
-    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
+    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda reference: reference.start)))
 
 
 def parse_expression_text(statement: str, body: Fragment) -> SelectQuery:
     """Parse a condition or a value. Raises InvalidRequest, with its position in the statement, for other text."""
     tree = parsed(body, statement, expression=True)
-    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
+    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda reference: reference.start)))
 
 
 def parsed(body: Fragment, statement: str, *, expression: bool = False) -> exp.Expr:
@@ -118,7 +118,7 @@ def parse_as_of_clause(cursor: TokenCursor) -> str | None:
     if not any(cursor.accept_keywords(word, "AS", "OF") for word in ("TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION")):
         cursor.back_to(mark)
         return None
-    if not (cursor.at_string() or cursor.at_keywords("DATE") or cursor.at_keywords("TIMESTAMP") or cursor.at_number()):
+    if not (cursor.at_string() or cursor.at_any("DATE", "TIMESTAMP") or cursor.at_number()):
         raise Unsupported("AS OF with an expression; write the time as a literal, such as '2024-05-06 07:08:09' or an instant")
     return str(cursor.value("a time"))
 
@@ -127,25 +127,27 @@ def _function(table: exp.Table, function: exp.Anonymous, body: Fragment) -> Refe
     start = function.meta["start"]
     cursor = TokenCursor(body.text, at=start)
     name = cursor.name("a function").lower()
-    arguments: list[Value] = []
-    cursor.expect("(")
-    while not cursor.accept_keywords(")"):
-        if arguments:
-            cursor.expect(",")
-        arguments.append(_array(cursor) if cursor.accept_keywords("ARRAY") else cursor.value(f"a literal as argument of {name}"))
+    arguments = _arguments(
+        cursor,
+        lambda: _array(cursor) if cursor.accept_keywords("ARRAY") else cursor.value(f"a literal as argument of {name}"),
+    )
     end, alias = cursor.last_token_end, None if table.alias else name
     return Reference(None, start, end, _end_of_sample(cursor), function=name, arguments=tuple(arguments), alias=alias)
 
 
+def _arguments(cursor: TokenCursor, parse: Callable[[], Value]) -> list[Value]:
+    """Parse arguments in parentheses, possibly none."""
+    cursor.expect("(")
+    if cursor.accept_keywords(")"):
+        return []
+    arguments = cursor.separated(parse)
+    cursor.expect(")")
+    return arguments
+
+
 def _array(cursor: TokenCursor) -> str:
     """Parse the numbers of ARRAY(...), which an argument holds as JSON."""
-    numbers: list[Value] = []
-    cursor.expect("(")
-    while not cursor.accept_keywords(")"):
-        if numbers:
-            cursor.expect(",")
-        numbers.append(cursor.value("a number"))
-    return json.dumps(numbers)
+    return json.dumps(_arguments(cursor, lambda: cursor.value("a number")))
 
 
 def _is_common(table: exp.Table, name: str) -> bool:

@@ -510,7 +510,7 @@ def test_streams_cannot_be_registered(catalog: hp.Catalog, rows: object) -> None
 
 
 @pytest.mark.parametrize("rows", [7, None, sys, pa.Table])
-def test_what_is_no_table_cannot_be_registered(catalog: hp.Catalog, rows: object) -> None:
+def test_register_rejects_values_that_are_no_table(catalog: hp.Catalog, rows: object) -> None:
     with pytest.raises(hp.InvalidRequest, match="cannot be registered as r: pass a Table, its path, a Scan"):
         catalog.register("r", rows)
 
