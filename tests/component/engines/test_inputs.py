@@ -320,7 +320,7 @@ def test_python_dictionaries_are_maps_where_the_table_has_maps(form: str) -> Non
     assert table.schema().field("s").type == MAPS.field("s").type
 
 
-def test_table_gets_new_fields_beside_a_map() -> None:
+def test_new_fields_next_to_a_map_are_added() -> None:
     """The types of other fields are inferred: the table gets a field that it lacks."""
     table = Table.create("memory://inputs-fields-beside-maps", record_key="id", schema=MAPS)
     table.upsert([{"id": 1, "m": None, "s": {"m": {"x": []}, "added": 1}, "l": None}])
