@@ -144,9 +144,9 @@ def _help(arguments: Mapping[str, object]) -> pa.Table:
 
 
 def _find(name: str) -> Procedure:
-    found = PROCEDURES.get(name.strip().lower())
-    if found is None:
+    definition = PROCEDURES.get(name.strip().lower())
+    if definition is None:
         near = difflib.get_close_matches(name, NAMES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InvalidRequest(f"procedure {name!r} does not exist{hint} ({', '.join(NAMES)})")
-    return found
+    return definition
