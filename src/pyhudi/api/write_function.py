@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.api.table_writes import engine_for
-from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls
+from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls, with_maps
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY
 from pyhudi.operations.admin.table_settings import with_table_arguments
@@ -87,8 +89,10 @@ def write(
         table_type=table_type,
     )
     engine = engine_for(data, parsed)
+    data = with_maps(data, lambda: table_columns(path, storage_options))
     if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
-        data = required_without_nulls(data, _required_columns(path, storage_options))
+        stored = table_columns(path, storage_options) or ()
+        data = required_without_nulls(data, {field.name for field in stored if not field.nullable})
     rows = data if is_spark_value(data) else arrow_reader(data)
     operation = _OPERATIONS.get(mode)
     if parsed.explicit(OPERATION) is None and operation is not None:
@@ -110,9 +114,9 @@ def _no_partitions(_: Any) -> list[str]:
     raise InvalidRequest("write does not delete partitions: use Table.delete_partitions")
 
 
-def _required_columns(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> frozenset[str]:
-    """Return the columns of the table that may not be null; none if there is no table, or no column yet."""
+def table_columns(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> pa.Schema | None:
+    """Return the columns of the table; None if there is no table, or no column yet."""
     try:
-        return frozenset(field.name for field in Table(path, storage_options).schema() if not field.nullable)
+        return Table(path, storage_options).schema()
     except TableState:
-        return frozenset()
+        return None
