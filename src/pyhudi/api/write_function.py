@@ -9,20 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.api.key_arguments import joined_names
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.api.table_writes import engine_for
 from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls, with_maps
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY
-from pyhudi.operations.admin.table_settings import parse_table_type, with_table_settings
+from pyhudi.operations.admin.table_settings import with_table_arguments
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
 from pyhudi.options.supported import parse_options
-from pyhudi.options.table_options import NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
 from pyhudi.options.write_options import OPERATION, SCHEMA_MODE
 from pyhudi.records.schema_evolution import SchemaMode
 
@@ -82,14 +80,14 @@ def write(
     if mode not in _MODES:
         raise InvalidRequest(f"mode {mode!r} is unknown: choose from {', '.join(_MODES)}")
     _check_commit_metadata(commit_metadata)
-    table_settings = {
-        NAME: name,
-        RECORD_KEY_FIELDS: joined_names(record_key),
-        PARTITION_FIELDS: joined_names(partition_by),
-        ORDERING: joined_names(ordering),
-        TABLE_TYPE: parse_table_type(table_type) if table_type else None,
-    }
-    parsed = with_table_settings(parse_options(with_once(with_schema_mode(options, schema_mode), once)), table_settings)
+    parsed = with_table_arguments(
+        parse_options(with_once(with_schema_mode(options, schema_mode), once)),
+        name=name,
+        record_key=record_key,
+        partition_by=partition_by,
+        ordering=ordering,
+        table_type=table_type,
+    )
     engine = engine_for(data, parsed)
     data = with_maps(data, lambda: table_columns(path, storage_options))
     if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):

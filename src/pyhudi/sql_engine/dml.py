@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.api.duckdb_scan import quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -46,6 +45,7 @@ from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.pushdown import compares_identically
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
+from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, check_alias, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate

@@ -26,9 +26,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
-from pyhudi.api.duckdb_scan import text_literal
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import without_extension
+from pyhudi.records.sql_quoting import text_literal
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536

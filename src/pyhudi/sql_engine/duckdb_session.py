@@ -19,7 +19,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
-from pyhudi.api.duckdb_scan import native_rows, quote_identifier
+from pyhudi.api.duckdb_scan import native_rows
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
@@ -40,6 +40,7 @@ from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
+from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.column_functions import add_column_functions

@@ -40,13 +40,17 @@ def parse_query_text(statement: str, body: Fragment) -> SelectQuery:
     """Parse a query. Raises InvalidRequest, with its position in the statement, for other text."""
     tree = parsed(body, statement)
     if not isinstance(tree, _QUERIES):
-        raise InvalidRequest(f"{describe_position(statement, body.offset)}: expected a query, found {_beginning(body.text)}")
-    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda reference: reference.start)))
+        beginning = body.text if len(body.text) <= 40 else f"{body.text[:40]}..."
+        raise InvalidRequest(f"{describe_position(statement, body.offset)}: expected a query, found {beginning!r}")
+    return _with_references(body, tree)
 
 
 def parse_expression_text(statement: str, body: Fragment) -> SelectQuery:
     """Parse a condition or a value. Raises InvalidRequest, with its position in the statement, for other text."""
-    tree = parsed(body, statement, expression=True)
+    return _with_references(body, parsed(body, statement, expression=True))
+
+
+def _with_references(body: Fragment, tree: exp.Expr) -> SelectQuery:
     return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda reference: reference.start)))
 
 
@@ -71,10 +75,6 @@ def _offset(text: str, line: int | None, column: int | None, highlight: str | No
         return 0
     before = sum(len(one) + 1 for one in text.split("\n")[: line - 1])
     return max(0, min(before + column - len(highlight or ""), len(text)))
-
-
-def _beginning(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def _references(tree: exp.Expr, body: Fragment) -> Iterator[Reference]:

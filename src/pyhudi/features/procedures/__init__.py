@@ -158,11 +158,11 @@ _UNAVAILABLE = {
 
 
 def _find(name: str) -> Procedure:
-    found = PROCEDURES.get(name.strip().lower())
+    definition = PROCEDURES.get(name.strip().lower())
     if name.strip().lower() in _UNAVAILABLE:
         raise Unsupported(f"procedure {name!r} of Hudi is not available: {_UNAVAILABLE[name.strip().lower()]}")
-    if found is None:
+    if definition is None:
         near = difflib.get_close_matches(name, NAMES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InvalidRequest(f"procedure {name!r} does not exist{hint} ({', '.join(NAMES)})")
-    return found
+    return definition

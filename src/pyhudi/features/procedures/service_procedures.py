@@ -238,10 +238,10 @@ def _version(call: ProcedureCall) -> int:
 def _savepoint(call: ProcedureCall) -> str:
     """Savepoint named in the call, or the latest. Raises InstantNotFound."""
     wanted = call.text("instant_time")
-    found = [i.request_time for i in call.table.timeline().completed(Action.SAVEPOINT) if wanted in ("", i.request_time)]
-    if not found:
+    savepoints = [i.request_time for i in call.table.timeline().completed(Action.SAVEPOINT) if wanted in ("", i.request_time)]
+    if not savepoints:
         raise InstantNotFound(f"{call.table.uri} has no savepoint {wanted}".rstrip())
-    return found[-1]
+    return savepoints[-1]
 
 
 def _check_merge_on_read(call: ProcedureCall) -> None:
