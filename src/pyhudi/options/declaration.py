@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, lru_cache, partial
 from operator import methodcaller
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.properties import redact_secret, split_list
@@ -180,6 +180,17 @@ def _readers(settings: type) -> tuple[tuple[str, Callable[[Options], object]], .
         elif is_dataclass(kind) and hasattr(kind, "of"):
             readers.append((name, partial(_settings_within, cast(type, kind))))
     return tuple(readers)
+
+
+class OptionSettings:
+    """Base of settings of which every field is read from its declared options."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """Build the settings from checked options. Raises InvalidRequest for values that contradict each other."""
+        return read_settings(cls, options)
 
 
 def settings_options(settings: type) -> frozenset[Option]:

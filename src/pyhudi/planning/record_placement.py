@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.options import write_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.options.write_options import MAX_FILE_SIZE, SMALL_FILE_LIMIT
 from pyhudi.table.file_slices import FileSlice
 
@@ -30,7 +30,7 @@ ESTIMATION_COMMITS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class SizingSettings:
+class SizingSettings(OptionSettings):
     """How inserts are packed into files.  Sizes in bytes."""
 
     max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
@@ -43,11 +43,6 @@ class SizingSettings:
     merge_candidates_limit: Annotated[int, write_options.MERGE_SMALL_FILE_GROUP_CANDIDATES_LIMIT]
     growth: Annotated[float, write_options.SMALL_FILE_GROWTH]
     always_rewritten_bytes: Annotated[int, write_options.SMALL_FILE_ALWAYS_REWRITTEN]
-
-    @classmethod
-    def of(cls, options: Options) -> SizingSettings:
-        """Build from checked options."""
-        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)

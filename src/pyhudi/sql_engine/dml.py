@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.api.duckdb_scan import quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -46,8 +45,9 @@ from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.pushdown import compares_identically
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
+from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, check_alias, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.table.table_config import TableConfig
@@ -173,12 +173,8 @@ class _StatementMerge:
         else:
             text, aliases = prepare(database, statement.source), statement.source.column_names
         columns = database.schema(text).names
-        if aliases and len(aliases) != len(columns):
-            # DuckDB accepts fewer names than columns.
-            raise InvalidRequest(
-                f"the source {statement.source_alias} of MERGE has {len(columns)} columns, and its alias names {len(aliases)} "
-                f"({', '.join(aliases)}): name each column"
-            )
+        if aliases:
+            check_alias(statement.source_alias, len(aliases), len(columns))
         given = tuple(name for name in columns if name not in META_COLUMNS)
         database.known_columns.update((*query.schema.names, *given))
         # Computed once: each clause joins with the same rows.

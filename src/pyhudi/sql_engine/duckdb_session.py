@@ -19,7 +19,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
-from pyhudi.api.duckdb_scan import native_rows, quote_identifier
+from pyhudi.api.duckdb_scan import native_rows
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
@@ -40,12 +40,13 @@ from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
+from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.column_functions import add_column_functions
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, check_column_aliases, read_spark, to_duck
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_catalog import SessionCatalog, is_queryable, stored_namespace, stored_table
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
@@ -220,6 +221,7 @@ def _prepared(
         name = names[reference.start]
         rows = _rows_of(session, database, reference, tree, name)
         database.sources.append(rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
+        check_column_aliases(tree, {name: len(database.sources[-1])})
         if isinstance(rows, pa.Table):
             database.add(name, rows)
         else:
@@ -290,12 +292,15 @@ def _narrowed(database: Database, tree: exp.Expr, scan: Scan, build_predicate: C
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
-    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and PIVOT."""
+    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN, PIVOT and
+    an alias that names columns.
+    """
     everything = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
     aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
     whole_rows = any(not column.table and column.name.lower() in aliases for column in tree.find_all(exp.Column))
     natural = any(join.method.upper() == "NATURAL" for join in tree.find_all(exp.Join))
-    if everything or whole_rows or natural or any(True for _ in tree.find_all(exp.Pivot)):
+    renamed = any(alias.columns and isinstance(alias.parent, exp.Table) for alias in tree.find_all(exp.TableAlias))
+    if everything or whole_rows or renamed or natural or any(True for _ in tree.find_all(exp.Pivot)):
         return ["*"]
     identifiers = {identifier.name.lower() for identifier in tree.find_all(exp.Identifier)}
     return [name for name in names if name.lower() in identifiers] or names[-1:]

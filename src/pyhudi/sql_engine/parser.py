@@ -209,7 +209,9 @@ def _source(cursor: TokenCursor) -> tuple[S.SelectQuery, str | None]:
         if alias is not None and cursor.at_keywords("("):
             names = cursor.names("the name of a column")
             columns = ", ".join(map(quote_name, names))
-            body = S.Fragment(f"SELECT * FROM ({body.text}\n) AS source({columns})", body.offset - len("SELECT * FROM ("))
+            body = S.Fragment(
+                f"SELECT * FROM ({body.text}\n) AS {quote_name(alias)} ({columns})", body.offset - len("SELECT * FROM (")
+            )
         return replace(parse_query_text(cursor.statement, body), column_names=names), alias
     start = cursor.offset
     name = cursor.dotted("a table, or a query in parentheses")

@@ -59,6 +59,7 @@ class Reference:
         name: Name of the table; None for a function.
         start: Position of the reference's first character in the query.
         end: Position after its last character.
+        alias_at: Position of an alias: after TABLESAMPLE, otherwise `end`.
         function: Table-valued function; None for a table.
         arguments: Arguments of the function.
         as_of: Time of a time travel query.
@@ -68,6 +69,7 @@ class Reference:
     name: TableName | None
     start: int
     end: int
+    alias_at: int
     function: str | None = None
     arguments: tuple[Value, ...] = ()
     as_of: str | None = None

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.hudi_types import is_vector
+from pyhudi.records.java_strings import is_string_like
 from pyhudi.records.schema_cast import NULL_REMEDY, relabel_array
 from pyhudi.records.type_normalization import is_list_like
 from pyhudi.records.vectors import to_vectors
@@ -27,7 +28,7 @@ _types = pa.types
 def check_storable(input_schema: pa.Schema, target_schema: pa.Schema, *, casts_text: bool = False) -> None:
     """Raise InvalidRequest for the first column whose type cannot be cast to the table's. Columns are matched by position."""
     for input_field, target_field in zip(input_schema, target_schema, strict=True):
-        if casts_text and _is_text(input_field.type) and _is_cast_from_text(target_field.type):
+        if casts_text and is_string_like(input_field.type) and _is_cast_from_text(target_field.type):
             continue
         if not _may_become(input_field.type, target_field.type):
             raise InvalidRequest(
@@ -54,10 +55,6 @@ def _is_timestamp(type_: pa.DataType) -> bool:
     return bool(_types.is_date(type_) or _types.is_timestamp(type_))
 
 
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(_types.is_string(type_) or _types.is_large_string(type_) or _types.is_string_view(type_))
-
-
 def _may_become(input_type: pa.DataType, target_type: pa.DataType) -> bool:
     if input_type == target_type or _types.is_null(input_type):
         return True
@@ -65,14 +62,14 @@ def _may_become(input_type: pa.DataType, target_type: pa.DataType) -> bool:
         return _is_number(input_type)
     if _is_timestamp(target_type):
         return _is_timestamp(input_type)
-    if _is_text(target_type):
+    if is_string_like(target_type):
         plain = (
             _types.is_integer(input_type)
             or _types.is_boolean(input_type)
             or _types.is_decimal(input_type)
             or _types.is_date(input_type)
         )
-        return _is_text(input_type) or bool(plain)
+        return is_string_like(input_type) or bool(plain)
     if _types.is_binary(target_type) or _types.is_fixed_size_binary(target_type):
         return bool(_types.is_binary(input_type) or _types.is_large_binary(input_type))
     if is_vector(target_type):
@@ -112,7 +109,7 @@ def _become(array: pa.Array, field: pa.Field) -> pa.Array:
             children = [_become(pc.struct_field(array, child.name), child.with_nullable(True)) for child in type_]
             nullable = [child.with_nullable(True) for child in type_]
             return relabel_array(pa.StructArray.from_arrays(children, fields=nullable, mask=array.is_null()), field)
-        if _is_text(array.type) and _is_cast_from_text(type_):
+        if is_string_like(array.type) and _is_cast_from_text(type_):
             return _parsed(pc.utf8_trim_whitespace(array), type_)
         if _types.is_integer(type_) and not _types.is_integer(array.type) and _is_number(array.type):
             array = pc.trunc(array)

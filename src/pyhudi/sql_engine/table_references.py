@@ -40,13 +40,17 @@ def parse_query_text(statement: str, body: Fragment) -> SelectQuery:
     """Parse a query. Raises InvalidRequest, with its position in the statement, for other text."""
     tree = parsed(body, statement)
     if not isinstance(tree, _QUERIES):
-        raise InvalidRequest(f"{describe_position(statement, body.offset)}: expected a query, found {_beginning(body.text)}")
-    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda reference: reference.start)))
+        beginning = body.text if len(body.text) <= 40 else f"{body.text[:40]}..."
+        raise InvalidRequest(f"{describe_position(statement, body.offset)}: expected a query, found {beginning!r}")
+    return _with_references(body, tree)
 
 
 def parse_expression_text(statement: str, body: Fragment) -> SelectQuery:
     """Parse a condition or a value. Raises InvalidRequest, with its position in the statement, for other text."""
-    tree = parsed(body, statement, expression=True)
+    return _with_references(body, parsed(body, statement, expression=True))
+
+
+def _with_references(body: Fragment, tree: exp.Expr) -> SelectQuery:
     return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda reference: reference.start)))
 
 
@@ -73,10 +77,6 @@ def _offset(text: str, line: int | None, column: int | None, highlight: str | No
     return max(0, min(before + column - len(highlight or ""), len(text)))
 
 
-def _beginning(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
-
-
 def _references(tree: exp.Expr, body: Fragment) -> Iterator[Reference]:
     for table in tree.find_all(exp.Table):
         source = table.this
@@ -97,9 +97,18 @@ def _table(table: exp.Table, parts: tuple[str, ...], body: Fragment) -> Referenc
     if as_of is not None:
         end = cursor.last_token_end
     name = TableName(parts)
-    # The alias of a sampled table follows TABLESAMPLE.
-    has_alias = table.alias or name.path is not None or cursor.at_keywords("TABLESAMPLE")
-    return Reference(name, start, end, as_of=as_of, alias=None if has_alias else parts[-1])
+    alias = None if table.alias or name.path is not None else parts[-1]
+    return Reference(name, start, end, _end_of_sample(cursor), as_of=as_of, alias=alias)
+
+
+def _end_of_sample(cursor: TokenCursor) -> int:
+    """Position after TABLESAMPLE, if it comes next."""
+    end = cursor.last_token_end
+    for keyword in ("TABLESAMPLE", "REPEATABLE"):
+        if cursor.accept_keywords(keyword):
+            cursor.enclosed()
+            end = cursor.last_token_end
+    return end
 
 
 def parse_as_of_clause(cursor: TokenCursor) -> str | None:
@@ -122,9 +131,8 @@ def _function(table: exp.Table, function: exp.Anonymous, body: Fragment) -> Refe
         cursor,
         lambda: _array(cursor) if cursor.accept_keywords("ARRAY") else cursor.value(f"a literal as argument of {name}"),
     )
-    return Reference(
-        None, start, cursor.last_token_end, function=name, arguments=tuple(arguments), alias=None if table.alias else name
-    )
+    end, alias = cursor.last_token_end, None if table.alias else name
+    return Reference(None, start, end, _end_of_sample(cursor), function=name, arguments=tuple(arguments), alias=alias)
 
 
 def _arguments(cursor: TokenCursor, parse: Callable[[], Value]) -> list[Value]:
@@ -182,6 +190,7 @@ def splice_query(
     text, parts, at = query.body.text, [], 0
     for reference in query.references:
         alias = "" if reference.alias is None else f" AS {quote_name(reference.alias)}"
-        parts += [written(text[at : reference.start]), replacement(reference) + alias]
-        at = reference.end
+        parts += [written(text[at : reference.start]), replacement(reference)]
+        parts += [written(text[reference.end : reference.alias_at]), alias]
+        at = reference.alias_at
     return "".join([*parts, written(text[at:])])

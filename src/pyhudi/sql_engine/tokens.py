@@ -14,6 +14,7 @@ from typing import NoReturn, TypeVar
 from sqlglot import TokenType
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.records.sql_quoting import text_literal
 from pyhudi.sql_engine.literals import describe_position, tokenize_spark
 from pyhudi.sql_engine.sql_ast import Fragment, TableName, Value
 
@@ -206,8 +207,7 @@ class TokenCursor:
         value = self.value("a literal as default")
         if not isinstance(value, str):
             return self.statement[begun : self.last_token_end]
-        quoted = "'" + value.replace("'", "''") + "'"
-        return f"{typed} {quoted}" if typed else quoted
+        return f"{typed} {text_literal(value)}".lstrip()
 
     def _suffix(self, number: Token) -> None:
         """Consume the type suffix of a number, as in 10L, which is a token of its own."""

@@ -372,6 +372,20 @@ def test_a_column_may_be_null_after_the_change(kind: str, tmp_path: Path) -> Non
     assert by_id(table) == {"a": {"id": "a", "v": None}, "b": {"id": "b", "v": 2}} and table.validate().ok
 
 
+def test_comments_of_nested_columns_are_stored_in_the_table_schema(tmp_path: Path) -> None:
+    """As in Hudi, the schema of the change and of later commits has them, not only the schema with column ids."""
+    table = new_table(tmp_path)
+    table.upsert(rows("a"))
+    for path in ("st.x", "ar.element.k", "mp.value.m"):
+        table.alter.comment(path, f"about {path}")
+    for step in (lambda: None, lambda: table.upsert(rows("a", "b", ts=2))):
+        step()
+        schema = table.schema()
+        structs = schema.field("st").type, schema.field("ar").type.value_type, schema.field("mp").type.item_type
+        comments = [kind.field(name).metadata for kind, name in zip(structs, ("x", "k", "m"), strict=True)]
+        assert comments == [{b"comment": f"about {path}".encode()} for path in ("st.x", "ar.element.k", "mp.value.m")]
+
+
 def test_columns_change_before_the_first_commit(tmp_path: Path) -> None:
     table = Table.create(tmp_path, record_key="id", schema=pa.schema([("id", pa.int64()), ("v", pa.int32()), ("w", pa.string())]))
     table.alter.add("more", pa.string(), after="id", comment="later")

@@ -41,7 +41,7 @@ from pyhudi.metadata_table.file_tasks import MetadataFile
 from pyhudi.metadata_table.indexes import in_build_order, index_for_partition, is_defined
 from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, store_definition
 from pyhudi.metadata_table.indexes.index_events import IndexBuild
-from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
+from pyhudi.metadata_table.reader.stored_index_definitions import add_definition, load_index_definitions, put_index_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import PartitionBuilder, build_partitions, planned_partitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore, build_commit_metadata, drop_partitions, set_partitions
@@ -249,7 +249,7 @@ class _Build:
         for partition, info in self._infos.items():
             definition = planned_definition(info)
             if partition not in (COLUMN_STATS, PARTITION_STATS):
-                context = context if definition is None else _store_defined(context, definition)
+                context = context if definition is None else add_definition(context, definition)
             elif not columns:
                 # Both cover the same columns.
                 columns = self._columns(context, definition, schema)
@@ -383,10 +383,6 @@ def planned_definition(info: IndexPartitionInfo) -> IndexDefinition | None:
     """Return the definition that a plan stores with its index, or None for an index without one."""
     text = (info.extra_metadata or {}).get(_DEFINITION_KEY)
     return next(iter(parse_index_definitions(text.encode()).values()), None) if text else None
-
-
-def _store_defined(context: TableContext, definition: IndexDefinition) -> TableContext:
-    return store_definitions(context, {**load_index_definitions(context), definition.name: definition})
 
 
 def remove_definition(context: TableContext, name: str) -> None:
