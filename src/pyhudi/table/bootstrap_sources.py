@@ -60,8 +60,7 @@ def with_sources(context: TableContext, slices: Iterable[FileSlice]) -> tuple[Fi
     if not sources:
         return every
     return tuple(
-        replace(one, source=sources[one.base.path]) if one.base is not None and one.base.path in sources else one
-        for one in every
+        replace(one, source=sources[one.base.path]) if one.base is not None and one.base.path in sources else one for one in every
     )
 
 
