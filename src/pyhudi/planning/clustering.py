@@ -171,7 +171,7 @@ def choose_partitions(partitions: Iterable[str], settings: ClusteringRules, hour
     if settings.selected_partitions:
         wanted = set(settings.selected_partitions)
         every = [partition for partition in every if partition in wanted]
-    if settings.partition_pattern:
+    elif settings.partition_pattern:
         pattern = _pattern(settings.partition_pattern)
         every = [partition for partition in every if pattern.fullmatch(partition)]
     if settings.filter_mode == "RECENT_DAYS":

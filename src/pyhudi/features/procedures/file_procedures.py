@@ -50,7 +50,7 @@ def stats_file_sizes(call: ProcedureCall) -> Rows:
     """
     context = call.table.context
     listing = DirectoryListing(context.storage)
-    pattern = call.text("partition_path")
+    pattern = call.text("partition_path").strip("/")
     chosen = path_glob(pattern) if pattern else None
     partitions = [partition for partition in listing.partitions() if chosen is None or chosen.fullmatch(partition)]
     sizes: dict[str, list[int]] = defaultdict(list)
