@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyhudi import features
 from pyhudi.api.scan import Scan
@@ -102,21 +101,24 @@ _TIMELINE = pa.schema(
 
 
 def _file_slices(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
-    slices = table.inspect.file_slices()
-    if arguments:
-        slices = slices.filter(pc.equal(slices.column("partition"), str(arguments[0]).strip("/")))
-    logs = pc.list_value_length(slices.column("log_paths")).cast(pa.int64())
-    return pa.table(
-        {
-            "File_ID": slices.column("file_id"),
-            "Partition_Path": slices.column("partition"),
-            "Base_Instant_Time": slices.column("base_instant"),
-            "Base_File_Path": slices.column("base_path"),
-            "Base_File_Size": slices.column("base_size_bytes"),
-            "Log_File_Count": logs,
-            "Log_File_Size": slices.column("log_size_bytes"),
-        }
-    )
+    procedures = features.load("procedures", "hudi_filesystem_view")
+    view = procedures.PROCEDURES["show_fsview_all"]
+    chosen = {"path_regex": str(arguments[0]).strip("/")} if arguments else {}
+    call = procedures.ProcedureCall(table.uri, None, table, view.check({"limit": 2**31 - 1, **chosen}), None)
+    rows: pa.Table = view.run(call)
+    return rows.select(list(_FILE_SLICE_COLUMNS)).rename_columns(list(_FILE_SLICE_COLUMNS.values()))
+
+
+_FILE_SLICE_COLUMNS = {
+    "file_id": "File_ID",
+    "partition": "Partition_Path",
+    "base_instant": "Base_Instant_Time",
+    "data_file": "Base_File_Path",
+    "data_file_size": "Base_File_Size",
+    "num_delta_files": "Log_File_Count",
+    "total_delta_file_size": "Log_File_Size",
+}
+"""Columns of procedure show_fsview_all, and their names in hudi_filesystem_view."""
 
 
 def _metadata(table: Table, arguments: tuple[Value, ...]) -> pa.Table:

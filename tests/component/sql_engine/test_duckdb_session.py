@@ -85,7 +85,10 @@ def test_time_travel_and_what_changed(sql: Sql, trips: hp.Table) -> None:
     changed = f"SELECT id, fare FROM hudi_table_changes('trips', 'latest_state', '{last.completion_time}')"
     assert sql(changed) == [{"id": 1, "fare": 99.0}]
     assert len(sql(f"SELECT Action FROM hudi_query_timeline('{trips.uri.removeprefix('file:')}')")) == 2
-    assert sql("SELECT Partition_Path AS p FROM hudi_filesystem_view('trips', 'city=ny')") == [{"p": "city=ny"}]
+    view = "SELECT Partition_Path AS p, Base_Instant_Time = '{}' AS old FROM hudi_filesystem_view('trips'{}) ORDER BY 1, 2"
+    every = [{"p": "city=ny", "old": True}, {"p": "city=sf", "old": False}, {"p": "city=sf", "old": True}]
+    for arguments, rows in (("", every), (", '*'", every), (", 'city=s*'", every[1:]), (", '/city=ny/'", every[:1])):
+        assert sql(view.format(first.request_time, arguments)) == rows
     with pytest.raises(hp.InvalidRequest, match="takes 3 to 4 arguments"):
         sql("SELECT * FROM hudi_table_changes('trips')")
     with pytest.raises(hp.InvalidRequest, match="'snapshot' or 'read_optimized'"):
