@@ -28,7 +28,7 @@ class LockSuite:
 
     def test_waiting_writer_acquires_before_a_later_one(self, make_lock: MakeLock) -> None:
         if not self.is_fair:
-            pytest.skip("this lock knows nobody who waits")
+            pytest.skip("this lock has no queue of waiting writers")
         env = ReplayEnvironment(5)
         holder, waiter, newcomer = make_lock(env), make_lock(env), make_lock(env)
         holder.acquire(0)
@@ -102,7 +102,7 @@ class LockSuite:
         first.check()
         first.release()
 
-    def test_a_lock_can_be_taken_again_and_again(self, make_lock: MakeLock) -> None:
+    def test_lock_is_acquired_repeatedly(self, make_lock: MakeLock) -> None:
         lock = make_lock(ReplayEnvironment(3))
         for _ in range(3):
             with lock.held():
