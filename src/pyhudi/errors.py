@@ -220,7 +220,7 @@ class StorageFull(StorageUnavailable):
 
 
 class EngineFailed(HudiError):
-    """Spark failed while it ran tasks, for example because a Python worker died. The attempt has no effect; retry it."""
+    """Spark failed while it ran tasks, for example because a Python worker ended. The attempt has no effect; retry it."""
 
 
 class Internal(HudiError):

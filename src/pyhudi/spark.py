@@ -19,8 +19,10 @@ Works on classic sessions and on Spark Connect. PyHudi must be installed alongsi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from pyhudi import features
 from pyhudi.api.argument_types import checked
@@ -28,7 +30,8 @@ from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.spark_streaming import StreamSink, start
 from pyhudi.api.table import Filter, Table
 from pyhudi.api.table_handle import TableHandle, is_spark_value
-from pyhudi.engines.arrow.input_rows import arrow_reader
+from pyhudi.api.write_function import table_columns
+from pyhudi.engines.arrow.input_rows import arrow_reader, with_maps
 from pyhudi.engines.spark.data_source import HudiSource
 from pyhudi.engines.spark.data_source import register as register_source
 from pyhudi.engines.spark.dataframe_semi_join import matching_dataframe
@@ -148,7 +151,7 @@ def write(
         InvalidRequest: Options or columns do not fit the table.
         WriteConflict: Other writers won.
     """
-    df = _dataframe(df)
+    df = _dataframe(df, lambda _: table_columns(path, storage_options))
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
     options = with_once(with_schema_mode(options, schema_mode), once)
@@ -266,7 +269,7 @@ def merge(
     return Merge(
         table,
         table.parse(TABLE_OPERATIONS["pyhudi.spark.merge"], None),
-        _dataframe(source, spark),
+        _dataframe(source, lambda _: table_columns(path, storage_options), spark),
         on,
         target_alias=target_alias,
         source_alias=source_alias,
@@ -420,7 +423,7 @@ def save_as_table(
     Raises:
         TableExists: A table exists, under errorifexists, or a table of another format has the name.
     """
-    df = _dataframe(df)
+    df = _dataframe(df, lambda spark: table_columns(CatalogEntry.of(spark, name, path).path, storage_options))
     spark = df.sparkSession
     _configure_session(spark)
     entry = CatalogEntry.of(spark, name, path)
@@ -460,15 +463,18 @@ def enable(spark: SparkSession, alias: str | Sequence[str] | None = "hudi") -> N
     register_source(spark, [alias] if isinstance(alias, str) else alias or ())
 
 
-def _dataframe(rows: Any, spark: SparkSession | None = None) -> Any:
-    """The rows as a DataFrame of the session, by default the active one. Raises InvalidRequest if there is none."""
+def _dataframe(rows: Any, columns: Callable[[SparkSession], pa.Schema | None], spark: SparkSession | None = None) -> Any:
+    """The rows as a DataFrame of the session, by default the active one. Raises InvalidRequest if there is none.
+
+    Args:
+        columns: Returns the table's columns.
+    """
     if is_spark_value(rows):
         return rows
-    read = arrow_reader(rows).read_all()
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise InvalidRequest("rows of this process need an active Spark session: create one, or pass a Spark DataFrame")
-    return small_frame(session, read)
+    return small_frame(session, arrow_reader(with_maps(rows, lambda: columns(session))).read_all())
 
 
 def _configure_session(spark: SparkSession) -> None:

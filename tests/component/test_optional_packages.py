@@ -49,7 +49,7 @@ hp.Catalog
     ("missing", "statement", "extra"),
     [
         (("sqlglot",), "import pyhudi as hp; hp.sql('SELECT 1')", "sql"),
-        (("duckdb",), "import pyhudi as hp; hp.sql('SELECT 1')", "sql"),
+        pytest.param(("duckdb",), "import pyhudi as hp; hp.sql('SELECT 1')", "sql", marks=pytest.mark.full),
     ],
 )
 def test_the_error_names_the_extra(missing: tuple[str, ...], statement: str, extra: str) -> None:

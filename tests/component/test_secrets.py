@@ -61,7 +61,7 @@ def test_names_of_secrets() -> None:
 
 
 @pytest.mark.parametrize("key", [key for key in SECRETS if "secret" in key or "password" in key])
-def test_no_call_shows_them(key: str) -> None:
+def test_no_call_shows_secrets(key: str) -> None:
     made, given = table(), {key: VALUE}
     store_table_config(made.context.storage, given, made.context.env)
     calls: tuple[Callable[[], object], ...] = (

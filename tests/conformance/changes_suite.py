@@ -153,7 +153,7 @@ class ChangesSuite(QueryForm):
         self.merge(table, SOURCE.slice(2), "id").when_not_matched_insert_all().when_not_matched_by_source_delete().execute()
         assert held(table, "city", "fare") == {"z": ("w", 30.0)}
 
-    def test_what_would_change_a_record_twice_is_refused(self, table: Table) -> None:
+    def test_merge_that_changes_a_record_twice_is_rejected(self, table: Table) -> None:
         before = held(table, "city", "ts", "fare")
         twice, new = rows(("a", "x", 5, 1.0), ("a", "x", 6, 2.0)), rows(("q", "x", 5, 1.0), ("q", "x", 6, 2.0))
         with pytest.raises(InvalidRequest, match="several rows of the source match record 'a'"):

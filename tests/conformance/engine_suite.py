@@ -173,7 +173,7 @@ class EngineSuite:
     def test_the_schema_of_the_data(self, engine: Engine, data: ToData) -> None:
         assert engine.input_schema(data(table_of(("a", "p", 1, None)))).equals(SCHEMA)
 
-    def test_what_is_not_rows_is_refused(self, engine: Engine) -> None:
+    def test_input_that_is_not_rows_is_rejected(self, engine: Engine) -> None:
         with pytest.raises(InvalidRequest, match="int"):
             engine.input_schema(5)
         with pytest.raises(InvalidRequest, match="int"):

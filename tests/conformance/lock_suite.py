@@ -102,7 +102,7 @@ class LockSuite:
         first.check()
         first.release()
 
-    def test_a_lock_can_be_taken_again_and_again(self, make_lock: MakeLock) -> None:
+    def test_lock_is_acquired_repeatedly(self, make_lock: MakeLock) -> None:
         lock = make_lock(ReplayEnvironment(3))
         for _ in range(3):
             with lock.held():

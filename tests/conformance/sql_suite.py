@@ -55,6 +55,17 @@ CASES = (
         differs=True,
     ),
     Case(
+        "samples, and aliases that name columns",
+        (
+            "CREATE TABLE sampled (id INT, n INT) USING hudi LOCATION '{root}/sampled' TBLPROPERTIES (primaryKey = 'id')",
+            "INSERT INTO sampled VALUES (1, 10), (2, 20)",
+        ),
+        "SELECT sampled.id, s.c, v.x FROM sampled TABLESAMPLE (BUCKET 1 OUT OF 1) JOIN (SELECT id, n FROM sampled) AS s(k, c) "
+        "ON s.k = sampled.id JOIN VALUES (1, 'a'), (2, 'b') AS v(i, x) ON v.i = s.k",
+        ({"id": 1, "c": 10, "x": "a"}, {"id": 2, "c": 20, "x": "b"}),
+        refused="SELECT * FROM (SELECT id, n FROM sampled) AS s(k)",
+    ),
+    Case(
         "values become those of their columns, partition columns come last",
         (
             "CREATE TABLE casts (id BIGINT, city STRING, fare DECIMAL(6, 2), days INT) USING hudi PARTITIONED BY (city) "

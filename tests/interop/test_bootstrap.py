@@ -76,16 +76,14 @@ def options_of(kind: str) -> dict[str, Any]:
 
 
 BY_LISTING: dict[str, Any] = {"hoodie.metadata.enable": False}
-FILTERS = ("city = 'são paulo' AND fare > 3", "_hoodie_record_key = 'k007'", "ts = 2 OR fare IS NULL")
+FILTERS = ("true", "city = 'são paulo' AND fare > 3", "_hoodie_record_key = 'k007'", "ts = 2 OR fare IS NULL")
 
 
 def check(hudi: ApacheHudi, path: Path) -> pa.Table:
     """What both read, through filters and in some columns too."""
-    found = Table(path).scan(["*"]).to_arrow()
-    assert_same_rows(hudi.read(path), found)
     for text, real in zip(FILTERS, hudi.read_each(path, FILTERS), strict=True):
         assert_same_rows(real, Table(path).scan(["*"], filter=text).to_arrow())
-    return found
+    return Table(path).scan(["*"]).to_arrow()
 
 
 @pytest.mark.parametrize(

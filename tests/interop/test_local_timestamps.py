@@ -46,7 +46,7 @@ def options(kind: str, **more: Any) -> dict[str, Any]:
         pytest.param("MERGE_ON_READ", 9, marks=pytest.mark.wide),
     ],
 )
-def test_both_write_and_read_them(newer_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
+def test_local_timestamps_are_written_and_read_by_both(newer_hudi: ApacheHudi, tmp_path: Path, kind: str, version: int) -> None:
     settings = options(kind, **{"hoodie.write.table.version": version})
     if version == 8:
         settings["pyhudi.timestamps.without.zone"] = "local"

@@ -386,7 +386,7 @@ def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: s
     check_next_writers(world)
 
 
-def test_a_write_that_began_before_the_plan_and_ends_after_it_plans_again() -> None:
+def test_write_concurrent_with_a_compaction_plan_is_retried() -> None:
     """Its log file carries an older time than the plan and would join the new slice, on rows that it has not seen."""
     world = world_with_commits()
     plans: list[str | None] = []

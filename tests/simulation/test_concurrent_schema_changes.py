@@ -108,7 +108,7 @@ def test_rows_that_would_become_another_text() -> None:
     assert not world.table.timeline().pending()
 
 
-def test_a_column_that_the_rows_lack_now() -> None:
+def test_write_without_a_column_added_since_its_start_is_rejected() -> None:
     world = world_with_commits("cow", **{"hoodie.write.set.null.for.missing.columns": False})
     first = begin(world, write(world, WriteOperation.UPSERT, narrow(world, KEYS, 7)))
     begin(world, write(world, WriteOperation.UPSERT, more(world, KEYS, 5))).finish()

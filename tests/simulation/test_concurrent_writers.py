@@ -57,7 +57,7 @@ def upsert(world: World, context: TableContext, data: pa.Table, retries: int = 3
     return run_write(context, LocalEngine(1), data, WriteSettings.of(parse_options(options), WriteOperation.UPSERT))
 
 
-def test_the_same_file_group_is_planned_again(world: World) -> None:
+def test_concurrent_writes_of_a_file_group_are_retried(world: World) -> None:
     context = meeting(world, lambda: world.table.upsert(rows(world, k0=50)))
     result = upsert(world, context, rows(world, k2=70))
     assert result.conflict_retries == 1
@@ -243,7 +243,7 @@ def test_delete_partition_includes_concurrent_commits(world: World) -> None:
     assert values(world) == {"k1": 1, "k3": 3}
 
 
-def test_a_filter_is_evaluated_again(world: World) -> None:
+def test_delete_by_filter_is_evaluated_again_after_a_conflict(world: World) -> None:
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE)
     # The row that was found no longer matches when it is to be deleted, and another one does.
     context = meeting(world, lambda: world.table.upsert(rows(world, k0=50, k2=-9)))

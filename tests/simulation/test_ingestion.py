@@ -199,7 +199,7 @@ def test_a_checkpoint_in_the_archived_timeline_is_found() -> None:
     assert source.reads == ["3"]
 
 
-def test_after_a_restore_the_rows_that_it_removed_are_read_again() -> None:
+def test_ingestion_reads_rows_again_that_a_restore_removed() -> None:
     place = Place()
     place.prepare()
     place.job(ListSource(BATCHES[:1], SCHEMA)).run()

@@ -141,7 +141,7 @@ def test_write_rolled_back_by_others_is_not_rolled_back_again() -> None:
     assert len(timeline.completed(Action.ROLLBACK)) == 1
 
 
-def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:
+def test_commits_read_before_the_lock_are_not_read_under_it() -> None:
     world = world_with_commits("cow")
     reads: list[tuple[str, bool]] = []
     others = iter([{"k1": 100}, {"k1": 101}])

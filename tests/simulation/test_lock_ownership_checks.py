@@ -173,7 +173,7 @@ def test_unreadable_plan_is_dropped_with_a_verified_lease(action: Action) -> Non
     assert world.table.validate().ok
 
 
-def test_a_plan_that_is_being_stored_is_not_taken_for_an_unreadable_one() -> None:
+def test_partly_stored_plan_is_not_reported_as_corrupt() -> None:
     """The process that stores it holds the lock; a store may show a part of it before."""
     world = world_with_commits("cow")
     context = world.table.context

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from pyhudi import Table
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -120,7 +121,7 @@ def check(world: World) -> None:
 
 def run_other_processes(world: World) -> None:
     """A writer, a compaction, a clean and an archival of other processes, again and again."""
-    for number in range(5):
+    for number in range(3):
         world.upsert({"k1": 1000 + number, "k8": 2000 + number, "k9": 3000 + number})
         world.table.compact()
         world.table.clean(dry_run=False, options=COMMITS)
@@ -133,6 +134,22 @@ def run_other_processes(world: World) -> None:
 @pytest.fixture(params=[False, True], ids=["listed", "indexed"])
 def world(request: pytest.FixtureRequest) -> World:
     return world_with_commits(**(INDEXED if request.param else {}))
+
+
+def _pairs(policies: Mapping[str, Mapping[str, object] | None]) -> list[ParameterSet]:
+    """Tables without and with indexes, operations and policies of a clean: two of them in every combination; the rest is wide."""
+    return [
+        pytest.param(
+            is_indexed,
+            method,
+            policy,
+            marks=() if (number + turn + is_indexed) % 2 == 0 else pytest.mark.wide,
+            id=f"{method}-{name}-{'indexed' if is_indexed else 'listed'}",
+        )
+        for is_indexed in (False, True)
+        for number, method in enumerate(OPERATIONS)
+        for turn, (name, policy) in enumerate(policies.items())
+    ]
 
 
 @pytest.mark.sample(2)
@@ -179,8 +196,7 @@ def test_overwrite_with_a_planned_compaction_in_other_table_layouts(name: str, m
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("method", OPERATIONS)
-@pytest.mark.parametrize("policy", [VERSIONS, COMMITS], ids=["versions", "commits"])
+@pytest.mark.parametrize(("world", "method", "policy"), _pairs({"versions": VERSIONS, "commits": COMMITS}), indirect=["world"])
 def test_overwrite_clean_and_archival_before_the_plan_runs(world: World, method: str, policy: Mapping[str, object]) -> None:
     planned = plan(world)
     replace_rows(world, method)
@@ -210,8 +226,9 @@ class Between(LocalEngine):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("method", OPERATIONS)
-@pytest.mark.parametrize("clean", [None, VERSIONS, COMMITS], ids=["", "versions", "commits"])
+@pytest.mark.parametrize(
+    ("world", "method", "clean"), _pairs({"": None, "versions": VERSIONS, "commits": COMMITS}), indirect=["world"]
+)
 def test_overwrite_during_a_running_compaction(world: World, method: str, clean: Mapping[str, object] | None) -> None:
     """It has written files for the file groups that are replaced.  Where a clean has come before it completes, an archival must
     not take the replacement from the timeline: the files would count again.
@@ -391,7 +408,7 @@ def test_a_planned_clustering_holds_its_file_groups(method: str) -> None:
     check(world)
 
 
-def test_change_data_of_what_was_replaced() -> None:
+def test_change_query_returns_deletes_of_replaced_file_groups() -> None:
     world = world_with_commits(**{"hoodie.table.cdc.enabled": True})
     planned = plan(world)
     replacing = replace_rows(world, "insert_overwrite")

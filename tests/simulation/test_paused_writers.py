@@ -329,7 +329,7 @@ def test_commits_are_archived_while_rows_are_fetched(method: str) -> None:
     assert world.scanned() == expected[method]
 
 
-def test_eleven_commits_with_nothing_but_defaults() -> None:
+def test_write_paused_during_eleven_commits_merges_with_default_options() -> None:
     world = World("cow", {"hoodie.metadata.enable": True})
     world.upsert({"k0": 0})
 

@@ -107,8 +107,8 @@ def test_a_write_under_way_was_requested_before_the_change(kind: str, has_histor
 
 
 @pytest.mark.parametrize("has_history", [False, True])
-def test_a_write_under_way_that_brings_a_column(has_history: bool) -> None:
-    """It would be changed unnoticed by the newer change, so it is planned again; a column that it names is missing then."""
+def test_schema_change_during_a_write_that_adds_a_column_is_kept(has_history: bool) -> None:
+    """The write is retried with the new schema, so the table has both columns."""
     world = with_rows("cow")
     if has_history:
         world.table.alter.add("more", pa.string())

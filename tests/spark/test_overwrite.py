@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[dict[str, str], Callable[[SparkSession], DataFrame]]] =
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_leaves_the_table(spark: SparkSession, path: str, name: str) -> None:
+def test_rejected_overwrite_keeps_the_table(spark: SparkSession, path: str, name: str) -> None:
     options, make = REFUSED[name]
     before = rows(path)
     with pytest.raises(Exception) as caught:

@@ -48,7 +48,7 @@ def test_indexes_are_built_on_the_cluster(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("as_jobs", [False, pytest.param(True, marks=pytest.mark.wide)])
-def test_what_is_less_work_than_a_job_runs_in_the_driver(
+def test_small_services_run_on_the_driver(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_jobs: bool
 ) -> None:
     """Files that a write cleans, and file groups of the metadata table that it merges."""

@@ -590,7 +590,7 @@ def test_a_write_that_is_refused_leaves_no_table(spark: SparkSession, tmp_path: 
     assert not path.exists()
 
 
-def test_what_chooses_other_rows_is_refused_by_readers(spark: SparkSession, tmp_path: Path) -> None:
+def test_read_options_that_select_other_rows_are_rejected(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     hp.Table.create(path, options=OPTIONS).upsert(pa.table({"id": ["a"], "city": ["sf"], "ts": [1]}))
     begin, kind = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.query.type"

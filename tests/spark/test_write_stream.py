@@ -130,7 +130,7 @@ def test_a_batch_is_tried_again_and_dropped_only_on_demand(spark: SparkSession, 
         hs.StreamSink(path, named)(frame, 1)
 
 
-def test_what_a_stream_cannot_have(tmp_path: Path) -> None:
+def test_invalid_stream_sink_options_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="output mode"):
         hs.StreamSink(tmp_path, OPTIONS, output_mode="sometimes")
     with pytest.raises(InvalidRequest, match="complete replaces"):

@@ -25,7 +25,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _AcceptedType:
     """One member of an annotation: how messages name it, and which values it accepts."""
 
     text: str
@@ -34,21 +34,21 @@ class _Kind:
 
 def checked(function: _Function) -> _Function:
     """Return the function with a check of its arguments."""
-    rules: list[tuple[inspect.Signature, Mapping[str, tuple[_Kind, ...]]]] = []
+    rules: list[tuple[inspect.Signature, Mapping[str, tuple[_AcceptedType, ...]]]] = []
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not rules:
             rules.append(_rules(function))
-        signature, kinds = rules[0]
+        signature, types = rules[0]
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidRequest(_call_error(function, signature, kwargs, error)) from None
         for name, value in bound.arguments.items():
-            expected = kinds.get(name)
-            if expected is not None and not any(kind.accepts(value) for kind in expected):
-                raise InvalidRequest(_kind_error(_name(function), name, value, expected))
+            expected = types.get(name)
+            if expected is not None and not any(type_.accepts(value) for type_ in expected):
+                raise InvalidRequest(_type_error(_name(function), name, value, expected))
         return function(*args, **kwargs)
 
     return cast("_Function", call)
@@ -84,8 +84,8 @@ def _call_error(function: Any, signature: inspect.Signature, kwargs: Mapping[str
     return f"{_name(function)}() has no argument {unknown}=: {hint + '; ' if hint else ''}{takes}"
 
 
-def _kind_error(function: str, name: str, value: Any, kinds: Iterable[_Kind]) -> str:
-    expected = " or ".join(dict.fromkeys(kind.text for kind in kinds))
+def _type_error(function: str, name: str, value: Any, types: Iterable[_AcceptedType]) -> str:
+    expected = " or ".join(dict.fromkeys(type_.text for type_ in types))
     if isinstance(value, Mapping):
         # No values: options contain secrets.
         wrong = ", ".join(f"{key!r}: {type(member).__name__}" for key, member in list(value.items())[:5])
@@ -99,23 +99,23 @@ def _type_name(value: Any) -> str:
     return type(value).__name__ if module == "builtins" else f"{module}.{type(value).__name__}"
 
 
-def _rules(function: Callable[..., Any]) -> tuple[inspect.Signature, Mapping[str, tuple[_Kind, ...]]]:
+def _rules(function: Callable[..., Any]) -> tuple[inspect.Signature, Mapping[str, tuple[_AcceptedType, ...]]]:
     signature = inspect.signature(function)
-    kinds = {
-        parameter.name: found
+    types = {
+        parameter.name: accepted
         for parameter in signature.parameters.values()
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         and isinstance(parameter.annotation, str)
-        and (found := _parsed(parameter.annotation))
+        and (accepted := _accepted_types(parameter.annotation))
     }
-    return signature, kinds
+    return signature, types
 
 
 @cache
-def _parsed(annotation: str) -> tuple[_Kind, ...]:
+def _accepted_types(annotation: str) -> tuple[_AcceptedType, ...]:
     """Members of the union that an annotation names; empty if every value is accepted."""
-    kinds = [_kind(member) for member in _members(ast.parse(annotation, mode="eval").body)]
-    return () if None in kinds else tuple(kind for kind in kinds if kind is not None)
+    types = [_accepted_type(member) for member in _members(ast.parse(annotation, mode="eval").body)]
+    return () if None in types else tuple(type_ for type_ in types if type_ is not None)
 
 
 def _members(node: ast.expr) -> Iterator[str]:
@@ -142,8 +142,8 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(_is_text, value))
 
 
-def _is_number(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+def _is_number(value: Any, number_type: type) -> bool:
+    return isinstance(value, number_type) and not isinstance(value, bool)
 
 
 def _is_instant(value: Any) -> bool:
@@ -152,27 +152,29 @@ def _is_instant(value: Any) -> bool:
 
 
 _PLAIN = {
-    "None": _Kind("None", lambda value: value is None),
-    "str": _Kind("text", _is_text),
-    "bool": _Kind("True or False", lambda value: isinstance(value, bool)),
-    "int": _Kind("a whole number", lambda value: _is_number(value, numbers.Integral)),
-    "float": _Kind("a number", lambda value: _is_number(value, numbers.Real)),
-    "os.PathLike[str]": _Kind("a path", _is_path),
-    "Sequence[str]": _Kind("a list of text", _is_texts),
-    "Iterable[str]": _Kind("a list of text", _is_texts),
-    "Mapping[str, object]": _Kind("a dictionary with text as keys", _is_mapping),
-    "Mapping[str, Any]": _Kind("a dictionary with text as keys", _is_mapping),
-    "Mapping[str, str]": _Kind("a dictionary of text", lambda value: _is_mapping(value) and all(map(_is_text, value.values()))),
-    "tuple[str, int]": _Kind(
+    "None": _AcceptedType("None", lambda value: value is None),
+    "str": _AcceptedType("text", _is_text),
+    "bool": _AcceptedType("True or False", lambda value: isinstance(value, bool)),
+    "int": _AcceptedType("a whole number", lambda value: _is_number(value, numbers.Integral)),
+    "float": _AcceptedType("a number", lambda value: _is_number(value, numbers.Real)),
+    "os.PathLike[str]": _AcceptedType("a path", _is_path),
+    "Sequence[str]": _AcceptedType("a list of text", _is_texts),
+    "Iterable[str]": _AcceptedType("a list of text", _is_texts),
+    "Mapping[str, object]": _AcceptedType("a dictionary with text as keys", _is_mapping),
+    "Mapping[str, Any]": _AcceptedType("a dictionary with text as keys", _is_mapping),
+    "Mapping[str, str]": _AcceptedType(
+        "a dictionary of text", lambda value: _is_mapping(value) and all(map(_is_text, value.values()))
+    ),
+    "tuple[str, int]": _AcceptedType(
         "a pair such as ('daily-load', 17)",
         lambda value: (
             isinstance(value, tuple) and len(value) == 2 and _is_text(value[0]) and _is_number(value[1], numbers.Integral)
         ),
     ),
-    "Environment": _Kind("an Environment", lambda value: hasattr(value, "monotonic_ms")),
-    "RecordMerger": _Kind("a RecordMerger", lambda value: hasattr(value, "strategy_id") and hasattr(value, "merge")),
-    "Reporter": _Kind("a Reporter", lambda value: hasattr(value, "begin")),
-    "CommittedInstant": _Kind("the result of a write", _is_instant),
+    "Environment": _AcceptedType("an Environment", lambda value: hasattr(value, "monotonic_ms")),
+    "RecordMerger": _AcceptedType("a RecordMerger", lambda value: hasattr(value, "strategy_id") and hasattr(value, "merge")),
+    "Reporter": _AcceptedType("a Reporter", lambda value: hasattr(value, "begin")),
+    "CommittedInstant": _AcceptedType("the result of a write", _is_instant),
 }
 _CALLABLES = ("Callable", "Listener", "Grouping", "CompactionStrategyRule", "_Function")
 _UNCHECKED = ("Any", "object", "Filter", "InstantArgument", "Axes", "TimeGenerator", "Literal")
@@ -186,19 +188,19 @@ _PACKAGES = {
 }
 
 
-def _kind(member: str) -> _Kind | None:
-    """The kind that a member of an annotation names, None if it accepts every value."""
+def _accepted_type(member: str) -> _AcceptedType | None:
+    """The type that a member of an annotation names, None if it accepts every value."""
     if member in _PLAIN:
         return _PLAIN[member]
     head = member.partition("[")[0]
     if head in _UNCHECKED or (head != member and head not in _CALLABLES):
         return None
     if head in _CALLABLES:
-        return _Kind("a function", callable)
+        return _AcceptedType("a function", callable)
     prefix, _, name = head.rpartition(".")
     package = _PACKAGES.get(prefix or name, "pyhudi")
     text = f"a {'Spark ' if package == 'pyspark.sql' else ''}{member}"
-    return _Kind(text, lambda value: _has_class(value, name, package))
+    return _AcceptedType(text, lambda value: _has_class(value, name, package))
 
 
 def _has_class(value: Any, name: str, package: str) -> bool:

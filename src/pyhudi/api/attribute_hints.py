@@ -112,10 +112,10 @@ class ForeignNames:
             raise AttributeError(missing_attribute_message(type(self).__name__, name), name=name, obj=self)
 
 
-def missing_attribute_message(kind: str, name: str) -> str:
+def missing_attribute_message(class_name: str, name: str) -> str:
     """Message for a missing attribute of an object of this type, with its equivalent if there is one."""
-    hint = _HINTS.get(kind, {}).get(name)
-    return f"{kind!r} object has no attribute {name!r}" + (f": use .{hint}" if hint else "")
+    hint = _HINTS.get(class_name, {}).get(name)
+    return f"{class_name!r} object has no attribute {name!r}" + (f": use .{hint}" if hint else "")
 
 
 def missing_name_message(name: str) -> str:

@@ -133,20 +133,20 @@ def diagnose(table: Table | None = None, options: Mapping[str, object] | None = 
         The checks and their findings.
     """
     checks: list[tuple[str, str]] = []
-    found: list[Finding] = []
+    all_findings: list[Finding] = []
     for check in (_packages, _java, _workers):
         seen, findings = check()
         checks.append((check.__name__.lstrip("_"), seen))
-        found += findings
+        all_findings += findings
     if table is not None:
         parsed, findings = _parsed(options)
-        found += [*findings, *_of_table(table, parsed)]
+        all_findings += [*findings, *_of_table(table, parsed)]
         checks.append(("table", repr(table)))
-    return Diagnosis(tuple(checks), tuple(found))
+    return Diagnosis(tuple(checks), tuple(all_findings))
 
 
 def _packages() -> tuple[str, list[Finding]]:
-    found, seen = [], [f"Python {sys.version.split()[0]}"]
+    findings, seen = [], [f"Python {sys.version.split()[0]}"]
     needed = dict(PACKAGES)
     if _installed("pyspark") is not None:
         needed["pyspark"] = OLDEST_PYSPARK
@@ -155,18 +155,18 @@ def _packages() -> tuple[str, list[Finding]]:
         minimum = ".".join(map(str, oldest))
         if version is None:
             remedy = f'pip install "{name}>={minimum}"'
-            found.append(Finding(Severity.ERROR, "packages", f"{name} is not installed", remedy))
+            findings.append(Finding(Severity.ERROR, "packages", f"{name} is not installed", remedy))
             continue
         seen.append(f"{name} {version}")
         if _numbers(version) < oldest:
             remedy = f'pip install "{name}>={minimum}"'
-            found.append(Finding(Severity.ERROR, "packages", f"{name} {version} is older than {minimum}", remedy))
+            findings.append(Finding(Severity.ERROR, "packages", f"{name} {version} is older than {minimum}", remedy))
     if "pyspark" in needed:
         version = _installed("pandas")
         if version is not None and _numbers(version) >= (3,):
             finding = f"pandas {version}: PySpark warns about 3 and newer"
-            found.append(Finding(Severity.WARNING, "packages", finding, 'pip install "pandas>=2.2,<3"'))
-    return ", ".join(seen), found
+            findings.append(Finding(Severity.WARNING, "packages", finding, 'pip install "pandas>=2.2,<3"'))
+    return ", ".join(seen), findings
 
 
 def _java() -> tuple[str, list[Finding]]:
@@ -266,8 +266,8 @@ def worker_findings(program: str, remedy: str) -> list[Finding]:
 
 def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding]]:
     """The valid options, and findings about the others."""
-    kept: dict[str, object] = {}
-    found = []
+    valid: dict[str, object] = {}
+    findings = []
     prefix = parse_options({key: value for key, value in (options or {}).items() if key == METADATA_PREFIX.key})
     for key, value in (options or {}).items():
         with warnings.catch_warnings(record=True) as caught:
@@ -275,19 +275,19 @@ def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding
             try:
                 parse_options({key: value}, base_options=prefix)
             except HudiError as error:
-                found.append(Finding(Severity.ERROR, "settings", str(error), f"remove {key}; see docs/reference/options.md"))
+                findings.append(Finding(Severity.ERROR, "settings", str(error), f"remove {key}; see docs/reference/options.md"))
                 continue
         for warning in caught:
-            found.append(Finding(Severity.WARNING, "settings", str(warning.message), f"correct {key} or leave it out"))
-        kept[key] = value
+            findings.append(Finding(Severity.WARNING, "settings", str(warning.message), f"correct {key} or leave it out"))
+        valid[key] = value
     with warnings.catch_warnings():
         # Reported above, option by option.
         warnings.simplefilter("ignore")
         try:
-            return parse_options(kept), found
+            return parse_options(valid), findings
         except HudiError as error:
-            found.append(Finding(Severity.ERROR, "settings", str(error), "keep one of the spellings"))
-            return parse_options(), found
+            findings.append(Finding(Severity.ERROR, "settings", str(error), "keep one of the spellings"))
+            return parse_options(), findings
 
 
 def _of_table(table: Table, options: Options) -> list[Finding]:
@@ -296,11 +296,11 @@ def _of_table(table: Table, options: Options) -> list[Finding]:
     def look(_: TableContext) -> list[Finding]:
         return [*_settings(table, options), *_services(table, options), *_state(table, options)]
 
-    def errors(found: list[Finding]) -> frozenset[Finding]:
-        return frozenset(one for one in found if one.severity is Severity.ERROR)
+    def errors(findings: list[Finding]) -> frozenset[Finding]:
+        return frozenset(one for one in findings if one.severity is Severity.ERROR)
 
-    found, lasting = repeat_until_stable(table.context.reloaded(), look, errors)
-    return [one for one in found if one.severity is Severity.WARNING or one in lasting]
+    findings, lasting = repeat_until_stable(table.context.reloaded(), look, errors)
+    return [one for one in findings if one.severity is Severity.WARNING or one in lasting]
 
 
 def _settings(table: Table, options: Options) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.native_scan import NativeColumn, NativeScan
 from pyhudi.records.filters.engine_expressions import to_engine
 from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.sql_quoting import quote_identifier, text_literal
 from pyhudi.storage import open_storage
 from pyhudi.storage.local import LocalStorage
 from pyhudi.table.file_slices import FileSlice
@@ -141,16 +142,6 @@ def to_relation(scan: DuckDBSource, connection: Any) -> Any:
     name = new_name()
     connection.register(name, scan)
     return connection.sql(f"SELECT * FROM {name}")
-
-
-def quote_identifier(name: str) -> str:
-    """Quote an identifier for DuckDB."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def text_literal(text: str) -> str:
-    """Text as a literal of DuckDB."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _can_read(path: str, schema: pa.Schema) -> bool:

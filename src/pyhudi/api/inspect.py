@@ -240,9 +240,9 @@ class Inspection:
         """
         store = self._context.timeline
         writes = store.load().completed_writes()
-        kept = writes if limit is None else writes[max(0, len(writes) - limit) :]
+        latest = writes if limit is None else writes[max(0, len(writes) - limit) :]
         return pa.Table.from_pylist(
-            [_commit_row(write, read_commit(store, write)) for write in reversed(kept)], schema=COMMITS_SCHEMA
+            [_commit_row(write, read_commit(store, write)) for write in reversed(latest)], schema=COMMITS_SCHEMA
         )
 
     @_of_present_state
@@ -260,12 +260,12 @@ class Inspection:
                 named = _named(info)
                 if named is None:
                     continue
-                kind, file_id, instant_time = named
+                file_kind, file_id, instant_time = named
                 rows.append(
                     {
                         "partition": partition,
                         "path": info.path,
-                        "kind": kind,
+                        "kind": file_kind,
                         "file_id": file_id,
                         "instant_time": instant_time,
                         "size_bytes": info.size_bytes,
@@ -405,9 +405,9 @@ class Inspection:
         """The markers (MARKERS_SCHEMA): files started by active writes, and by dead writes that are not rolled back yet."""
         storage = self._context.storage
         rows = [
-            {"instant_time": instant, "path": path, "kind": str(kind)}
+            {"instant_time": instant, "path": path, "kind": str(marker_type)}
             for instant in marked_instants(storage)
-            for path, kind in Markers(storage, instant).list()
+            for path, marker_type in Markers(storage, instant).list()
         ]
         return pa.Table.from_pylist(rows, schema=MARKERS_SCHEMA)
 
@@ -449,7 +449,7 @@ class Inspection:
                 moved = frozenset() if snapshot.ids is None else snapshot.ids.moved(slice_.base.name.instant_time)
                 with open_base_file(self._context.storage, slice_.base.path) as file:
                     ranges = footer_ranges(file.metadata, schema, [name for name in schema.names if name not in moved])
-                rows += [_range_row(partition, slice_.base.name.text, name, found, schema) for name, found in ranges.items()]
+                rows += [_range_row(partition, slice_.base.name.text, name, range_, schema) for name, range_ in ranges.items()]
         return pa.Table.from_pylist(rows, schema=COLUMN_STATS_SCHEMA)
 
 
@@ -534,12 +534,12 @@ def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
         return None
 
 
-def _stats_rows(part: pa.Table, partitions: Sequence[str], kind: pa.DataType | None) -> pa.Table:
+def _stats_rows(part: pa.Table, partitions: Sequence[str], type_: pa.DataType | None) -> pa.Table:
     """Statistics of one column. kind: type of the column; None if the column was dropped, then bounds are null."""
     count = part.num_rows
     bounds = []
     for name in ("min", "max"):
-        values = pa.nulls(count, pa.string()) if kind is None else unwrap(part.column(name).chunk(0), kind)[0]
+        values = pa.nulls(count, pa.string()) if type_ is None else unwrap(part.column(name).chunk(0), type_)[0]
         bounds.append(_texts(values))
     return pa.table(
         [
@@ -556,21 +556,21 @@ def _stats_rows(part: pa.Table, partitions: Sequence[str], kind: pa.DataType | N
     )
 
 
-def _range_row(partition: str, file_name: str, name: str, found: ColumnRange, schema: pa.Schema) -> dict[str, Any]:
-    kind = field_at(schema, name).type
+def _range_row(partition: str, file_name: str, name: str, range_: ColumnRange, schema: pa.Schema) -> dict[str, Any]:
+    type_ = field_at(schema, name).type
 
     def text(value: Any) -> str | None:
-        return None if value is None else _texts(pa.array([arrow_scalar(value, kind)], kind))[0].as_py()
+        return None if value is None else _texts(pa.array([arrow_scalar(value, type_)], type_))[0].as_py()
 
     return {
         "partition": partition,
         "file_name": file_name,
         "column": name,
-        "min": text(found.min),
-        "max": text(found.max),
-        "value_count": found.value_count,
-        "null_count": found.null_count,
-        "total_size_bytes": found.total_size_bytes,
+        "min": text(range_.min),
+        "max": text(range_.max),
+        "value_count": range_.value_count,
+        "null_count": range_.null_count,
+        "total_size_bytes": range_.total_size_bytes,
         "source": "footer",
     }
 

@@ -7,7 +7,7 @@ strings    record keys as in `_hoodie_record_key`, for lookups
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -17,6 +17,7 @@ from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame, known_length
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.byte_cursor import checked_text
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.java_strings import is_string_like
 from pyhudi.records.keys.key_spec import KeySpec
 
 
@@ -26,10 +27,8 @@ def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
         keys = keys.combine_chunks()
     if isinstance(keys, _COLLECTIONS) and all(isinstance(key, str) for key in keys):
         return pa.array([checked_text(str(key), "the key") for key in keys], pa.string())
-    if isinstance(keys, pa.Array):
-        kind = keys.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-            return keys.cast(pa.string())
+    if isinstance(keys, pa.Array) and is_string_like(keys.type):
+        return keys.cast(pa.string())
     if _is_empty(keys, spec):
         return pa.array([], pa.string())
     rows = keys_to_delete(keys, spec)
@@ -90,10 +89,3 @@ def _columns(values: list[Any], spec: KeySpec) -> pa.Table:
         key_columns = "_hoodie_record_key and _hoodie_partition_path" if spec.generates_keys else ", ".join(fields)
         raise InvalidRequest(f"the keys of this table cannot be passed as values: pass rows with the columns {key_columns}")
     return arrow_reader(dict(zip(fields, values, strict=True))).read_all()
-
-
-def joined_names(names: str | Sequence[str] | None) -> str | None:
-    """Join the names of fields as options write them."""
-    if names is None:
-        return None
-    return names if isinstance(names, str) else ",".join(names)

@@ -14,16 +14,14 @@ from pyhudi.api.argument_types import checked_class
 from pyhudi.api.attribute_hints import ForeignNames
 from pyhudi.api.indexes import Indexes
 from pyhudi.api.inspect import Inspection
-from pyhudi.api.key_arguments import joined_names
 from pyhudi.api.merge import Merge
 from pyhudi.api.scan import Scan
 from pyhudi.errors import TableExists, TableNotFound
 from pyhudi.operations.admin.create_table import new_table_properties, stored_columns
 from pyhudi.operations.admin.open_table import make_table, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_same_columns, check_same_table
-from pyhudi.operations.admin.table_settings import parse_table_type, with_table_settings
+from pyhudi.operations.admin.table_settings import with_table_arguments
 from pyhudi.options.supported import parse_options
-from pyhudi.options.table_options import NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.html_repr import facts_as_html
 from pyhudi.storage import open_storage
@@ -97,28 +95,17 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
         """
         storage = open_storage(uri, storage_options)
         parsed = parse_options(options)
-        settings = with_table_settings(
-            parsed,
-            {
-                NAME: name,
-                RECORD_KEY_FIELDS: joined_names(record_key),
-                PARTITION_FIELDS: joined_names(partition_by),
-                ORDERING: joined_names(ordering),
-                TABLE_TYPE: parse_table_type(table_type) if table_type else None,
-            },
+        requested = with_table_arguments(
+            parsed, name=name, record_key=record_key, partition_by=partition_by, ordering=ordering, table_type=table_type
         )
-        requested = settings
-        settings = settings_with_name(storage, settings)
+        settings = settings_with_name(storage, requested)
         try:
             make_table(storage, environment or SystemEnvironment(), parsed, settings, schema)
         except TableExists:
             if not exist_ok:
                 raise
-            requested_config, existing_config = (
-                new_table_config(new_table_properties(settings, schema)),
-                load_table_config(storage),
-            )
-            check_same_table(requested, requested_config, existing_config, storage.uri)
+            existing_config = load_table_config(storage)
+            check_same_table(requested, new_table_config(new_table_properties(settings, schema)), existing_config, storage.uri)
             existing = cls(uri, storage_options, options, environment=environment)
             if schema is not None:
                 check_same_columns(stored_columns(settings, schema, existing_config.version), existing.schema(), existing.uri)
@@ -141,8 +128,8 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
 
     def __repr__(self) -> str:
         config = self._open.context.config
-        kind = "cow" if config.is_cow else "mor"
-        return f"Table({self._open.uri!r}, name={config.name!r}, type={kind!r}, version={int(config.version)})"
+        type_name = "cow" if config.is_cow else "mor"
+        return f"Table({self._open.uri!r}, name={config.name!r}, type={type_name!r}, version={int(config.version)})"
 
     def _repr_html_(self) -> str:
         config = self._open.context.config

@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyhudi.api.key_arguments import joined_names
+import pyarrow as pa
+
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import is_spark_value
 from pyhudi.api.table_writes import engine_for
-from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls
+from pyhudi.engines.arrow.input_rows import arrow_reader, required_without_nulls, with_maps
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY
-from pyhudi.operations.admin.table_settings import parse_table_type, with_table_settings
+from pyhudi.operations.admin.table_settings import with_table_arguments
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_once import with_once
 from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
 from pyhudi.options.supported import parse_options
-from pyhudi.options.table_options import NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
 from pyhudi.options.write_options import OPERATION, SCHEMA_MODE
 from pyhudi.records.schema_evolution import SchemaMode
 
@@ -80,17 +80,19 @@ def write(
     if mode not in _MODES:
         raise InvalidRequest(f"mode {mode!r} is unknown: choose from {', '.join(_MODES)}")
     _check_commit_metadata(commit_metadata)
-    table_settings = {
-        NAME: name,
-        RECORD_KEY_FIELDS: joined_names(record_key),
-        PARTITION_FIELDS: joined_names(partition_by),
-        ORDERING: joined_names(ordering),
-        TABLE_TYPE: parse_table_type(table_type) if table_type else None,
-    }
-    parsed = with_table_settings(parse_options(with_once(with_schema_mode(options, schema_mode), once)), table_settings)
+    parsed = with_table_arguments(
+        parse_options(with_once(with_schema_mode(options, schema_mode), once)),
+        name=name,
+        record_key=record_key,
+        partition_by=partition_by,
+        ordering=ordering,
+        table_type=table_type,
+    )
     engine = engine_for(data, parsed)
+    data = with_maps(data, lambda: table_columns(path, storage_options))
     if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
-        data = required_without_nulls(data, _required_columns(path, storage_options))
+        stored = table_columns(path, storage_options) or ()
+        data = required_without_nulls(data, {field.name for field in stored if not field.nullable})
     rows = data if is_spark_value(data) else arrow_reader(data)
     operation = _OPERATIONS.get(mode)
     if parsed.explicit(OPERATION) is None and operation is not None:
@@ -112,9 +114,9 @@ def _no_partitions(_: Any) -> list[str]:
     raise InvalidRequest("write does not delete partitions: use Table.delete_partitions")
 
 
-def _required_columns(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> frozenset[str]:
-    """Return the columns of the table that may not be null; none if there is no table, or no column yet."""
+def table_columns(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> pa.Schema | None:
+    """Return the columns of the table; None if there is no table, or no column yet."""
     try:
-        return frozenset(field.name for field in Table(path, storage_options).schema() if not field.nullable)
+        return Table(path, storage_options).schema()
     except TableState:
-        return frozenset()
+        return None

@@ -65,7 +65,7 @@ def create(
     ordering: Annotated[
         list[str] | None, typer.Option("--ordering", help="An ordering field: the record with the larger value wins.")
     ] = None,
-    kind: Annotated[str | None, typer.Option("--type", help="cow (default) or mor.")] = None,
+    table_type: Annotated[str | None, typer.Option("--type", help="cow (default) or mor.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Table name; the name of the folder by default.")] = None,
     storage: StorageOption = None,
     options: OptionsOption = None,
@@ -78,15 +78,15 @@ def create(
             f"create {table} takes no --storage: name a profile of the configuration for catalog {stored.catalog.name}"
         )
     make = partial(Table.create, table, storage_options=parse_pairs(storage)) if stored is None else stored.create
-    made = make(
+    created = make(
         record_key=record_key,
         partition_by=partition_by,
         ordering=ordering,
-        table_type=kind,
+        table_type=table_type,
         options=parse_pairs(options),
         **settings,
     )
-    print_text(f"created {made.uri}")
+    print_text(f"created {created.uri}")
 
 
 def load(
@@ -131,8 +131,8 @@ def delete(
         raise InvalidRequest("delete takes either --where or --keys: pass exactly one of them")
     rows = None if keys is None else _key_rows(opened, [key for part in keys for key in part.split(",")])
     if not yes:
-        found = opened.scan(filter=where) if rows is None else opened.lookup(rows)
-        print_text(f"would delete {found.count():,} rows of {opened.uri}; pass --yes to delete them")
+        matches = opened.scan(filter=where) if rows is None else opened.lookup(rows)
+        print_text(f"would delete {matches.count():,} rows of {opened.uri}; pass --yes to delete them")
         return
     print_value(opened.delete(rows, where=where, options=_with_once(given, once)), output)
 
@@ -142,11 +142,11 @@ def _key_rows(table: Table, keys: list[str]) -> pa.Table:
     fields = table.config.keys.record_fields
     if len(fields) != 1 or "." in fields[0]:
         raise InvalidRequest(f"--keys takes values of one record key field, and {table.uri} has {len(fields)}: use --where")
-    kind = table.schema().field(fields[0]).type
+    key_type = table.schema().field(fields[0]).type
     try:
-        return pa.table({fields[0]: pa.array(keys, pa.string()).cast(kind)})
+        return pa.table({fields[0]: pa.array(keys, pa.string()).cast(key_type)})
     except pa.ArrowException as error:
-        raise InvalidRequest(f"--keys: record key field {fields[0]} is {kind}: {error}") from error
+        raise InvalidRequest(f"--keys: record key field {fields[0]} is {key_type}: {error}") from error
 
 
 def drop(table: TableArgument, yes: YesOption = False, storage: StorageOption = None) -> None:
@@ -192,9 +192,9 @@ def sql(
     catalog = SessionCatalog()
     for name, path in parse_pairs(tables).items():
         catalog.register(name, path)
-    found = run_sql(statement, catalog=catalog, storage_options=parse_pairs(storage), options=parse_pairs(options))
-    if found.num_columns:
-        print_rows(found, output)
+    rows = run_sql(statement, catalog=catalog, storage_options=parse_pairs(storage), options=parse_pairs(options))
+    if rows.num_columns:
+        print_rows(rows, output)
 
 
 def changes(
@@ -247,10 +247,10 @@ def export(
 
 
 def _format_of(path: Path) -> str:
-    found = _READ.get(path.suffix)
-    if found is None:
+    format_ = _READ.get(path.suffix)
+    if format_ is None:
         raise InvalidRequest(f"{path} has an unknown format: use one of the endings {', '.join(_READ)}")
-    return found
+    return format_
 
 
 class _ParquetWriter(pq.ParquetWriter):

@@ -93,8 +93,8 @@ def commits(
     table: TableArgument, limit: LimitOption = 20, output: OutputOption = Format.TABLE, storage: StorageOption = None
 ) -> None:
     """Show completed writes and their statistics, newest first."""
-    found = open_table(table, storage).inspect.commits(limit)
-    print_rows(found.select(list(_COMMITS)).rename_columns(list(_COMMITS.values())), output)
+    rows = open_table(table, storage).inspect.commits(limit)
+    print_rows(rows.select(list(_COMMITS)).rename_columns(list(_COMMITS.values())), output)
 
 
 def schema(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:

@@ -113,8 +113,8 @@ def _cell_line(value: Any) -> str:
     return visible(_cell(value)).replace("\n", "\\n")
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
 def _cell(value: Any) -> str:

@@ -149,8 +149,8 @@ def rollback(
     """Roll back a write."""
     opened = open_table(table, storage)
     if not yes:
-        found = find_rollback_target(opened.context, opened.timeline(), instant)
-        print_text(f"would roll back the {found.action} {instant} of {opened.uri}; pass --yes to do it")
+        target = find_rollback_target(opened.context, opened.timeline(), instant)
+        print_text(f"would roll back the {target.action} {instant} of {opened.uri}; pass --yes to do it")
         return
     print_value(opened.rollback(instant), output)
 

@@ -65,8 +65,17 @@ def public_function(name: str, attribute: str) -> Callable[..., Any]:
     return lacking
 
 
-def export(package: str, names: Mapping[str, str], name: str) -> Any:
-    """An attribute of a capability's package: `names` maps it to the module that defines it, which is imported on first use."""
-    if name not in names:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    return getattr(import_module(f"{package}.{names[name]}"), name)
+def exports(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a capability's package.
+
+    Args:
+        package: Name of the package.
+        names: The module that defines each attribute; it is imported on first use.
+    """
+
+    def get_attribute(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{names[name]}"), name)
+
+    return get_attribute

@@ -110,7 +110,7 @@ def _record_json(fields: Sequence[pa.Field], name: str, namespace: str, previous
 
 def _field_json(field: pa.Field, namespace: str, previous: Json | None, path: str) -> Json:
     check_name(field.name, path)
-    if previous is not None and _field_matches(field, previous):
+    if previous is not None and _is_described(field, arrow_field(previous)):
         return previous
     type_ = _type_json(
         field.type, field.name, namespace, record_to_avro(field) if previous is None else _branch(previous["type"]), path
@@ -133,14 +133,14 @@ def _doc(field: pa.Field) -> str | None:
 
 
 def _item_json(field: pa.Field, name: str, namespace: str, previous: Any, path: str) -> Any:
-    if previous is not None and arrow_type(previous) == (field.type, field.nullable):
+    if previous is not None and _is_described(field, pa.field(field.name, *arrow_type(previous))):
         return previous
     type_ = _type_json(field.type, name, namespace, _branch(previous) if previous is not None else None, path)
     return ["null", type_] if field.nullable else type_
 
 
 def _type_json(type_: pa.DataType, name: str, namespace: str, previous: Any, path: str) -> Any:
-    if previous is not None and arrow_type(previous) == (type_, False):
+    if previous is not None and _is_described(pa.field(name, type_, False), pa.field(name, *arrow_type(previous))):
         return previous
     kind = previous["type"] if isinstance(previous, dict) else None
     for primitive, text in ARROW_TYPES:
@@ -227,16 +227,16 @@ def _with_references(node: Any, namespace: str, visited: dict[str, Json]) -> Any
     return node
 
 
-def _field_matches(field: pa.Field, previous: Json) -> bool:
+def _is_described(field: pa.Field, stated: pa.Field) -> bool:
+    """Whether the stated field has the type of the field, and its comments, where it has any."""
     # Metadata is compared separately: the list of a Parquet file names its items differently, which is no difference in
     # type.
-    stated = arrow_field(previous)
+    if field.type != stated.type or field.nullable != stated.nullable:
+        return False
     comment = (field.metadata or {}).get(COMMENT)
-    return bool(
-        field.type == stated.type
-        and field.nullable == stated.nullable
-        and (comment is None or comment == (stated.metadata or {}).get(COMMENT))
-    )
+    if comment is not None and comment != (stated.metadata or {}).get(COMMENT):
+        return False
+    return all(_is_described(field.type.field(at), stated.type.field(at)) for at in range(field.type.num_fields))
 
 
 def _branch(node: Any) -> Any:
@@ -245,8 +245,4 @@ def _branch(node: Any) -> Any:
 
 
 def _same_fields(schema: pa.Schema, stated: Sequence[pa.Field]) -> bool:
-    if len(schema) != len(stated):
-        return False
-    comments = [((f.metadata or {}).get(COMMENT), (s.metadata or {}).get(COMMENT)) for f, s in zip(schema, stated, strict=True)]
-    same_docs = all(ours is None or ours == theirs for ours, theirs in comments)
-    return same_docs and all(f.equals(s) for f, s in zip(schema, stated, strict=True))
+    return len(schema) == len(stated) and all(f.equals(s) and _is_described(f, s) for f, s in zip(schema, stated, strict=True))

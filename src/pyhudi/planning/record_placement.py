@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.options import write_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.options.write_options import MAX_FILE_SIZE, SMALL_FILE_LIMIT
 from pyhudi.table.file_slices import FileSlice
 
@@ -30,7 +30,7 @@ ESTIMATION_COMMITS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class SizingSettings:
+class SizingSettings(OptionSettings):
     """How inserts are packed into files.  Sizes in bytes."""
 
     max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
@@ -43,11 +43,6 @@ class SizingSettings:
     merge_candidates_limit: Annotated[int, write_options.MERGE_SMALL_FILE_GROUP_CANDIDATES_LIMIT]
     growth: Annotated[float, write_options.SMALL_FILE_GROWTH]
     always_rewritten_bytes: Annotated[int, write_options.SMALL_FILE_ALWAYS_REWRITTEN]
-
-    @classmethod
-    def of(cls, options: Options) -> SizingSettings:
-        """Build from checked options."""
-        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +96,7 @@ def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]],
     recent = islice((pair for pair in commits if pair[0] in (Action.COMMIT, Action.DELTACOMMIT)), ESTIMATION_COMMITS)
     total_bytes = total_rows = 0
     for action, metadata in recent:
-        stats = [stat for found in metadata.partition_to_write_stats.values() for stat in found]
+        stats = [stat for written in metadata.partition_to_write_stats.values() for stat in written]
         if action is Action.COMMIT:
             samples = [(sum(stat.total_write_bytes for stat in stats), sum(stat.num_writes for stat in stats))]
         else:
@@ -123,7 +118,7 @@ def small_files(
     """
     if settings.small_file_limit_bytes <= 0:
         return ()
-    found = [
+    candidates = [
         slice_
         for slice_ in slices
         if slice_.base is not None
@@ -132,7 +127,7 @@ def small_files(
         and slice_.base.size_bytes < settings.small_file_limit_bytes
         and (slice_.partition, slice_.file_id) not in excluded
     ]
-    ordered = sorted(found, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id))
+    ordered = sorted(candidates, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id))
     return tuple(ordered if limit is None else ordered[:limit])
 
 

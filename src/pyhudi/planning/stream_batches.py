@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.options import read_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 
 BEGINNING = "00000000000000"
 """The offset before everything, in the form of Hudi's source."""
@@ -35,17 +35,12 @@ class StreamStep:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchLimits:
+class BatchLimits(OptionSettings):
     """Maximum size of one batch; None means no limit."""
 
     instants: Annotated[int | None, read_options.STREAM_MAX_INSTANTS] = None
     files: Annotated[int | None, read_options.STREAM_MAX_FILES] = None
     size_bytes: Annotated[int | None, read_options.STREAM_MAX_BYTES] = None
-
-    @classmethod
-    def of(cls, options: Options) -> BatchLimits:
-        """Build from checked options."""
-        return read_settings(cls, options)
 
     @property
     def any(self) -> bool:

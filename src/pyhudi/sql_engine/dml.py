@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.api.duckdb_scan import quote_identifier
 from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -46,8 +45,9 @@ from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.pushdown import compares_identically
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
+from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, check_alias, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.table.table_config import TableConfig
@@ -102,8 +102,8 @@ def delete_rows(table: TableHandle, parsed: Options, change: DeleteStatement, pr
         with _opened(query, change.alias or "target", change.where) as (database, target):
             where = "" if change.where is None else f" WHERE ({prepare(database, change.where, expression=True)})"
             keys = ", ".join(f"{target}.{quote_identifier(name)}" for name in names)
-            found = database.table(f"SELECT {keys} FROM {_TARGET} AS {target}{where}")
-        return found.cast(pa.schema([query.schema.field(name).with_nullable(True) for name in names]))
+            matches = database.table(f"SELECT {keys} FROM {_TARGET} AS {target}{where}")
+        return matches.cast(pa.schema([query.schema.field(name).with_nullable(True) for name in names]))
 
     engine = LocalEngine(parsed.integer(THREADS))
     return table.write(
@@ -173,12 +173,8 @@ class _StatementMerge:
         else:
             text, aliases = prepare(database, statement.source), statement.source.column_names
         columns = database.schema(text).names
-        if aliases and len(aliases) != len(columns):
-            # DuckDB accepts fewer names than columns.
-            raise InvalidRequest(
-                f"the source {statement.source_alias} of MERGE has {len(columns)} columns, and its alias names {len(aliases)} "
-                f"({', '.join(aliases)}): name each column"
-            )
+        if aliases:
+            check_alias(statement.source_alias, len(aliases), len(columns))
         given = tuple(name for name in columns if name not in META_COLUMNS)
         database.known_columns.update((*query.schema.names, *given))
         # Computed once: each clause joins with the same rows.
@@ -202,7 +198,7 @@ class _StatementMerge:
             return self.query
         tree, schema, alias = read_spark(statement.on.body.text, expression=True), self.query.schema, statement.target_alias
         predicate = row_predicate(tree, alias, schema, has_single_table=False, is_plain=is_exact_in_duckdb)
-        found = _narrowed(self.query, predicate)
+        candidates = _narrowed(self.query, predicate)
         equated = equality_columns(tree, alias, statement.source_alias)
         named = {name.casefold(): name for name in self.source_columns}
         held = self.database.schema(f"SELECT * FROM {_SOURCE}")
@@ -214,10 +210,10 @@ class _StatementMerge:
             and same_type(field.type, held.field(named[theirs]).type)
         }
         if not pairs:
-            return found
+            return candidates
         columns = ", ".join(f"{quote_identifier(theirs)} AS {quote_identifier(ours)}" for ours, theirs in pairs.items())
         keys = self.database.table(f"SELECT DISTINCT {columns} FROM {_SOURCE} LIMIT {MAX_JOIN_KEYS + 1}")
-        return found if keys.num_rows > MAX_JOIN_KEYS else semi_join_filter(found, keys)
+        return candidates if keys.num_rows > MAX_JOIN_KEYS else semi_join_filter(candidates, keys)
 
     def changed(self, number: int, clause: Clause) -> pa.Table:
         """The rows of a clause in the form in which they are written, with a delete marker."""
@@ -295,10 +291,10 @@ class _StatementMerge:
         self.database.add(existing, RowSource(Scan(self._with_keys_of(inserted)).to_reader))
         same = " AND ".join(f"t.{quote_identifier(column)} IS NOT DISTINCT FROM i.{quote_identifier(column)}" for column in names)
         key_list = ", ".join(f"i.{quote_identifier(column)}" for column in names)
-        found = self.database.table(f"SELECT {key_list} FROM {name} AS i SEMI JOIN {existing} AS t ON {same} LIMIT 1").to_pylist()
-        if found:
+        rows = self.database.table(f"SELECT {key_list} FROM {name} AS i SEMI JOIN {existing} AS t ON {same} LIMIT 1").to_pylist()
+        if rows:
             raise InvalidRequest(
-                f"MERGE would insert a record that the table has, and that ON does not match: {found[0]}; compare the record "
+                f"MERGE would insert a record that the table has, and that ON does not match: {rows[0]}; compare the record "
                 "key in ON"
             )
 

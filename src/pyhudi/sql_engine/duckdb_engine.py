@@ -26,9 +26,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
-from pyhudi.api.duckdb_scan import text_literal
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import without_extension
+from pyhudi.records.sql_quoting import text_literal
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
@@ -345,7 +345,7 @@ def _translate_error(error: Exception, columns: Iterable[str]) -> HudiError:
     if unknown is not None and columns:
         name = unknown[1] or unknown[2]
         near = difflib.get_close_matches(name.lower(), [column.lower() for column in columns], n=3, cutoff=0.5)
-        spelled = [column for found in near for column in columns if column.lower() == found]
+        spelled = [column for similar in near for column in columns if column.lower() == similar]
         hint = f"did you mean {' or '.join(dict.fromkeys(spelled))}?" if spelled else f"there are {', '.join(sorted(columns))}"
         return InvalidRequest(f"column {name} does not exist; {hint}")
     message = str(error).split("\n\nLINE", 1)[0].split("\nCandidate", 1)[0].strip()
@@ -358,6 +358,7 @@ def read_spark(text: str, *, expression: bool = False) -> exp.Expr:
     """Parse a query or an expression of Spark's dialect, rewritten so that DuckDB returns Spark's values."""
     tree = parse_spark(text, _ANSI, expression=expression, check=_check_literals)
     _refuse(tree)
+    check_column_aliases(tree, {})
     return tree.transform(_as_spark)
 
 
@@ -381,8 +382,24 @@ def _as_spark(node: exp.Expr) -> exp.Expr:
         return _with_escape(node)
     if isinstance(node, exp.Literal) and not node.is_string:
         return _exact_decimal(node)
+    if isinstance(node, exp.TableSample):
+        return _by_row(node)
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and node.arg_key == "expressions":
         return exp.alias_(node.copy(), "count(1)", quoted=True) if isinstance(node.parent, exp.Select) else node
+    return node
+
+
+def _by_row(node: exp.TableSample) -> exp.TableSample:
+    """Choose each row by itself, as Spark does; DuckDB chooses blocks of 2,048 rows."""
+    numerator, denominator = node.args.get("bucket_numerator"), node.args.get("bucket_denominator")
+    if numerator is not None and denominator is not None:
+        if not 0 < int(numerator.name) <= int(denominator.name):
+            raise InvalidRequest(f"TABLESAMPLE: BUCKET {numerator} OUT OF {denominator} is not between 0 and 100 percent")
+        node.set("percent", exp.Literal.number(100 * int(numerator.name) / int(denominator.name)))
+        node.set("bucket_numerator", None)
+        node.set("bucket_denominator", None)
+    if node.args.get("percent") is not None:
+        node.set("method", exp.var("BERNOULLI"))
     return node
 
 
@@ -450,12 +467,12 @@ def _check_number(text: str, token: Any, after: list[Any]) -> None:
     number = token.text.lower()
     # The tokenizer represents the suffix of a number as a cast at the same position.
     has_letter = len(after) == 2 and after[0].token_type is TokenType.DCOLON and after[0].start == token.start
-    kind = after[1].text.upper() if has_letter else ""
+    suffix = after[1].text.upper() if has_letter else ""
     if not _NUMBER.fullmatch(number):
         raise InvalidRequest(f"{describe_position(text, token.start)}: {token.text} is no number")
-    if "e" in number and kind in ("L", "S", "Y"):
+    if "e" in number and suffix in ("L", "S", "Y"):
         raise InvalidRequest(
-            f"{describe_position(text, token.start)}: {token.text}{kind} has an exponent, and is no whole number"
+            f"{describe_position(text, token.start)}: {token.text}{suffix} has an exponent, and is no whole number"
         )
     if "e" not in number and len(number.replace(".", "").lstrip("0")) > _DIGITS:
         raise InvalidRequest(f"{describe_position(text, token.start)}: the number {token.text} has more than {_DIGITS} digits")
@@ -475,6 +492,34 @@ def _check_interval(text: str, start: int, value: str, unit: str) -> None:
         f"{describe_position(text, start)}: INTERVAL {value!r} in the embedded engine. Write INTERVAL '1' DAY, or add several "
         "intervals; only seconds have a fraction"
     )
+
+
+def check_column_aliases(tree: exp.Expr, tables: Mapping[str, int]) -> None:
+    """Raise InvalidRequest if an alias names another number of columns than its rows have; DuckDB accepts fewer names.
+
+    Args:
+        tables: Numbers of columns of tables, by their name in the tree.
+    """
+    for alias in tree.find_all(exp.TableAlias):
+        if alias.columns:
+            check_alias(alias.name, len(alias.columns), _column_count(alias.parent, tables))
+
+
+def check_alias(name: str, named: int, count: int | None) -> None:
+    """Raise InvalidRequest if an alias does not name all columns; None for an unknown number of columns."""
+    if count not in (named, None):
+        raise InvalidRequest(f"alias {name!r} names {named} columns, but its rows have {count}")
+
+
+def _column_count(node: exp.Expr | None, tables: Mapping[str, int]) -> int | None:
+    """Number of columns of a relation; None if it is unknown."""
+    if isinstance(node, exp.Table):
+        return tables.get(node.name)
+    if isinstance(node, exp.Values):
+        return len(node.expressions[0].expressions)
+    if isinstance(node, exp.Select):
+        return None if node.is_star else len(node.expressions)
+    return _column_count(node.this, tables) if isinstance(node, (exp.CTE, exp.Subquery, exp.SetOperation)) else None
 
 
 def _refuse(tree: exp.Expr) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi import features
-from pyhudi.api.duckdb_scan import native_rows, quote_identifier
+from pyhudi.api.duckdb_scan import native_rows
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import TableHandle
@@ -40,12 +40,13 @@ from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
+from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.column_functions import add_column_functions
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, check_column_aliases, read_spark, to_duck
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_catalog import SessionCatalog, is_queryable, stored_namespace, stored_table
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
@@ -101,22 +102,22 @@ class EmbeddedStatementSession:
         if is_queryable(variable):
             return variable
         own = f" or in tables= (with {', '.join(self.tables)})" if any(self.tables) else ""
-        found = f"variable {name} is of type {type(variable).__name__}" if str(name) in self.variables else "no such variable"
+        origin = f"variable {name} is of type {type(variable).__name__}" if str(name) in self.variables else "no such variable"
         raise InvalidRequest(
             f"table {name} is not in the catalog (it has {', '.join(self.catalog) or 'none'}){own}, nor a Table, Scan or frame "
-            f"among the variables of the caller ({found}): register it, pass tables=, or write its path as hudi.`/path`"
+            f"among the variables of the caller ({origin}): register it, pass tables=, or write its path as hudi.`/path`"
         )
 
     def table(self, name: S.TableName) -> Table:
         """Open the table that a name resolves to. Raises InvalidRequest for a name of rows, and for an unknown name."""
         if self.view(name) is not None:
             raise InvalidRequest(f"{name} is a view, but the statement requires a table")
-        found = self.lookup(name)
-        if isinstance(found, Table):
-            return found._with_options(self.options)
-        if not isinstance(found, str):
+        registered = self.lookup(name)
+        if isinstance(registered, Table):
+            return registered._with_options(self.options)
+        if not isinstance(registered, str):
             raise InvalidRequest(f"{name} is registered as rows in memory, but the statement requires a table")
-        return Table(found, self.storage_options, self.options)
+        return Table(registered, self.storage_options, self.options)
 
     def opened(self, name: S.TableName) -> TableHandle:
         """Handle of the table that a name resolves to, for DML."""
@@ -220,6 +221,7 @@ def _prepared(
         name = names[reference.start]
         rows = _rows_of(session, database, reference, tree, name)
         database.sources.append(rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
+        check_column_aliases(tree, {name: len(database.sources[-1])})
         if isinstance(rows, pa.Table):
             database.add(name, rows)
         else:
@@ -290,12 +292,15 @@ def _narrowed(database: Database, tree: exp.Expr, scan: Scan, build_predicate: C
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:
-    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN and PIVOT."""
+    """Columns of a table that a query can reference: those whose name occurs in it, or all for `*`, NATURAL JOIN, PIVOT and
+    an alias that names columns.
+    """
     everything = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
     aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
     whole_rows = any(not column.table and column.name.lower() in aliases for column in tree.find_all(exp.Column))
     natural = any(join.method.upper() == "NATURAL" for join in tree.find_all(exp.Join))
-    if everything or whole_rows or natural or any(True for _ in tree.find_all(exp.Pivot)):
+    renamed = any(alias.columns and isinstance(alias.parent, exp.Table) for alias in tree.find_all(exp.TableAlias))
+    if everything or whole_rows or renamed or natural or any(True for _ in tree.find_all(exp.Pivot)):
         return ["*"]
     identifiers = {identifier.name.lower() for identifier in tree.find_all(exp.Identifier)}
     return [name for name in names if name.lower() in identifiers] or names[-1:]
@@ -342,11 +347,11 @@ def _with_hudi_types(schema: pa.Schema, sources: Iterable[pa.Schema]) -> pa.Sche
     )
 
 
-def _form(kind: pa.DataType) -> str:
+def _form(type_: pa.DataType) -> str:
     """A type without the nullability and the names of elements, which DuckDB does not keep."""
-    if pa.types.is_fixed_size_list(kind):
-        return f"{kind.value_type}[{kind.list_size}]"
-    return str(kind).replace(" not null", "")
+    if pa.types.is_fixed_size_list(type_):
+        return f"{type_.value_type}[{type_.list_size}]"
+    return str(type_).replace(" not null", "")
 
 
 def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResult:
@@ -429,10 +434,8 @@ def _set_option(session: EmbeddedStatementSession, statement: S.SetOption) -> pa
     if statement.value is not None and statement.key is not None:
         check_setting(statement.key, statement.value)
         session.set_option(statement.key, statement.value)
-    found = settings if statement.key is None else {statement.key: settings.get(statement.key, "<undefined>")}
-    return pa.table(
-        {"key": pa.array(sorted(found), pa.string()), "value": pa.array([found[k] for k in sorted(found)], pa.string())}
-    )
+    values = settings if statement.key is None else {statement.key: settings.get(statement.key, "<undefined>")}
+    return table_statements.key_value_rows(values)
 
 
 def _reset_options(session: EmbeddedStatementSession, statement: S.ResetOptions) -> None:

@@ -34,29 +34,29 @@ def create_index(table: Table, statement: CreateIndex) -> None:
     call_options = {key: value for key, value in statement.options if key.startswith(("hoodie.", "pyhudi."))}
     options = {key.lower(): value for key, value in statement.options if key not in call_options}
     keys = table.config.keys.record_fields
-    kind = statement.kind
-    if kind in (None, _RECORD_INDEX, _SECONDARY_INDEX):
+    index_type = statement.kind
+    if index_type in (None, _RECORD_INDEX, _SECONDARY_INDEX):
         covers_key = set(columns) == set(keys)
-        named_record = statement.name == _RECORD_INDEX or kind == _RECORD_INDEX
+        named_record = statement.name == _RECORD_INDEX or index_type == _RECORD_INDEX
         if named_record and not covers_key:
             raise InvalidRequest(
                 f"CREATE INDEX {statement.name} ON {statement.table}: the record index covers the record key fields "
                 f"({', '.join(keys) or 'none: the table generates its keys'}), not {', '.join(columns)}"
             )
-        kind = _RECORD_INDEX if named_record or (kind is None and covers_key) else _SECONDARY_INDEX
-    if _find(table, statement.name) is not None or (kind == _RECORD_INDEX and _find(table, _RECORD_INDEX) is not None):
+        index_type = _RECORD_INDEX if named_record or (index_type is None and covers_key) else _SECONDARY_INDEX
+    if _find(table, statement.name) is not None or (index_type == _RECORD_INDEX and _find(table, _RECORD_INDEX) is not None):
         if statement.if_not_exists:
             return
         raise InvalidRequest(f"CREATE INDEX {statement.name} ON {statement.table}: the index exists already")
-    if kind in _EXPRESSION_KINDS:
+    if index_type in _EXPRESSION_KINDS:
         function = options.pop("expr", _IDENTITY)
-        if len(columns) != 1 or (kind == "column_stats" and function == _IDENTITY):
+        if len(columns) != 1 or (index_type == "column_stats" and function == _IDENTITY):
             raise InvalidRequest(
-                f"CREATE INDEX {statement.name} ON {statement.table} USING {kind} takes one column and OPTIONS (expr = "
+                f"CREATE INDEX {statement.name} ON {statement.table} USING {index_type} takes one column and OPTIONS (expr = "
                 f"'function'). Statistics of plain columns are kept by {METADATA_INDEX_COLUMN_STATS_ENABLE}=true"
             )
         table.index.create(
-            kind,
+            index_type,
             columns[0],
             name=statement.name,
             function=function,
@@ -65,11 +65,11 @@ def create_index(table: Table, statement: CreateIndex) -> None:
         )
         return
     if options:
-        raise InvalidRequest(f"CREATE INDEX {statement.name}: option {next(iter(options))} has no effect on a {kind}")
-    if kind == _RECORD_INDEX:
-        table.index.create(kind, options=call_options)
+        raise InvalidRequest(f"CREATE INDEX {statement.name}: option {next(iter(options))} has no effect on a {index_type}")
+    if index_type == _RECORD_INDEX:
+        table.index.create(index_type, options=call_options)
     else:
-        table.index.create(kind, columns, name=statement.name, options=call_options)
+        table.index.create(index_type, columns, name=statement.name, options=call_options)
 
 
 def drop_index(table: Table, statement: DropIndex) -> None:

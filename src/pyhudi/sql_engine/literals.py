@@ -123,23 +123,23 @@ def _masked(statement: str) -> tuple[str, dict[int, str]]:
     values: dict[int, str] = {}
     done = at = 0
     last_text: tuple[int, int] | None = None
-    while (found := _PART.search(statement, at)) is not None:
-        kind, start, at = found.lastgroup, found.start(), found.end()
-        if kind in ("word", "hex"):
+    while (part := _PART.search(statement, at)) is not None:
+        part_type, start, at = part.lastgroup, part.start(), part.end()
+        if part_type in ("word", "hex"):
             continue
-        if kind == "open":
+        if part_type == "open":
             raise InvalidRequest(
-                f"{describe_position(statement, start)}: the quote {found[0]} is not closed. Close it, or double it in text"
+                f"{describe_position(statement, start)}: the quote {part[0]} is not closed. Close it, or double it in text"
             )
-        if kind == "bracketed":
+        if part_type == "bracketed":
             at = _end_of_brackets(statement, start)
-        if kind in ("comment", "bracketed"):
+        if part_type in ("comment", "bracketed"):
             pieces += [statement[done:start], _NOT_BREAK.sub(" ", statement[start:at])]
-        elif kind == "name":
-            values[start] = found[0][1:-1].replace("``", "`")
+        elif part_type == "name":
+            values[start] = part[0][1:-1].replace("``", "`")
             pieces += [statement[done:start], _placeholder("`", statement[start:at])]
         else:
-            value = found[0][2:-1] if kind == "raw" else _decoded(statement, start, found[0])
+            value = part[0][2:-1] if part_type == "raw" else _decoded(statement, start, part[0])
             if last_text is not None and not statement[last_text[1] : start].strip():
                 # One literal: the placeholder of the first one is made longer.
                 first = last_text[0]
@@ -161,10 +161,10 @@ def _placeholder(quote: str, text: str) -> str:
 
 def _end_of_brackets(statement: str, start: int) -> int:
     depth = 0
-    for found in _BRACKETS.finditer(statement, start):
-        depth += 1 if found[0] == "/*" else -1
+    for bracket in _BRACKETS.finditer(statement, start):
+        depth += 1 if bracket[0] == "/*" else -1
         if depth == 0:
-            return found.end()
+            return bracket.end()
     raise InvalidRequest(f"{describe_position(statement, start)}: the comment /* is not closed. Close it with */")
 
 
@@ -172,8 +172,8 @@ def _decoded(statement: str, start: int, literal: str) -> str:
     """Value of a literal that is not raw."""
     quote, body = literal[0], literal[1:-1]
 
-    def character(found: re.Match[str]) -> str:
-        four, eight, octal, other, doubled = found.groups()
+    def character(escape: re.Match[str]) -> str:
+        four, eight, octal, other, doubled = escape.groups()
         if doubled is not None:
             return doubled if doubled == quote else doubled * 2
         if octal is not None:
@@ -184,7 +184,7 @@ def _decoded(statement: str, start: int, literal: str) -> str:
             return chr(int(four or eight, 16))
         except (ValueError, OverflowError) as error:
             raise InvalidRequest(
-                f"{describe_position(statement, start)}: {found[0]} in {literal} is no character of Unicode"
+                f"{describe_position(statement, start)}: {escape[0]} in {literal} is no character of Unicode"
             ) from error
 
     value = _ESCAPE.sub(character, body)

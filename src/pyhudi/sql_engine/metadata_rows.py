@@ -33,11 +33,11 @@ _STATS = pa.struct(
 )
 
 
-def _nullable(kind: pa.DataType) -> pa.DataType:
+def _nullable(type_: pa.DataType) -> pa.DataType:
     """The type with nullable fields: a record has one payload, and Spark keeps no NOT NULL within a null struct."""
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _nullable(kind.item_type))
-    return pa.struct([field.with_nullable(True) for field in kind])
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_type, _nullable(type_.item_type))
+    return pa.struct([field.with_nullable(True) for field in type_])
 
 
 _PAYLOADS: dict[Payload, pa.DataType] = {
@@ -45,7 +45,7 @@ _PAYLOADS: dict[Payload, pa.DataType] = {
 }
 METADATA_ROWS = pa.schema(
     [("partition", pa.string()), ("key", pa.string()), ("type", pa.int32())]
-    + [(str(payload), kind) for payload, kind in _PAYLOADS.items()]
+    + [(str(payload), type_) for payload, type_ in _PAYLOADS.items()]
 )
 """`partition` is the partition of the metadata table, such as `files` or `record_index`."""
 
@@ -62,16 +62,16 @@ def metadata_rows(table: Table) -> pa.Table:
     parts = []
     for partition in context.config.metadata_partitions:
         index = index_for_partition(partition)
-        kind = definitions[partition].kind if partition in definitions else (index.partition_type if index else partition)
+        index_kind = definitions[partition].kind if partition in definitions else (index.partition_type if index else partition)
         for group in metadata.scan(partition):
-            parts += list(_group_rows(partition, kind.rstrip("_"), group, schema))
+            parts += list(_group_rows(partition, index_kind.rstrip("_"), group, schema))
     return pa.concat_tables([METADATA_ROWS.empty_table(), *parts])
 
 
-def _group_rows(partition: str, kind: str, group: GroupCells, schema: pa.Schema) -> Iterator[pa.Table]:
-    if kind == "files":
+def _group_rows(partition: str, index_kind: str, group: GroupCells, schema: pa.Schema) -> Iterator[pa.Table]:
+    if index_kind == "files":
         yield _file_rows(partition, merge_files(group))
-    elif kind.endswith("_stats"):
+    elif index_kind.endswith("_stats"):
         for batch in merge_column_stats_cells(group):
             keys = batch.column("key")
             # An expression index has statistics of files and of partitions.
@@ -80,7 +80,7 @@ def _group_rows(partition: str, kind: str, group: GroupCells, schema: pa.Schema)
             types = pc.if_else(of_file, of_files, of_partitions).cast(pa.int32())
             yield _rows(partition, keys, types, Payload.COLUMN_STATS, _stats(batch, schema))
     else:
-        payload = {_BLOOM: Payload.BLOOM_FILTER, _SECONDARY: Payload.SECONDARY_INDEX}.get(kind, Payload.RECORD_INDEX)
+        payload = {_BLOOM: Payload.BLOOM_FILTER, _SECONDARY: Payload.SECONDARY_INDEX}.get(index_kind, Payload.RECORD_INDEX)
         for cells in newest_cells(group):
             types, payloads = decode_payload(cells.values, cells.schema, payload)
             yield _rows(partition, cells.keys, types, payload, _fitted(payloads, _PAYLOADS[payload]))
@@ -117,13 +117,13 @@ def _stats(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
     return pa.StructArray.from_arrays(arrays, fields=list(_STATS))
 
 
-def _fitted(payloads: pa.Array, kind: pa.DataType) -> pa.Array:
+def _fitted(payloads: pa.Array, target_type: pa.DataType) -> pa.Array:
     """Payloads of any version of Hudi in the fields of this one."""
     arrays = []
-    for field in kind:
+    for field in target_type:
         index = payloads.type.get_field_index(field.name)
         arrays.append(pa.nulls(len(payloads), field.type) if index < 0 else pc.struct_field(payloads, [index]).cast(field.type))
-    return pa.StructArray.from_arrays(arrays, fields=list(kind))
+    return pa.StructArray.from_arrays(arrays, fields=list(target_type))
 
 
 def _rows(partition: str, keys: pa.Array, types: pa.Array | int, payload: Payload, payloads: pa.Array) -> pa.Table:
@@ -133,6 +133,6 @@ def _rows(partition: str, keys: pa.Array, types: pa.Array | int, payload: Payloa
         "key": keys.cast(pa.string()),
         "type": pa.repeat(pa.scalar(types, pa.int32()), count) if isinstance(types, int) else types,
     }
-    for other, kind in _PAYLOADS.items():
-        columns[str(other)] = payloads.cast(kind) if other is payload else pa.nulls(count, kind)
+    for other, payload_type_ in _PAYLOADS.items():
+        columns[str(other)] = payloads.cast(payload_type_) if other is payload else pa.nulls(count, payload_type_)
     return pa.table(columns, schema=METADATA_ROWS)

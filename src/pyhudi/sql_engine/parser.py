@@ -13,45 +13,20 @@ from dataclasses import replace
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.write.clauses import Clause, ClauseAction, ClauseRows, DeleteStatement, MergeStatement, UpdateStatement
 from pyhudi.records.sql_quoting import quote_name
+from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl_parser import alter_table, create, drop, parse_partition, truncate_table
 from pyhudi.sql_engine.literals import describe_position
-from pyhudi.sql_engine.sql_ast import (
-    CallProcedure,
-    CommentOnColumn,
-    CommentOnTable,
-    Delete,
-    Describe,
-    Explain,
-    Fragment,
-    Insert,
-    MergeInto,
-    ResetOptions,
-    Select,
-    SelectQuery,
-    SetOption,
-    ShowColumns,
-    ShowCreateTable,
-    ShowDatabases,
-    ShowIndexes,
-    ShowPartitions,
-    ShowProperties,
-    ShowTables,
-    Statement,
-    TableName,
-    Update,
-    UseDatabase,
-    Value,
-)
 from pyhudi.sql_engine.table_references import parse_as_of_clause, parse_expression_text, parse_query_text
 from pyhudi.sql_engine.tokens import TokenCursor
 
 __all__ = ["parse"]
 
-Assignments = Mapping[str, SelectQuery | None]
+_QUERY_STARTS = ("SELECT", "WITH", "VALUES", "FROM", "(")
+Assignments = Mapping[str, S.SelectQuery | None]
 """Values by column; None for DEFAULT."""
 
 
-def parse(statement: str) -> Statement:
+def parse(statement: str) -> S.Statement:
     """Parse one statement.
 
     Args:
@@ -82,39 +57,34 @@ def parse(statement: str) -> Statement:
 # Queries and DML
 
 
-def _select(cursor: TokenCursor) -> Statement:
-    return Select(_query(cursor))
+def _select(cursor: TokenCursor) -> S.Statement:
+    return S.Select(_query(cursor))
 
 
-def _query(cursor: TokenCursor) -> SelectQuery:
+def _query(cursor: TokenCursor) -> S.SelectQuery:
     return parse_query_text(cursor.statement, cursor.remaining("a query"))
 
 
-def _with_or_query(cursor: TokenCursor) -> Statement:
+def _with_or_query(cursor: TokenCursor) -> S.Statement:
     """Parse WITH ... SELECT. In Spark's WITH ... INSERT the common table expressions precede INSERT and belong to its query."""
     if not cursor.at_keywords("WITH"):
-        return Select(_query(cursor))
+        return S.Select(_query(cursor))
     mark = cursor.mark()
-    head = cursor.until(
-        lambda here: (
-            here.at_keywords("SELECT") or here.at_keywords("INSERT") or here.at_keywords("MERGE") or here.at_keywords("FROM")
-        ),
-        "WITH",
-    )
-    if cursor.at_keywords("INSERT") or cursor.at_keywords("MERGE"):
+    head = cursor.until(lambda here: here.at_any("SELECT", "INSERT", "MERGE", "FROM"), "WITH")
+    if cursor.at_any("INSERT", "MERGE"):
         raise Unsupported(
             f"{describe_position(cursor.statement, head.offset)}: WITH in front of INSERT or MERGE; put it in front of the query"
         )
     cursor.back_to(mark)
-    return Select(_query(cursor))
+    return S.Select(_query(cursor))
 
 
-def _insert(cursor: TokenCursor) -> Statement:
+def _insert(cursor: TokenCursor) -> S.Statement:
     cursor.expect("INSERT")
     overwrite = cursor.accept_keywords("OVERWRITE")
     if not overwrite:
         cursor.expect("INTO")
-    if cursor.at_keywords("DIRECTORY") or cursor.at_keywords("LOCAL"):
+    if cursor.at_any("DIRECTORY", "LOCAL"):
         raise Unsupported("the statement INSERT OVERWRITE DIRECTORY")
     cursor.accept_keywords("TABLE")
     table = cursor.table()
@@ -128,31 +98,25 @@ def _insert(cursor: TokenCursor) -> Statement:
     if not by_name and cursor.at_keywords("("):
         mark = cursor.mark()
         cursor.expect("(")
-        is_query = (
-            cursor.at_keywords("SELECT")
-            or cursor.at_keywords("WITH")
-            or cursor.at_keywords("VALUES")
-            or cursor.at_keywords("FROM")
-            or cursor.at_keywords("(")
-        )
+        is_query = cursor.at_any(*_QUERY_STARTS)
         cursor.back_to(mark)
         columns = None if is_query else cursor.names("the name of a column")
     if cursor.at_keywords("TABLE"):
         raise Unsupported("INSERT ... TABLE name; write SELECT * FROM name")
-    return Insert(table, _query(cursor), columns, partition, overwrite, by_name)
+    return S.Insert(table, _query(cursor), columns, partition, overwrite, by_name)
 
 
-def _delete(cursor: TokenCursor) -> Statement:
+def _delete(cursor: TokenCursor) -> S.Statement:
     cursor.expect("DELETE")
     cursor.expect("FROM")
     table = cursor.table()
     alias = _alias(cursor, "WHERE")
     where = _where(cursor)
     cursor.end()
-    return Delete(table, DeleteStatement(where, _qualifier(table, alias)))
+    return S.Delete(table, DeleteStatement(where, _qualifier(table, alias)))
 
 
-def _update(cursor: TokenCursor) -> Statement:
+def _update(cursor: TokenCursor) -> S.Statement:
     cursor.expect("UPDATE")
     table = cursor.table()
     alias = _alias(cursor, "SET")
@@ -160,19 +124,19 @@ def _update(cursor: TokenCursor) -> Statement:
     assignments = _assignments(cursor, lambda here: here.at_keywords("WHERE"), alias or table.parts[-1])
     where = _where(cursor)
     cursor.end()
-    return Update(table, UpdateStatement(assignments, where, _qualifier(table, alias)))
+    return S.Update(table, UpdateStatement(assignments, where, _qualifier(table, alias)))
 
 
-def _qualifier(table: TableName, alias: str | None) -> str | None:
+def _qualifier(table: S.TableName, alias: str | None) -> str | None:
     """Qualifier of the table's columns; None for a path without an alias."""
     return alias or (None if table.path is not None else table.parts[-1])
 
 
-def _where(cursor: TokenCursor) -> SelectQuery | None:
+def _where(cursor: TokenCursor) -> S.SelectQuery | None:
     return _expression(cursor, lambda _: False, "a condition") if cursor.accept_keywords("WHERE") else None
 
 
-def _expression(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], description: str) -> SelectQuery:
+def _expression(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], description: str) -> S.SelectQuery:
     return parse_expression_text(cursor.statement, cursor.until(stops, description))
 
 
@@ -187,14 +151,11 @@ def _alias(cursor: TokenCursor, *ends: str) -> str | None:
 
 
 def _assignments(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> Assignments:
-    assignments = [_assignment(cursor, stops, target)]
-    while cursor.accept_keywords(","):
-        assignments.append(_assignment(cursor, stops, target))
-    return _by_column(assignments)
+    return _by_column(cursor.separated(lambda: _assignment(cursor, stops, target)))
 
 
-def _by_column(assignments: Sequence[tuple[str, SelectQuery | None]]) -> Assignments:
-    by_column: dict[str, SelectQuery | None] = {}
+def _by_column(assignments: Sequence[tuple[str, S.SelectQuery | None]]) -> Assignments:
+    by_column: dict[str, S.SelectQuery | None] = {}
     for column, value in assignments:
         if any(column.lower() == other.lower() for other in by_column):
             raise InvalidRequest(f"column {column} is assigned twice")
@@ -202,13 +163,15 @@ def _by_column(assignments: Sequence[tuple[str, SelectQuery | None]]) -> Assignm
     return by_column
 
 
-def _assignment(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> tuple[str, SelectQuery | None]:
+def _assignment(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> tuple[str, S.SelectQuery | None]:
     column = _assigned(cursor.dotted("the column to be assigned"), target)
-    if not cursor.accept_keywords("="):
-        cursor.expect("==")
-    if cursor.accept_keywords("DEFAULT"):
-        return column, None
-    return column, _expression(cursor, lambda here: here.at_keywords(",") or stops(here), "a value")
+    if not cursor.accept_any("=", "=="):
+        cursor.fail("==")
+    return column, _value(cursor, lambda here: here.at_keywords(",") or stops(here))
+
+
+def _value(cursor: TokenCursor, stops: Callable[[TokenCursor], bool]) -> S.SelectQuery | None:
+    return None if cursor.accept_keywords("DEFAULT") else _expression(cursor, stops, "a value")
 
 
 def _assigned(parts: tuple[str, ...], target: str) -> str:
@@ -216,7 +179,7 @@ def _assigned(parts: tuple[str, ...], target: str) -> str:
     return ".".join(parts[1:] if len(parts) > 1 and parts[0].lower() == target.lower() else parts)
 
 
-def _merge(cursor: TokenCursor) -> Statement:
+def _merge(cursor: TokenCursor) -> S.Statement:
     cursor.expect("MERGE")
     if cursor.at_keywords("WITH", "SCHEMA"):
         raise Unsupported("MERGE WITH SCHEMA EVOLUTION")
@@ -234,10 +197,10 @@ def _merge(cursor: TokenCursor) -> Statement:
         cursor.fail("WHEN")
     cursor.end()
     statement = MergeStatement(source, on, tuple(clauses), _qualifier(table, alias) or "target", source_alias or "source")
-    return MergeInto(table, statement)
+    return S.MergeInto(table, statement)
 
 
-def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
+def _source(cursor: TokenCursor) -> tuple[S.SelectQuery, str | None]:
     """Parse the source in USING: a query in parentheses, or a table, which becomes a query of all its rows."""
     if cursor.at_keywords("("):
         body = cursor.enclosed()
@@ -246,7 +209,9 @@ def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
         if alias is not None and cursor.at_keywords("("):
             names = cursor.names("the name of a column")
             columns = ", ".join(map(quote_name, names))
-            body = Fragment(f"SELECT * FROM ({body.text}\n) AS source({columns})", body.offset - len("SELECT * FROM ("))
+            body = S.Fragment(
+                f"SELECT * FROM ({body.text}\n) AS {quote_name(alias)} ({columns})", body.offset - len("SELECT * FROM (")
+            )
         return replace(parse_query_text(cursor.statement, body), column_names=names), alias
     start = cursor.offset
     name = cursor.dotted("a table, or a query in parentheses")
@@ -254,7 +219,7 @@ def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
         cursor.enclosed()
     parse_as_of_clause(cursor)
     read = f"SELECT * FROM {cursor.statement[start : cursor.last_token_end]}"
-    query = parse_query_text(cursor.statement, Fragment(read, start - len("SELECT * FROM ")))
+    query = parse_query_text(cursor.statement, S.Fragment(read, start - len("SELECT * FROM ")))
     return query, _alias(cursor, "ON") or (None if "/" in name[-1] else name[-1])
 
 
@@ -290,14 +255,7 @@ def _inserted(cursor: TokenCursor) -> Assignments | None:
     at = cursor.offset
     columns = cursor.names("the name of a column")
     cursor.expect("VALUES")
-    cursor.expect("(")
-    values: list[SelectQuery | None] = []
-    while True:
-        is_default = cursor.accept_keywords("DEFAULT")
-        values.append(None if is_default else _expression(cursor, lambda here: here.at_keywords(","), "a value"))
-        if not cursor.accept_keywords(","):
-            break
-    cursor.expect(")")
+    values = cursor.in_parentheses(lambda: _value(cursor, lambda here: here.at_keywords(",")))
     if len(columns) != len(values):
         raise InvalidRequest(
             f"{describe_position(cursor.statement, at)}: INSERT names {len(columns)} columns and gives {len(values)} values"
@@ -310,11 +268,11 @@ def _inserted(cursor: TokenCursor) -> Assignments | None:
 # Procedures and SHOW statements
 
 
-def _call(cursor: TokenCursor) -> Statement:
+def _call(cursor: TokenCursor) -> S.Statement:
     cursor.expect("CALL")
     procedure = cursor.dotted("the name of a procedure")[-1]
-    named: list[tuple[str, Value]] = []
-    positional: list[Value] = []
+    named: list[tuple[str, S.Value]] = []
+    positional: list[S.Value] = []
     cursor.expect("(")
     while not cursor.accept_keywords(")"):
         if named or positional:
@@ -322,53 +280,52 @@ def _call(cursor: TokenCursor) -> Statement:
         mark = cursor.mark()
         is_literal = cursor.at_string() or cursor.at_number() or cursor.at_keywords("-")
         name = None if is_literal else cursor.name("an argument")
-        if name is not None and (cursor.accept_keywords("=>") or cursor.accept_keywords("=")):
+        if name is not None and (cursor.accept_any("=>", "=")):
             named.append((name, cursor.value("a literal")))
             continue
         cursor.back_to(mark)
         positional.append(cursor.value("a literal, or name => literal"))
     cursor.end()
-    return CallProcedure(procedure, tuple(named), tuple(positional))
+    return S.CallProcedure(procedure, tuple(named), tuple(positional))
 
 
-def _show(cursor: TokenCursor) -> Statement:
+def _show(cursor: TokenCursor) -> S.Statement:
     cursor.expect("SHOW")
     if cursor.accept_keywords("PARTITIONS"):
         table = cursor.table()
         partition = parse_partition(cursor, needs_values=True) if cursor.at_keywords("PARTITION") else ()
         cursor.end()
-        return ShowPartitions(table, partition)
+        return S.ShowPartitions(table, partition)
     if cursor.accept_keywords("TBLPROPERTIES"):
         table, key = cursor.table(), None
         if cursor.accept_keywords("("):
-            key = cursor.text("a property") if cursor.at_string() else ".".join(cursor.dotted("a property"))
+            key = cursor.property_key()
             cursor.expect(")")
         cursor.end()
-        return ShowProperties(table, key)
+        return S.ShowProperties(table, key)
     if cursor.accept_keywords("TABLES"):
-        named = cursor.accept_keywords("IN") or cursor.accept_keywords("FROM")
-        database = ".".join(cursor.dotted("the name of a database")) if named else None
+        database = cursor.dotted_name("the name of a database") if cursor.accept_any("IN", "FROM") else None
         is_like = cursor.accept_keywords("LIKE")
         pattern = cursor.text("a pattern in quotes") if is_like or cursor.at_string() else None
         cursor.end()
-        return ShowTables(database, pattern)
-    if cursor.accept_keywords("DATABASES") or cursor.accept_keywords("SCHEMAS") or cursor.accept_keywords("NAMESPACES"):
-        catalog = cursor.name("the name of a catalog") if cursor.accept_keywords("IN") or cursor.accept_keywords("FROM") else None
+        return S.ShowTables(database, pattern)
+    if cursor.accept_any("DATABASES", "SCHEMAS", "NAMESPACES"):
+        catalog = cursor.name("the name of a catalog") if cursor.accept_any("IN", "FROM") else None
         cursor.end()
-        return ShowDatabases(catalog)
+        return S.ShowDatabases(catalog)
     if cursor.accept_keywords("CREATE", "TABLE"):
-        return _of_table(cursor, ShowCreateTable)
+        return _of_table(cursor, S.ShowCreateTable)
     if cursor.accept_keywords("COLUMNS"):
         _expect_in(cursor)
-        return _of_table(cursor, ShowColumns)
-    if cursor.accept_keywords("INDEXES") or cursor.accept_keywords("INDEX"):
+        return _of_table(cursor, S.ShowColumns)
+    if cursor.accept_any("INDEXES", "INDEX"):
         _expect_in(cursor)
         cursor.accept_keywords("TABLE")
-        return _of_table(cursor, ShowIndexes)
+        return _of_table(cursor, S.ShowIndexes)
     raise Unsupported(f"the statement SHOW {cursor.name('PARTITIONS, TABLES, COLUMNS, INDEXES or TBLPROPERTIES').upper()}")
 
 
-def _of_table(cursor: TokenCursor, statement: Callable[[TableName], Statement]) -> Statement:
+def _of_table(cursor: TokenCursor, statement: Callable[[S.TableName], S.Statement]) -> S.Statement:
     table = cursor.table()
     cursor.end()
     return statement(table)
@@ -379,20 +336,20 @@ def _expect_in(cursor: TokenCursor) -> None:
         cursor.expect("FROM")
 
 
-def _describe(cursor: TokenCursor) -> Statement:
+def _describe(cursor: TokenCursor) -> S.Statement:
     if not cursor.accept_keywords("DESCRIBE"):
         cursor.expect("DESC")
     for word in ("QUERY", "FUNCTION", "DATABASE", "SCHEMA", "NAMESPACE", "SELECT", "WITH"):
         if cursor.at_keywords(word):
             raise Unsupported(f"the statement DESCRIBE {word}")
     cursor.accept_keywords("TABLE")
-    extended = cursor.accept_keywords("EXTENDED") or cursor.accept_keywords("FORMATTED")
+    extended = cursor.accept_any("EXTENDED", "FORMATTED")
     table = cursor.table()
     cursor.end()
-    return Describe(table, extended)
+    return S.Describe(table, extended)
 
 
-def _set(cursor: TokenCursor) -> Statement:
+def _set(cursor: TokenCursor) -> S.Statement:
     """Parse SET [key [= value]]. As in Spark, the value is the rest of the statement, and may be in quotes."""
     cursor.expect("SET")
     for word in ("TIME", "ROLE", "CATALOG", "VAR", "VARIABLE"):
@@ -401,44 +358,43 @@ def _set(cursor: TokenCursor) -> Statement:
     if cursor.accept_keywords("-"):
         cursor.expect("V")
     if cursor.peek is None or cursor.at_keywords(";"):
-        return SetOption()
-    key = ".".join(cursor.dotted("the name of an option"))
+        return S.SetOption()
+    key = cursor.dotted_name("the name of an option")
     if not cursor.accept_keywords("="):
         cursor.end()
-        return SetOption(key)
+        return S.SetOption(key)
     if cursor.at_string():
         value = cursor.text("a value")
         cursor.end()
-        return SetOption(key, value)
-    return SetOption(key, cursor.remaining("a value").text.strip())
+        return S.SetOption(key, value)
+    return S.SetOption(key, cursor.remaining("a value").text.strip())
 
 
-def _reset(cursor: TokenCursor) -> Statement:
+def _reset(cursor: TokenCursor) -> S.Statement:
     cursor.expect("RESET")
-    key = None if cursor.peek is None or cursor.at_keywords(";") else ".".join(cursor.dotted("the name of an option"))
+    key = None if cursor.peek is None or cursor.at_keywords(";") else cursor.dotted_name("the name of an option")
     cursor.end()
-    return ResetOptions(key)
+    return S.ResetOptions(key)
 
 
-def _use(cursor: TokenCursor) -> Statement:
+def _use(cursor: TokenCursor) -> S.Statement:
     cursor.expect("USE")
-    for word in ("DATABASE", "SCHEMA", "NAMESPACE"):
-        cursor.accept_keywords(word)
-    name = ".".join(cursor.dotted("the name of a database"))
+    cursor.accept_any("DATABASE", "SCHEMA", "NAMESPACE")
+    name = cursor.dotted_name("the name of a database")
     cursor.end()
-    return UseDatabase(name)
+    return S.UseDatabase(name)
 
 
-def _explain(cursor: TokenCursor) -> Statement:
+def _explain(cursor: TokenCursor) -> S.Statement:
     cursor.expect("EXPLAIN")
     modes = ("EXTENDED", "FORMATTED", "CODEGEN", "COST", "LOGICAL")
     mode = next((word for word in modes if cursor.accept_keywords(word)), "")
-    if not any(cursor.at_keywords(word) for word in ("SELECT", "WITH", "VALUES", "FROM", "(")):
+    if not cursor.at_any(*_QUERY_STARTS):
         raise Unsupported("EXPLAIN of a statement that is not a query; EXPLAIN the query that selects its rows")
-    return Explain(mode, _query(cursor))
+    return S.Explain(mode, _query(cursor))
 
 
-def _comment(cursor: TokenCursor) -> Statement:
+def _comment(cursor: TokenCursor) -> S.Statement:
     cursor.expect("COMMENT", "ON")
     if cursor.accept_keywords("COLUMN"):
         *parts, column = cursor.dotted("a column with its table")
@@ -447,17 +403,17 @@ def _comment(cursor: TokenCursor) -> Statement:
         cursor.expect("IS")
         text = cursor.text("a comment in quotes")
         cursor.end()
-        return CommentOnColumn(TableName(tuple(parts)), column, text)
+        return S.CommentOnColumn(S.TableName(tuple(parts)), column, text)
     if not cursor.accept_keywords("TABLE"):
         raise Unsupported(f"the statement COMMENT ON {cursor.name('TABLE').upper()}")
     table = cursor.table()
     cursor.expect("IS")
     comment = None if cursor.accept_keywords("NULL") else cursor.text("a comment in quotes")
     cursor.end()
-    return CommentOnTable(table, comment)
+    return S.CommentOnTable(table, comment)
 
 
-_STATEMENTS: Mapping[str, Callable[[TokenCursor], Statement]] = {
+_STATEMENTS: Mapping[str, Callable[[TokenCursor], S.Statement]] = {
     "SELECT": _select,
     "VALUES": _select,
     "FROM": _select,

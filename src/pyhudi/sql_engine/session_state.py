@@ -71,11 +71,11 @@ class StatementOptions:
 
 def merged_options(settings: Mapping[str, str], options: Mapping[str, object] | None) -> Mapping[str, object] | None:
     """Return the options of a session, overridden by those of a call, without the ones that only SQL knows."""
-    kept = {key: value for key, value in settings.items() if key not in _SQL_ONLY}
-    given = {key: value for key, value in (options or {}).items() if key not in _SQL_ONLY or key == OPERATION.key}
-    if not kept:
-        return given or None
-    parsed = parse_options(kept, given)
+    of_session = {key: value for key, value in settings.items() if key not in _SQL_ONLY}
+    of_call = {key: value for key, value in (options or {}).items() if key not in _SQL_ONLY or key == OPERATION.key}
+    if not of_session:
+        return of_call or None
+    parsed = parse_options(of_session, of_call)
     return {**dict(parsed.values), **dict(parsed.extra)}
 
 

@@ -12,54 +12,6 @@ import pyarrow as pa
 
 from pyhudi.operations.write.clauses import DeleteStatement, MergeStatement, UpdateStatement
 
-__all__ = [
-    "AddColumns",
-    "AlterColumn",
-    "AlterDefault",
-    "CallProcedure",
-    "CommentOnColumn",
-    "CommentOnTable",
-    "CreateDatabase",
-    "CreateIndex",
-    "CreateView",
-    "ColumnDefinition",
-    "CreateTable",
-    "Delete",
-    "Describe",
-    "DropColumns",
-    "DropDatabase",
-    "DropIndex",
-    "DropPartition",
-    "DropTable",
-    "DropView",
-    "Explain",
-    "Fragment",
-    "Insert",
-    "MergeInto",
-    "PartitionValue",
-    "SelectQuery",
-    "Reference",
-    "RenameColumn",
-    "RenameTable",
-    "ResetOptions",
-    "Select",
-    "SetOption",
-    "SetProperties",
-    "ShowColumns",
-    "ShowCreateTable",
-    "ShowDatabases",
-    "ShowIndexes",
-    "ShowPartitions",
-    "ShowProperties",
-    "ShowTables",
-    "Statement",
-    "TableName",
-    "Truncate",
-    "Update",
-    "UseDatabase",
-    "Value",
-]
-
 Value = str | int | float | bool | None
 """A literal where a statement allows no expression: arguments of CALL, values of partitions and of properties."""
 
@@ -107,6 +59,7 @@ class Reference:
         name: Name of the table; None for a function.
         start: Position of the reference's first character in the query.
         end: Position after its last character.
+        alias_at: Position of an alias: after TABLESAMPLE, otherwise `end`.
         function: Table-valued function; None for a table.
         arguments: Arguments of the function.
         as_of: Time of a time travel query.
@@ -116,6 +69,7 @@ class Reference:
     name: TableName | None
     start: int
     end: int
+    alias_at: int
     function: str | None = None
     arguments: tuple[Value, ...] = ()
     as_of: str | None = None
@@ -163,15 +117,21 @@ class PartitionValue:
     has_value: bool = True
 
 
+class Statement:
+    """A statement."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(Statement):
     """SELECT, VALUES, WITH ... SELECT."""
 
     query: SelectQuery
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(Statement):
     """CREATE TABLE, CREATE TABLE ... AS if there is a query, and CREATE TABLE ... LIKE if there is a table to copy."""
 
     table: TableName
@@ -186,7 +146,7 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(Statement):
     """INSERT INTO, INSERT OVERWRITE. columns: the columns of the query's values, in order; None for all columns."""
 
     table: TableName
@@ -198,7 +158,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Statement):
     """DELETE FROM. change: its condition is a SelectQuery."""
 
     table: TableName
@@ -206,7 +166,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class Update(Statement):
     """UPDATE. change: conditions and values are SelectQuery, the value of DEFAULT is None."""
 
     table: TableName
@@ -214,7 +174,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeInto:
+class MergeInto(Statement):
     """MERGE INTO. change: source, conditions and values are SelectQuery, the value of DEFAULT is None."""
 
     table: TableName
@@ -222,7 +182,7 @@ class MergeInto:
 
 
 @dataclass(frozen=True, slots=True)
-class AddColumns:
+class AddColumns(Statement):
     """ALTER TABLE ... ADD COLUMNS."""
 
     table: TableName
@@ -230,7 +190,7 @@ class AddColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumns:
+class DropColumns(Statement):
     """ALTER TABLE ... DROP COLUMNS."""
 
     table: TableName
@@ -238,7 +198,7 @@ class DropColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn:
+class RenameColumn(Statement):
     """ALTER TABLE ... RENAME COLUMN. to: the last part of the new name."""
 
     table: TableName
@@ -247,7 +207,7 @@ class RenameColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterColumn:
+class AlterColumn(Statement):
     """ALTER TABLE ... ALTER COLUMN: type, comment, position (as in `ColumnDefinition`), DROP NOT NULL."""
 
     table: TableName
@@ -259,7 +219,7 @@ class AlterColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterDefault:
+class AlterDefault(Statement):
     """ALTER TABLE ... ALTER COLUMN ... SET or DROP DEFAULT. default: a literal; None drops the default."""
 
     table: TableName
@@ -268,7 +228,7 @@ class AlterDefault:
 
 
 @dataclass(frozen=True, slots=True)
-class SetProperties:
+class SetProperties(Statement):
     """ALTER TABLE ... SET or UNSET TBLPROPERTIES. properties: None removes a key; if_exists: ignore missing keys."""
 
     table: TableName
@@ -277,7 +237,7 @@ class SetProperties:
 
 
 @dataclass(frozen=True, slots=True)
-class RenameTable:
+class RenameTable(Statement):
     """ALTER TABLE ... RENAME TO."""
 
     table: TableName
@@ -285,7 +245,7 @@ class RenameTable:
 
 
 @dataclass(frozen=True, slots=True)
-class DropPartition:
+class DropPartition(Statement):
     """ALTER TABLE ... DROP PARTITION."""
 
     table: TableName
@@ -294,7 +254,7 @@ class DropPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Statement):
     """TRUNCATE TABLE. partition: () for the whole table."""
 
     table: TableName
@@ -302,7 +262,7 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable:
+class DropTable(Statement):
     """DROP TABLE. purge: delete the files too."""
 
     table: TableName
@@ -311,7 +271,7 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
-class CallProcedure:
+class CallProcedure(Statement):
     """CALL procedure(...). positional: unnamed arguments, in order."""
 
     procedure: str
@@ -320,7 +280,7 @@ class CallProcedure:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowPartitions:
+class ShowPartitions(Statement):
     """SHOW PARTITIONS."""
 
     table: TableName
@@ -328,7 +288,7 @@ class ShowPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTables:
+class ShowTables(Statement):
     """SHOW TABLES. database: None for the current one; pattern: of the names, `*` for any text, `|` between alternatives."""
 
     database: str | None = None
@@ -336,7 +296,7 @@ class ShowTables:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowProperties:
+class ShowProperties(Statement):
     """SHOW TBLPROPERTIES. key: None for all keys."""
 
     table: TableName
@@ -344,7 +304,7 @@ class ShowProperties:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
+class Describe(Statement):
     """DESCRIBE TABLE."""
 
     table: TableName
@@ -352,21 +312,21 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowColumns:
+class ShowColumns(Statement):
     """SHOW COLUMNS."""
 
     table: TableName
 
 
 @dataclass(frozen=True, slots=True)
-class ShowCreateTable:
+class ShowCreateTable(Statement):
     """SHOW CREATE TABLE."""
 
     table: TableName
 
 
 @dataclass(frozen=True, slots=True)
-class CommentOnTable:
+class CommentOnTable(Statement):
     """COMMENT ON TABLE. comment: None removes it."""
 
     table: TableName
@@ -374,7 +334,7 @@ class CommentOnTable:
 
 
 @dataclass(frozen=True, slots=True)
-class CommentOnColumn:
+class CommentOnColumn(Statement):
     """COMMENT ON COLUMN."""
 
     table: TableName
@@ -383,7 +343,7 @@ class CommentOnColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateIndex:
+class CreateIndex(Statement):
     """CREATE INDEX.
 
     Attributes:
@@ -401,7 +361,7 @@ class CreateIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class DropIndex:
+class DropIndex(Statement):
     """DROP INDEX."""
 
     name: str
@@ -410,14 +370,14 @@ class DropIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowIndexes:
+class ShowIndexes(Statement):
     """SHOW INDEXES."""
 
     table: TableName
 
 
 @dataclass(frozen=True, slots=True)
-class SetOption:
+class SetOption(Statement):
     """SET. key: None lists all options; value: None lists one."""
 
     key: str | None = None
@@ -425,14 +385,14 @@ class SetOption:
 
 
 @dataclass(frozen=True, slots=True)
-class ResetOptions:
+class ResetOptions(Statement):
     """RESET. key: None for all options."""
 
     key: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class CreateView:
+class CreateView(Statement):
     """CREATE VIEW, temporary or not. columns: names of the query's columns; () for its own."""
 
     name: TableName
@@ -443,7 +403,7 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True)
-class DropView:
+class DropView(Statement):
     """DROP VIEW."""
 
     name: TableName
@@ -451,7 +411,7 @@ class DropView:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDatabase:
+class CreateDatabase(Statement):
     """CREATE DATABASE."""
 
     name: str
@@ -459,7 +419,7 @@ class CreateDatabase:
 
 
 @dataclass(frozen=True, slots=True)
-class DropDatabase:
+class DropDatabase(Statement):
     """DROP DATABASE. cascade: remove the names of its tables too."""
 
     name: str
@@ -468,63 +428,22 @@ class DropDatabase:
 
 
 @dataclass(frozen=True, slots=True)
-class UseDatabase:
+class UseDatabase(Statement):
     """USE."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class ShowDatabases:
+class ShowDatabases(Statement):
     """SHOW DATABASES. catalog: None for the session."""
 
     catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(Statement):
     """EXPLAIN of a query. mode: EXTENDED, FORMATTED and the like, or ''."""
 
     mode: str
     query: SelectQuery
-
-
-Statement = (
-    Select
-    | ShowColumns
-    | ShowCreateTable
-    | CommentOnTable
-    | CommentOnColumn
-    | CreateIndex
-    | DropIndex
-    | ShowIndexes
-    | SetOption
-    | ResetOptions
-    | CreateView
-    | DropView
-    | CreateDatabase
-    | DropDatabase
-    | UseDatabase
-    | ShowDatabases
-    | Explain
-    | CreateTable
-    | Insert
-    | Delete
-    | Update
-    | MergeInto
-    | AddColumns
-    | DropColumns
-    | RenameColumn
-    | AlterColumn
-    | AlterDefault
-    | SetProperties
-    | RenameTable
-    | DropPartition
-    | Truncate
-    | DropTable
-    | CallProcedure
-    | ShowPartitions
-    | ShowTables
-    | ShowProperties
-    | Describe
-)

@@ -88,20 +88,20 @@ def equality_columns(condition: exp.Expr, left: str, right: str) -> dict[str, st
     return columns
 
 
-def is_exact_in_duckdb(value: Any, kind: pa.DataType) -> bool:
+def is_exact_in_duckdb(value: Any, type_: pa.DataType) -> bool:
     """Return True if DuckDB compares a literal with values of a type as filters do.
 
     In addition to what all engines compare identically, these are numbers and times that DuckDB's casts leave unchanged.
     """
-    if has_exact_type(value, kind):
+    if has_exact_type(value, type_):
         return True
     if isinstance(value, datetime):
-        return bool(pa.types.is_timestamp(kind))
+        return bool(pa.types.is_timestamp(type_))
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return False
-    if pa.types.is_float64(kind):
+    if pa.types.is_float64(type_):
         return abs(value) <= _EXACT if isinstance(value, int) else len(value.as_tuple().digits) <= 15
-    return bool(pa.types.is_decimal(kind)) and len(Decimal(value).as_tuple().digits) <= 18
+    return bool(pa.types.is_decimal(type_)) and len(Decimal(value).as_tuple().digits) <= 18
 
 
 def _condition_of(select: exp.Select, joins: list[exp.Join], join: exp.Join | None) -> exp.Expr | None:
@@ -136,19 +136,19 @@ def _all_of(condition: exp.Expr) -> Iterator[exp.Expr]:
 def _read(node: exp.Expr, alias: str, schema: pa.Schema, *, has_single_table: bool) -> Expr:
     """Convert a condition to a filter; `UnsupportedCondition` for parts without equivalent."""
 
-    def column(found: exp.Expr | None) -> str | None:
-        if not isinstance(found, exp.Column) or len(found.parts) > 2 or not isinstance(found.this, exp.Identifier):
+    def column(node: exp.Expr | None) -> str | None:
+        if not isinstance(node, exp.Column) or len(node.parts) > 2 or not isinstance(node.this, exp.Identifier):
             return None
-        if found.table.casefold() != alias.casefold() and (found.table or not has_single_table):
+        if node.table.casefold() != alias.casefold() and (node.table or not has_single_table):
             return None
-        same = [name for name in schema.names if name.casefold() == found.name.casefold()]
+        same = [name for name in schema.names if name.casefold() == node.name.casefold()]
         return same[0] if len(same) == 1 else None
 
     def read(one: exp.Expr) -> Expr:
         one = one.unnest()
         if isinstance(one, (exp.And, exp.Or)):
-            kind: type[And] | type[Or] = And if isinstance(one, exp.And) else Or
-            return kind((read(one.this), read(one.expression)))
+            connective: type[And] | type[Or] = And if isinstance(one, exp.And) else Or
+            return connective((read(one.this), read(one.expression)))
         if isinstance(one, exp.Not):
             return Not(read(one.this))
         if type(one) in _SIGNS:
@@ -197,13 +197,13 @@ def _number(text: str) -> int | Decimal | None:
     return Decimal(text) if re.fullmatch(r"\d*\.\d+|\d+\.", text) else None
 
 
-def _time(text: str, kind: Any) -> date | datetime | None:
-    found = _TIME.fullmatch(text)
-    if found is None:
+def _time(text: str, sql_type: Any) -> date | datetime | None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         return None
     try:
-        if kind == _SQL_TYPES.DATE:
-            return date.fromisoformat(text) if found[1] is None else None
-        return datetime.fromisoformat(text).replace(tzinfo=UTC) if kind in _TIMES else None
+        if sql_type == _SQL_TYPES.DATE:
+            return date.fromisoformat(text) if match[1] is None else None
+        return datetime.fromisoformat(text).replace(tzinfo=UTC) if sql_type in _TIMES else None
     except ValueError:
         return None

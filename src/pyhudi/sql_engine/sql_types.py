@@ -86,14 +86,14 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
     if word == "ARRAY":
         cursor.expect("<")
         inner = data_type(cursor)
-        _close(cursor)
+        cursor.expect(">")
         return pa.list_(pa.field("element", inner))
     if word == "MAP":
         cursor.expect("<")
         key = data_type(cursor)
         cursor.expect(",")
         value = data_type(cursor)
-        _close(cursor)
+        cursor.expect(">")
         return pa.map_(pa.field("key", key, False), pa.field("value", value))
     if word == "STRUCT":
         return _struct(cursor)
@@ -116,18 +116,18 @@ def data_type(cursor: TokenCursor) -> pa.DataType:
 def parse_type(text: str) -> pa.DataType:
     """Parse text that is one type, such as `bigint`. Errors as in `data_type`."""
     cursor = TokenCursor(text)
-    kind = data_type(cursor)
+    type_ = data_type(cursor)
     if cursor.peek is not None:
         cursor.fail("the end of the type")
-    return kind
+    return type_
 
 
 def field(
-    name: str, kind: pa.DataType, *, nullable: bool = True, comment: str | None = None, hudi_type: str | None = None
+    name: str, type_: pa.DataType, *, nullable: bool = True, comment: str | None = None, hudi_type: str | None = None
 ) -> pa.Field:
     """A field with its comment and the name of its type of Hudi 1.2."""
     metadata = {COMMENT: comment, HUDI_TYPE: hudi_type}
-    return pa.field(name, kind, nullable, {key: text.encode() for key, text in metadata.items() if text is not None} or None)
+    return pa.field(name, type_, nullable, {key: text.encode() for key, text in metadata.items() if text is not None} or None)
 
 
 def column_type_name(column: pa.Field) -> str:
@@ -138,14 +138,14 @@ def column_type_name(column: pa.Field) -> str:
 
 def column_type_text(column: pa.Field) -> str:
     """Type of a column in CREATE TABLE, with the nullability and the comments of fields of structs."""
-    kind = column.type
+    type_ = column.type
     if stated_hudi_type(column) is None:
-        if pa.types.is_struct(kind):
-            return f"STRUCT<{', '.join(map(_field_text, kind))}>"
-        if pa.types.is_map(kind):
-            return f"MAP<{column_type_text(kind.key_field)}, {column_type_text(kind.item_field)}>"
-        if pa.types.is_list(kind):
-            return f"ARRAY<{column_type_text(kind.value_field)}>"
+        if pa.types.is_struct(type_):
+            return f"STRUCT<{', '.join(map(_field_text, type_))}>"
+        if pa.types.is_map(type_):
+            return f"MAP<{column_type_text(type_.key_field)}, {column_type_text(type_.item_field)}>"
+        if pa.types.is_list(type_):
+            return f"ARRAY<{column_type_text(type_.value_field)}>"
     return column_type_name(column).upper()
 
 
@@ -160,24 +160,24 @@ def backquoted(name: str) -> str:
     return name if name.isidentifier() else quote_name(name)
 
 
-def type_name(kind: pa.DataType) -> str:
+def type_name(type_: pa.DataType) -> str:
     """Name of a type in Spark SQL."""
     for arrow, name in _NAMES:
-        if kind == arrow:
+        if type_ == arrow:
             return name
-    if pa.types.is_timestamp(kind):
-        return "timestamp_ntz" if kind.tz is None else "timestamp"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if is_vector(kind):
-        return hudi_type_name(kind).lower()
-    if pa.types.is_list(kind):
-        return f"array<{type_name(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{column_type_name(field)}' for field in kind)}>"
-    return "binary" if pa.types.is_fixed_size_binary(kind) else str(kind)
+    if pa.types.is_timestamp(type_):
+        return "timestamp_ntz" if type_.tz is None else "timestamp"
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    if is_vector(type_):
+        return hudi_type_name(type_).lower()
+    if pa.types.is_list(type_):
+        return f"array<{type_name(type_.value_type)}>"
+    if pa.types.is_map(type_):
+        return f"map<{type_name(type_.key_type)},{type_name(type_.item_type)}>"
+    if pa.types.is_struct(type_):
+        return f"struct<{','.join(f'{field.name}:{column_type_name(field)}' for field in type_)}>"
+    return "binary" if pa.types.is_fixed_size_binary(type_) else str(type_)
 
 
 def _decimal(cursor: TokenCursor) -> pa.DataType:
@@ -207,21 +207,15 @@ def _whole(cursor: TokenCursor) -> int:
 
 
 def _struct(cursor: TokenCursor) -> pa.DataType:
-    cursor.expect("<")
-    fields = []
-    while True:
+    def parse_field() -> pa.Field:
         name = cursor.name("the name of a field")
         cursor.accept_keywords(":")
-        kind, hudi_type = column_type(cursor)
+        type_, hudi_type = column_type(cursor)
         nullable = not cursor.accept_keywords("NOT", "NULL")
         comment = cursor.text("a comment in quotes") if cursor.accept_keywords("COMMENT") else None
-        fields.append(field(name, kind, nullable=nullable, comment=comment, hudi_type=hudi_type))
-        if not cursor.accept_keywords(","):
-            break
-    _close(cursor)
+        return field(name, type_, nullable=nullable, comment=comment, hudi_type=hudi_type)
+
+    cursor.expect("<")
+    fields = cursor.separated(parse_field)
+    cursor.expect(">")
     return pa.struct(fields)
-
-
-def _close(cursor: TokenCursor) -> None:
-    if not cursor.accept_keywords(">"):
-        cursor.fail(">")

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyhudi import features
 from pyhudi.api.scan import Scan
@@ -50,15 +49,15 @@ def function_rows(reference: Reference, table: Table) -> Scan | pa.Table:
 
 
 def _query(table: Table, arguments: tuple[Value, ...]) -> Scan:
-    kind = _choice("hudi_query", arguments, "snapshot", ("snapshot", "read_optimized"))
-    return table.scan(["*"]) if kind == "snapshot" else table.read_optimized(["*"])
+    query_type = _choice("hudi_query", arguments, "snapshot", ("snapshot", "read_optimized"))
+    return table.scan(["*"]) if query_type == "snapshot" else table.read_optimized(["*"])
 
 
 def _changes(table: Table, arguments: tuple[Value, ...]) -> Scan:
-    kind = _choice("hudi_table_changes", arguments, "", ("latest_state", "cdc"))
+    format_name = _choice("hudi_table_changes", arguments, "", ("latest_state", "cdc"))
     start, end = str(arguments[1]), None if len(arguments) < 3 else str(arguments[2])
-    options = {read_options.INCREMENTAL_FORMAT.key: "cdc"} if kind == "cdc" else None
-    return table.incremental(start, end, None if kind == "cdc" else ["*"], options=options)
+    options = {read_options.INCREMENTAL_FORMAT.key: "cdc"} if format_name == "cdc" else None
+    return table.incremental(start, end, None if format_name == "cdc" else ["*"], options=options)
 
 
 def _timeline(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
@@ -102,21 +101,24 @@ _TIMELINE = pa.schema(
 
 
 def _file_slices(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
-    found = table.inspect.file_slices()
-    if arguments:
-        found = found.filter(pc.equal(found.column("partition"), str(arguments[0]).strip("/")))
-    logs = pc.list_value_length(found.column("log_paths")).cast(pa.int64())
-    return pa.table(
-        {
-            "File_ID": found.column("file_id"),
-            "Partition_Path": found.column("partition"),
-            "Base_Instant_Time": found.column("base_instant"),
-            "Base_File_Path": found.column("base_path"),
-            "Base_File_Size": found.column("base_size_bytes"),
-            "Log_File_Count": logs,
-            "Log_File_Size": found.column("log_size_bytes"),
-        }
-    )
+    procedures = features.load("procedures", "hudi_filesystem_view")
+    view = procedures.PROCEDURES["show_fsview_all"]
+    chosen = {"path_regex": str(arguments[0]).strip("/")} if arguments else {}
+    call = procedures.ProcedureCall(table.uri, None, table, view.check({"limit": 2**31 - 1, **chosen}), None)
+    rows: pa.Table = view.run(call)
+    return rows.select(list(_FILE_SLICE_COLUMNS)).rename_columns(list(_FILE_SLICE_COLUMNS.values()))
+
+
+_FILE_SLICE_COLUMNS = {
+    "file_id": "File_ID",
+    "partition": "Partition_Path",
+    "base_instant": "Base_Instant_Time",
+    "data_file": "Base_File_Path",
+    "data_file_size": "Base_File_Size",
+    "num_delta_files": "Log_File_Count",
+    "total_delta_file_size": "Log_File_Size",
+}
+"""Columns of procedure show_fsview_all, and their names in hudi_filesystem_view."""
 
 
 def _metadata(table: Table, arguments: tuple[Value, ...]) -> pa.Table:

@@ -40,14 +40,18 @@ def parse_query_text(statement: str, body: Fragment) -> SelectQuery:
     """Parse a query. Raises InvalidRequest, with its position in the statement, for other text."""
     tree = parsed(body, statement)
     if not isinstance(tree, _QUERIES):
-        raise InvalidRequest(f"{describe_position(statement, body.offset)}: expected a query, found {_beginning(body.text)}")
-    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
+        beginning = body.text if len(body.text) <= 40 else f"{body.text[:40]}..."
+        raise InvalidRequest(f"{describe_position(statement, body.offset)}: expected a query, found {beginning!r}")
+    return _with_references(body, tree)
 
 
 def parse_expression_text(statement: str, body: Fragment) -> SelectQuery:
     """Parse a condition or a value. Raises InvalidRequest, with its position in the statement, for other text."""
-    tree = parsed(body, statement, expression=True)
-    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
+    return _with_references(body, parsed(body, statement, expression=True))
+
+
+def _with_references(body: Fragment, tree: exp.Expr) -> SelectQuery:
+    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda reference: reference.start)))
 
 
 def parsed(body: Fragment, statement: str, *, expression: bool = False) -> exp.Expr:
@@ -73,10 +77,6 @@ def _offset(text: str, line: int | None, column: int | None, highlight: str | No
     return max(0, min(before + column - len(highlight or ""), len(text)))
 
 
-def _beginning(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
-
-
 def _references(tree: exp.Expr, body: Fragment) -> Iterator[Reference]:
     for table in tree.find_all(exp.Table):
         source = table.this
@@ -97,9 +97,18 @@ def _table(table: exp.Table, parts: tuple[str, ...], body: Fragment) -> Referenc
     if as_of is not None:
         end = cursor.last_token_end
     name = TableName(parts)
-    # The alias of a sampled table follows TABLESAMPLE.
-    has_alias = table.alias or name.path is not None or cursor.at_keywords("TABLESAMPLE")
-    return Reference(name, start, end, as_of=as_of, alias=None if has_alias else parts[-1])
+    alias = None if table.alias or name.path is not None else parts[-1]
+    return Reference(name, start, end, _end_of_sample(cursor), as_of=as_of, alias=alias)
+
+
+def _end_of_sample(cursor: TokenCursor) -> int:
+    """Position after TABLESAMPLE, if it comes next."""
+    end = cursor.last_token_end
+    for keyword in ("TABLESAMPLE", "REPEATABLE"):
+        if cursor.accept_keywords(keyword):
+            cursor.enclosed()
+            end = cursor.last_token_end
+    return end
 
 
 def parse_as_of_clause(cursor: TokenCursor) -> str | None:
@@ -109,7 +118,7 @@ def parse_as_of_clause(cursor: TokenCursor) -> str | None:
     if not any(cursor.accept_keywords(word, "AS", "OF") for word in ("TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION")):
         cursor.back_to(mark)
         return None
-    if not (cursor.at_string() or cursor.at_keywords("DATE") or cursor.at_keywords("TIMESTAMP") or cursor.at_number()):
+    if not (cursor.at_string() or cursor.at_any("DATE", "TIMESTAMP") or cursor.at_number()):
         raise Unsupported("AS OF with an expression; write the time as a literal, such as '2024-05-06 07:08:09' or an instant")
     return str(cursor.value("a time"))
 
@@ -118,26 +127,27 @@ def _function(table: exp.Table, function: exp.Anonymous, body: Fragment) -> Refe
     start = function.meta["start"]
     cursor = TokenCursor(body.text, at=start)
     name = cursor.name("a function").lower()
-    arguments: list[Value] = []
-    cursor.expect("(")
-    while not cursor.accept_keywords(")"):
-        if arguments:
-            cursor.expect(",")
-        arguments.append(_array(cursor) if cursor.accept_keywords("ARRAY") else cursor.value(f"a literal as argument of {name}"))
-    return Reference(
-        None, start, cursor.last_token_end, function=name, arguments=tuple(arguments), alias=None if table.alias else name
+    arguments = _arguments(
+        cursor,
+        lambda: _array(cursor) if cursor.accept_keywords("ARRAY") else cursor.value(f"a literal as argument of {name}"),
     )
+    end, alias = cursor.last_token_end, None if table.alias else name
+    return Reference(None, start, end, _end_of_sample(cursor), function=name, arguments=tuple(arguments), alias=alias)
+
+
+def _arguments(cursor: TokenCursor, parse: Callable[[], Value]) -> list[Value]:
+    """Parse arguments in parentheses, possibly none."""
+    cursor.expect("(")
+    if cursor.accept_keywords(")"):
+        return []
+    arguments = cursor.separated(parse)
+    cursor.expect(")")
+    return arguments
 
 
 def _array(cursor: TokenCursor) -> str:
     """Parse the numbers of ARRAY(...), which an argument holds as JSON."""
-    numbers: list[Value] = []
-    cursor.expect("(")
-    while not cursor.accept_keywords(")"):
-        if numbers:
-            cursor.expect(",")
-        numbers.append(cursor.value("a number"))
-    return json.dumps(numbers)
+    return json.dumps(_arguments(cursor, lambda: cursor.value("a number")))
 
 
 def _is_common(table: exp.Table, name: str) -> bool:
@@ -180,6 +190,7 @@ def splice_query(
     text, parts, at = query.body.text, [], 0
     for reference in query.references:
         alias = "" if reference.alias is None else f" AS {quote_name(reference.alias)}"
-        parts += [written(text[at : reference.start]), replacement(reference) + alias]
-        at = reference.end
+        parts += [written(text[at : reference.start]), replacement(reference)]
+        parts += [written(text[reference.end : reference.alias_at]), alias]
+        at = reference.alias_at
     return "".join([*parts, written(text[at:])])

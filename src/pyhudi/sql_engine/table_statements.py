@@ -43,25 +43,8 @@ from pyhudi.records.assignments import parse_assignments
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.sql_quoting import quote_text
+from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import StatementOptions
-from pyhudi.sql_engine.sql_ast import (
-    AddColumns,
-    AlterColumn,
-    AlterDefault,
-    CallProcedure,
-    ColumnDefinition,
-    CreateTable,
-    Describe,
-    DropColumns,
-    Insert,
-    PartitionValue,
-    RenameColumn,
-    SetProperties,
-    ShowPartitions,
-    ShowProperties,
-    TableName,
-    Value,
-)
 from pyhudi.sql_engine.sql_types import COMMENT, backquoted, column_type_name, column_type_text, field
 
 _SHORT = {
@@ -82,20 +65,20 @@ _SPELLING = {spelled: option for option in SUPPORTED.values() for spelled in opt
 
 _HIVE_STYLE = HIVE_STYLE.stored_as
 
-Alteration = AddColumns | DropColumns | RenameColumn | AlterColumn
+Alteration = S.AddColumns | S.DropColumns | S.RenameColumn | S.AlterColumn
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Creation
 
 
-def added_columns(statement: CreateTable) -> tuple[ColumnDefinition, ...]:
+def added_columns(statement: S.CreateTable) -> tuple[S.ColumnDefinition, ...]:
     """Columns of a new table in table order: partition columns come last, as in Spark.
 
     Raises:
         InvalidRequest: A column occurs twice, or a partition column does not exist.
     """
-    by_name: dict[str, ColumnDefinition] = {}
+    by_name: dict[str, S.ColumnDefinition] = {}
     for column in statement.columns:
         if column.name.lower() in by_name:
             raise InvalidRequest(f"CREATE TABLE {statement.table} names column {column.name} twice")
@@ -113,12 +96,12 @@ def added_columns(statement: CreateTable) -> tuple[ColumnDefinition, ...]:
     return (*(column for name, column in by_name.items() if name not in last), *(by_name[name] for name in last))
 
 
-def _field(column: ColumnDefinition) -> pa.Field:
+def _field(column: S.ColumnDefinition) -> pa.Field:
     return field(column.name, column.type, nullable=column.nullable, comment=column.comment, hudi_type=column.hudi_type)
 
 
 def new_options(
-    statement: CreateTable, columns: Iterable[str], defaults: Mapping[str, str] = {_HIVE_STYLE: "true"}
+    statement: S.CreateTable, columns: Iterable[str], defaults: Mapping[str, str] = {_HIVE_STYLE: "true"}
 ) -> dict[str, object]:
     """Options of a new table, from its properties and its partitioning.
 
@@ -126,45 +109,45 @@ def new_options(
         InvalidRequest: PARTITIONED BY contradicts a property, or a default does not fit its column.
             An option is unknown, or a table must not store it.
     """
-    found: dict[str, object] = {**defaults}
+    options: dict[str, object] = {**defaults}
     if statement.comment is not None:
-        found[USER_PREFIX + COMMENT_PROPERTY] = statement.comment
+        options[USER_PREFIX + COMMENT_PROPERTY] = statement.comment
     for column in statement.columns:
         if column.default is not None:
             parse_assignments({column.name: column.default}, (schema := pa.schema([(column.name, column.type)])), schema)
-            found[DEFAULT_PREFIX + column.name] = column.default
+            options[DEFAULT_PREFIX + column.name] = column.default
     for key, value in statement.properties:
         option = _SPELLING.get(_SHORT.get(key.lower(), key))
         if key.lower() == "path":
             raise InvalidRequest(f"CREATE TABLE {statement.table}: write LOCATION '{value}' instead of property path")
         if option is None and not key.startswith(("hoodie.", "pyhudi.")):
-            found[USER_PREFIX + key] = value
+            options[USER_PREFIX + key] = value
             continue
         if option is None:
             check_known(key)
         elif option not in TABLE_OPTIONS:
             name, checked = storable_option(key, value)
-            found[OPTION_PREFIX + name] = checked
+            options[OPTION_PREFIX + name] = checked
             continue
         canonical = key if option is None else option.key
         if canonical == TABLE_TYPE.key:
             value = parse_table_type(value)
         elif canonical in (RECORD_KEY_FIELDS.key, ORDERING.key):
             value = ",".join(_resolve_column(part.strip(), columns) for part in value.split(","))
-        found[canonical] = value
+        options[canonical] = value
     if statement.partitioned_by:
         named = ",".join(_resolve_column(name, columns) for name in statement.partitioned_by)
-        stated = str(found.setdefault(PARTITION_FIELDS.key, named))
+        stated = str(options.setdefault(PARTITION_FIELDS.key, named))
         if _field_names(stated) != named.split(","):
             raise InvalidRequest(f"CREATE TABLE {statement.table}: PARTITIONED BY and property {PARTITION_FIELDS} disagree")
-    elif set(_field_names(str(found.get(PARTITION_FIELDS.key, "")))) <= set(columns):
+    elif set(_field_names(str(options.get(PARTITION_FIELDS.key, "")))) <= set(columns):
         # The clause cannot name a field of a struct.
         raise InvalidRequest(f"CREATE TABLE {statement.table}: use PARTITIONED BY instead of property {PARTITION_FIELDS}")
-    parse_options(found)
-    return found
+    parse_options(options)
+    return options
 
 
-def create(statement: CreateTable, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool) -> Table:
+def create(statement: S.CreateTable, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool) -> Table:
     """Create an empty table. exist_ok: open an existing table if it has the same definition."""
     columns = added_columns(statement)
     if not columns:
@@ -182,7 +165,7 @@ def create(statement: CreateTable, path: str, storage_options: Mapping[str, str]
 
 
 def create_like(
-    statement: CreateTable, source: Table, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool
+    statement: S.CreateTable, source: Table, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool
 ) -> Table:
     """Create an empty table with the columns, properties and constraints of another one. Properties of the statement win.
 
@@ -208,7 +191,7 @@ def create_like(
     return table
 
 
-def new_table_columns(statement: CreateTable, names: Iterable[str]) -> list[str]:
+def new_table_columns(statement: S.CreateTable, names: Iterable[str]) -> list[str]:
     """Columns of CREATE TABLE ... AS in table order, from the columns of its query without meta columns.
 
     Raises:
@@ -245,7 +228,7 @@ def write_order(table: Table) -> tuple[str, ...]:
     return (*(name for name in names if name not in last), *(name for name in last if name in names))
 
 
-def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tuple[str, ...]:
+def insert_columns(table: Table, statement: S.Insert, names: Iterable[str]) -> tuple[str, ...]:
     """Table columns to which the columns of an INSERT query are assigned, in the query's order.
 
     Args:
@@ -277,7 +260,7 @@ def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tup
     return given
 
 
-def constant_values(table: Table, statement: Insert) -> dict[str, pa.Scalar]:
+def constant_values(table: Table, statement: S.Insert) -> dict[str, pa.Scalar]:
     """Values of columns that the query of an INSERT does not have: those of PARTITION, and defaults."""
     schema = table.schema()
     values = {name: default_scalar(text, schema.field(name)) for name, text in column_defaults(table.config).items()}
@@ -299,9 +282,9 @@ def default_scalar(text: str, of: pa.Field) -> pa.Scalar:
     return assignment.value
 
 
-def static_partition_values(table: Table, partition: tuple[PartitionValue, ...]) -> tuple[PartitionValue, ...]:
+def static_partition_values(table: Table, partition: tuple[S.PartitionValue, ...]) -> tuple[S.PartitionValue, ...]:
     """Parts of PARTITION (...) with a value, with resolved column names."""
-    return tuple(PartitionValue(resolve_table_column(table, one.column), one.value) for one in partition if one.has_value)
+    return tuple(S.PartitionValue(resolve_table_column(table, one.column), one.value) for one in partition if one.has_value)
 
 
 def resolve_table_column(table: Table, name: str) -> str:
@@ -309,14 +292,14 @@ def resolve_table_column(table: Table, name: str) -> str:
     names = table.schema().names
     if name in names:
         return name
-    found = [known for known in names if known.lower() == name.lower()]
-    if len(found) != 1:
-        what = "has no column" if not found else "has several columns"
+    matches = [known for known in names if known.lower() == name.lower()]
+    if len(matches) != 1:
+        what = "has no column" if not matches else "has several columns"
         raise InvalidRequest(f"{table.uri} {what} {name}; its columns are {', '.join(names)}")
-    return found[0]
+    return matches[0]
 
 
-def insert_operation(table: Table, statement: Insert, settings: StatementOptions) -> tuple[str, dict[str, str]]:
+def insert_operation(table: Table, statement: S.Insert, settings: StatementOptions) -> tuple[str, dict[str, str]]:
     """Write operation of an INSERT and its options.
 
     As in Hudi's SQL, INSERT INTO is an upsert if the table has a record key and an ordering field. INSERT OVERWRITE
@@ -352,16 +335,20 @@ def without_meta(names: Iterable[str]) -> list[str]:
 
 def alter(table: Table, statement: Alteration) -> None:
     """Change columns; each change is one commit. Raises Unsupported for the first position of the table, before any change."""
-    placed = statement.columns if isinstance(statement, AddColumns) else [statement] if isinstance(statement, AlterColumn) else []
-    if any(one.position == (None,) and "." not in _path_of(one) for one in placed):
+    positions: list[tuple[str, tuple[str | None, ...]]] = []
+    if isinstance(statement, S.AddColumns):
+        positions = [(column.name, column.position) for column in statement.columns]
+    elif isinstance(statement, S.AlterColumn):
+        positions = [(statement.column, statement.position)]
+    if any(position == (None,) and "." not in name for name, position in positions):
         raise Unsupported("a column at position FIRST of the table, which Hudi rejects too; use AFTER")
-    if isinstance(statement, AddColumns):
+    if isinstance(statement, S.AddColumns):
         for column in statement.columns:
             _add(table, column)
-    elif isinstance(statement, DropColumns):
+    elif isinstance(statement, S.DropColumns):
         for name in statement.columns:
             table.alter.drop(_spelled(table, name))
-    elif isinstance(statement, RenameColumn):
+    elif isinstance(statement, S.RenameColumn):
         table.alter.rename(_spelled(table, statement.column), statement.to)
     else:
         name = _spelled(table, statement.column)
@@ -377,7 +364,7 @@ def alter(table: Table, statement: Alteration) -> None:
             table.alter.reorder(name, after=_sibling(table, statement.position[0]))
 
 
-def set_properties(table: Table, statement: SetProperties) -> None:
+def set_properties(table: Table, statement: S.SetProperties) -> None:
     """Set or remove properties. Raises InvalidRequest for properties that define the table, and for missing ones to remove."""
     known = dict(table.config.properties)
     missing = [key for key, value in statement.properties if value is None and key not in known]
@@ -386,7 +373,7 @@ def set_properties(table: Table, statement: SetProperties) -> None:
     table.set_properties(dict(statement.properties))
 
 
-def set_default(table: Table, statement: AlterDefault) -> None:
+def set_default(table: Table, statement: S.AlterDefault) -> None:
     """Set or remove the default of a column. Raises InvalidRequest if the column cannot hold it."""
     name, schema = resolve_table_column(table, statement.column), table.schema()
     if statement.default is not None:
@@ -394,7 +381,7 @@ def set_default(table: Table, statement: AlterDefault) -> None:
     table.set_properties({DEFAULT_PREFIX + name: statement.default})
 
 
-def _add(table: Table, column: ColumnDefinition) -> None:
+def _add(table: Table, column: S.ColumnDefinition) -> None:
     if not column.nullable:
         raise InvalidRequest(f"column {column.name} is NOT NULL, but existing rows have no value for it")
     if column.default is not None:
@@ -403,10 +390,6 @@ def _add(table: Table, column: ColumnDefinition) -> None:
         raise Unsupported(f"ALTER TABLE ... ADD COLUMN {column.name} {column.hudi_type}: write rows that have the column")
     after = _sibling(table, column.position[0]) if column.position else None
     table.alter.add(column.name, column.type, after=after, first=column.position == (None,), comment=column.comment)
-
-
-def _path_of(placed: ColumnDefinition | AlterColumn) -> str:
-    return placed.column if isinstance(placed, AlterColumn) else placed.name
 
 
 def _sibling(table: Table, name: str | None) -> str | None:
@@ -421,18 +404,18 @@ def _spelled(table: Table, name: str) -> str:
 
 def _field_at(schema: pa.Schema, path: str) -> pa.Field | None:
     """Return the field of a column path, also of and below the entries of lists and maps; None if there is none."""
-    siblings, found = list(schema), None
+    siblings, match = list(schema), None
     for name in path.split("."):
-        found = next((field for field in siblings if field.name == name), None)
-        if found is None:
+        match = next((field for field in siblings if field.name == name), None)
+        if match is None:
             return None
-        type_ = found.type
+        type_ = match.type
         is_map = pa.types.is_map(type_)
         siblings = [type_.item_field] if is_map else [type_.field(index) for index in range(type_.num_fields)]
-    return found
+    return match
 
 
-def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> list[str]:
+def resolve_partitions(table: Table, partition: tuple[S.PartitionValue, ...]) -> list[str]:
     """Paths of the partitions that PARTITION (...) selects; all partitions for an empty specification.
 
     Raises:
@@ -463,7 +446,7 @@ def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> l
     return [one for one in every if one.startswith(f"{path}/")]
 
 
-def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:
+def partition_scalar(value: S.Value, of: pa.Field) -> pa.Scalar:
     """Value of a partition column, in its type. Raises InvalidRequest if the type cannot hold it."""
     try:
         if isinstance(value, str) and pa.types.is_date(of.type):
@@ -473,14 +456,14 @@ def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:
         raise InvalidRequest(f"PARTITION ({of.name} = {value!r}): column {of.name} is of type {of.type}: {error}") from error
 
 
-def empty_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> WriteResult:
+def empty_partitions(table: Table, partition: tuple[S.PartitionValue, ...]) -> WriteResult:
     """Delete the records of the selected partitions, or of the whole table, in one commit."""
     if not partition and not table.config.keys.partition_fields:
         return table.insert_overwrite_table(table.schema().empty_table())
     return table.delete_partitions(resolve_partitions(table, partition))
 
 
-def list_partitions(table: Table, statement: ShowPartitions) -> pa.Table:
+def list_partitions(table: Table, statement: S.ShowPartitions) -> pa.Table:
     """Paths of the partitions; none of a table that is not partitioned."""
     is_partitioned = table.config.keys.partition_fields or statement.partition
     paths = resolve_partitions(table, statement.partition) if is_partitioned else []
@@ -491,7 +474,7 @@ def list_partitions(table: Table, statement: ShowPartitions) -> pa.Table:
 # CALL, SHOW and DESCRIBE
 
 
-def call_arguments(statement: CallProcedure) -> dict[str, Value]:
+def call_arguments(statement: S.CallProcedure) -> dict[str, S.Value]:
     """Arguments of CALL by name. Unnamed arguments are assigned in the procedure's order, the table first.
 
     Raises:
@@ -511,27 +494,31 @@ def call_arguments(statement: CallProcedure) -> dict[str, Value]:
     return dict(given)
 
 
-def called_table(arguments: Mapping[str, Value]) -> TableName | None:
+def called_table(arguments: Mapping[str, S.Value]) -> S.TableName | None:
     """Table in the argument `table => ...`, a name or a path."""
     given = arguments.get("table")
     if given is None:
         return None
     text = str(given)
-    return TableName((text,) if "/" in text else tuple(text.split(".")))
+    return S.TableName((text,) if "/" in text else tuple(text.split(".")))
 
 
-def table_properties(table: Table, statement: ShowProperties) -> pa.Table:
+def table_properties(table: Table, statement: S.ShowProperties) -> pa.Table:
     """`hoodie.properties` as rows of key and value."""
-    found = {key: redact_secret(key, value) for key, value in table.config.properties}
+    properties = {key: redact_secret(key, value) for key, value in table.config.properties}
     if statement.key is not None:
-        value = found.get(statement.key, f"Table {statement.table} does not have property: {statement.key}")
+        value = properties.get(statement.key, f"Table {statement.table} does not have property: {statement.key}")
         return pa.table({"key": [statement.key], "value": [value]})
-    return pa.table(
-        {"key": pa.array(sorted(found), pa.string()), "value": pa.array([found[k] for k in sorted(found)], pa.string())}
-    )
+    return key_value_rows(properties)
 
 
-def creation_text(table: Table, name: TableName) -> str:
+def key_value_rows(values: Mapping[str, str]) -> pa.Table:
+    """Rows of key and value, in the order of the keys."""
+    keys = sorted(values)
+    return pa.table({"key": pa.array(keys, pa.string()), "value": pa.array([values[key] for key in keys], pa.string())})
+
+
+def creation_text(table: Table, name: S.TableName) -> str:
     """CREATE TABLE statement that creates an empty table with the columns and properties of this one.
 
     Constraints and indexes are not part of it, and values of secrets are redacted.
@@ -576,7 +563,7 @@ def _printed_property(option: str) -> str | None:
     return _SHORT_NAMES.get(option, option)
 
 
-def described(table: Table, statement: Describe, *, names_only: bool = False) -> pa.Table:
+def described(table: Table, statement: S.Describe, *, names_only: bool = False) -> pa.Table:
     """Columns in the format of Spark's DESCRIBE, meta columns first, and details of the table; or their names alone."""
     schema = table.schema(meta_columns=True)
     types = {one.name: column_type_name(one) for one in schema}

@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from sqlglot import TokenType
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.records.sql_quoting import text_literal
 from pyhudi.sql_engine.literals import describe_position, tokenize_spark
 from pyhudi.sql_engine.sql_ast import Fragment, TableName, Value
+
+T = TypeVar("T")
 
 _TEXTS = (TokenType.STRING,)
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
@@ -82,8 +85,8 @@ class TokenCursor:
 
     def fail(self, expected: str) -> NoReturn:
         """Raise InvalidRequest: the next token is not what was expected."""
-        found = self.statement[self.peek.start : self.peek.end + 1] if self.peek else "the end of the statement"
-        raise InvalidRequest(f"{describe_position(self.statement, self.offset)}: expected {expected}, found {found}")
+        next_text = self.statement[self.peek.start : self.peek.end + 1] if self.peek else "the end of the statement"
+        raise InvalidRequest(f"{describe_position(self.statement, self.offset)}: expected {expected}, found {next_text}")
 
     # Keywords
 
@@ -97,6 +100,14 @@ class TokenCursor:
         is_next = self.at_keywords(*keywords)
         self._at += len(keywords) if is_next else 0
         return is_next
+
+    def at_any(self, *keywords: str) -> bool:
+        """Return True if one of these keywords comes next."""
+        return any(self.at_keywords(keyword) for keyword in keywords)
+
+    def accept_any(self, *keywords: str) -> bool:
+        """Consume one of these keywords if it comes next, and return whether it did."""
+        return any(self.accept_keywords(keyword) for keyword in keywords)
 
     def expect(self, *keywords: str) -> None:
         """Consume these keywords. Raises InvalidRequest if other tokens come next."""
@@ -126,23 +137,35 @@ class TokenCursor:
             parts.append(self.name(description))
         return tuple(parts)
 
+    def dotted_name(self, description: str) -> str:
+        """Consume names separated by dots, and return them as one text."""
+        return ".".join(self.dotted(description))
+
     def table(self) -> TableName:
         """Consume a table name."""
         return TableName(self.dotted("the name of a table, or hudi.`/path`"))
 
     def names(self, description: str) -> tuple[str, ...]:
         """Consume comma-separated names in parentheses."""
-        self.expect("(")
-        names = self.name_list(description)
-        self.expect(")")
-        return names
+        return tuple(self.in_parentheses(lambda: self.dotted_name(description)))
 
-    def name_list(self, description: str) -> tuple[str, ...]:
-        """Consume comma-separated names."""
-        names = [".".join(self.dotted(description))]
+    def separated(self, parse: Callable[[], T]) -> list[T]:
+        """Consume comma-separated items; `parse` consumes one."""
+        items = [parse()]
         while self.accept_keywords(","):
-            names.append(".".join(self.dotted(description)))
-        return tuple(names)
+            items.append(parse())
+        return items
+
+    def in_parentheses(self, parse: Callable[[], T]) -> list[T]:
+        """Consume comma-separated items in parentheses; `parse` consumes one."""
+        self.expect("(")
+        items = self.separated(parse)
+        self.expect(")")
+        return items
+
+    def property_key(self) -> str:
+        """Consume the key of a property, in quotes or not."""
+        return self.text("a property") if self.at_string() else self.dotted_name("a property")
 
     def text(self, description: str) -> str:
         """Consume a string literal."""
@@ -167,7 +190,7 @@ class TokenCursor:
         for keyword, value in (("TRUE", True), ("FALSE", False), ("NULL", None)):
             if self.accept_keywords(keyword):
                 return value
-        if self.accept_keywords("DATE") or self.accept_keywords("TIMESTAMP"):
+        if self.accept_any("DATE", "TIMESTAMP"):
             return self.text("text in quotes")
         sign = -1 if self.accept_keywords("-") else 1
         word = self.peek
@@ -184,8 +207,7 @@ class TokenCursor:
         value = self.value("a literal as default")
         if not isinstance(value, str):
             return self.statement[begun : self.last_token_end]
-        quoted = "'" + value.replace("'", "''") + "'"
-        return f"{typed} {quoted}" if typed else quoted
+        return f"{typed} {text_literal(value)}".lstrip()
 
     def _suffix(self, number: Token) -> None:
         """Consume the type suffix of a number, as in 10L, which is a token of its own."""
@@ -222,9 +244,9 @@ class TokenCursor:
 
     def remaining(self, description: str) -> Fragment:
         """Consume everything up to the end."""
-        found = self.until(lambda _: False, description)
+        fragment = self.until(lambda _: False, description)
         self.end()
-        return found
+        return fragment
 
 
 def _tokens_of(statement: str) -> tuple[Token, ...]:

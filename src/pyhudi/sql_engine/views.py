@@ -36,12 +36,12 @@ def expand_views(
     Raises:
         InvalidRequest: A view reads itself, or the statement reads it as of a time.
     """
-    found = {ref.start: find(ref.name) for ref in query.references if ref.name is not None and ref.name.path is None}
-    if not any(found.values()):
+    views = {ref.start: find(ref.name) for ref in query.references if ref.name is not None and ref.name.path is None}
+    if not any(views.values()):
         return query
 
     def replacement(reference: S.Reference) -> str:
-        view = found.get(reference.start)
+        view = views.get(reference.start)
         if view is None:
             return query.body.text[reference.start : reference.end]
         if view in within or reference.as_of is not None:

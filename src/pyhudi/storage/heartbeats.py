@@ -21,7 +21,7 @@ from typing import Annotated
 from pyhudi.errors import HudiError, WriteConflict
 from pyhudi.format.paths import HEARTBEAT_FOLDER
 from pyhudi.options import write_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment, Repetition
 
@@ -29,7 +29,7 @@ _LOG = logging.getLogger("pyhudi.storage.heartbeats")
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatSettings:
+class HeartbeatSettings(OptionSettings):
     """Heartbeat options.
 
     Attributes:
@@ -39,11 +39,6 @@ class HeartbeatSettings:
 
     interval_ms: Annotated[int, write_options.CLIENT_HEARTBEAT_INTERVAL_IN_MS] = 60_000
     tolerable_misses: Annotated[int, write_options.CLIENT_HEARTBEAT_TOLERABLE_MISSES] = 2
-
-    @classmethod
-    def of(cls, options: Options) -> HeartbeatSettings:
-        """Create the settings from validated options."""
-        return read_settings(cls, options)
 
     @property
     def expiry_ms(self) -> int:

@@ -8,6 +8,7 @@ Source: docs/formats/base-file.md, "Footer".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -48,6 +49,9 @@ AVRO_SCHEMA_KEY = "parquet.avro.schema"
 
 _ROW_GROUP_BYTES = 32 << 20
 """Arrow bytes after which a row group is written, unless the settings ask for smaller ones."""
+
+_LEAST_GROUP_ROWS = 100
+"""Rows after which Hudi first compares a row group with its size."""
 
 _DICTIONARY_META_COLUMNS = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 """Meta columns with few distinct values in every file: they are kept as dictionaries."""
@@ -250,7 +254,8 @@ class BaseFileWriter:
         if isinstance(writer, OrcWriter):
             writer.write_table(table)
         else:
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
+            groups = max(1, round(self._pending_bytes / self._group_bytes))
+            writer.write_table(table, row_group_size=max(_LEAST_GROUP_ROWS, math.ceil(table.num_rows / groups)))
         self._buffered_arrow_bytes += self._pending_bytes
         if self._sink.tell() > before:
             self._flushed_arrow_bytes += self._buffered_arrow_bytes
@@ -351,11 +356,13 @@ def _sampled(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.Chunked
     return pa.chunked_array(parts, column.type)
 
 
-def _leaf_paths(path: str, kind: pa.DataType) -> list[str]:
-    if pa.types.is_struct(kind):
-        return [leaf for i in range(kind.num_fields) for leaf in _leaf_paths(f"{path}.{kind.field(i).name}", kind.field(i).type)]
-    if pa.types.is_map(kind):
-        return _leaf_paths(f"{path}.key_value.key", kind.key_type) + _leaf_paths(f"{path}.key_value.value", kind.item_type)
-    if pa.types.is_list(kind):
-        return _leaf_paths(f"{path}.list.element", kind.value_type)
+def _leaf_paths(path: str, type_: pa.DataType) -> list[str]:
+    if pa.types.is_struct(type_):
+        return [
+            leaf for i in range(type_.num_fields) for leaf in _leaf_paths(f"{path}.{type_.field(i).name}", type_.field(i).type)
+        ]
+    if pa.types.is_map(type_):
+        return _leaf_paths(f"{path}.key_value.key", type_.key_type) + _leaf_paths(f"{path}.key_value.value", type_.item_type)
+    if pa.types.is_list(type_):
+        return _leaf_paths(f"{path}.list.element", type_.value_type)
     return [path]

@@ -173,7 +173,7 @@ def test_functions_on_spark_refuse_wrong_types() -> None:
         if not inspect.isfunction(function):
             continue
         for parameter in inspect.signature(function).parameters.values():
-            kinds = argument_types._parsed(parameter.annotation)
+            kinds = argument_types._accepted_types(parameter.annotation)
             if kinds and parameter.kind is not parameter.VAR_KEYWORD:
                 assert not any(kind.accepts(5) for kind in kinds), (name, parameter.name)
     with pytest.raises(InvalidRequest, match=r"read: spark=5 .int. is of the wrong type; pass a Spark SparkSession"):

@@ -186,7 +186,7 @@ def test_unknown_names_and_results_of_another_commit_are_refused(tmp_path: Path)
     assert command.main(["--scenarios", "commits", "--output", str(tmp_path)]) == 2
 
 
-@pytest.mark.full
+@pytest.mark.wide
 def test_two_states_of_the_code_take_the_same_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real processes: embedded PyHudi twice, on 1,200 rows."""
     monkeypatch.undo()

@@ -89,7 +89,7 @@ def test_destructive_commands_preview_by_default(table: hp.Table) -> None:
 
 
 @pytest.mark.parametrize("command", ["rollback", "restore"])
-def test_a_dry_run_knows_the_instants_too(table: hp.Table, command: str) -> None:
+def test_dry_run_of_an_unknown_instant_is_rejected(table: hp.Table, command: str) -> None:
     with pytest.raises(hp.InstantNotFound, match="20200101000000000"):
         call(command, table.uri, "20200101000000000")
 

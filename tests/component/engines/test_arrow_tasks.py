@@ -62,7 +62,7 @@ def test_rows_of_few_and_many_file_groups_are_the_same(tmp_path: Path, monkeypat
     assert table.scan(["id", "p", "v"]).to_arrow().sort_by("id").equals(expected)
 
 
-def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlice) -> None:
+def test_pickled_size_of_many_file_group_tasks_is_bounded(slice_of_a_table: FileSlice) -> None:
     """For 100,000 file groups with a row each: the rows, and what a task reports about a group."""
     schema = pa.schema([("id", pa.string()), *((f"a_column_of_a_long_name_{n}", pa.int64()) for n in range(30))])
     rows = pa.table([["a-key"], *[[1]] * 30], schema=schema)

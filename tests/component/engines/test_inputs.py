@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow.dataset import dataset
 
+import pyhudi as hp
 from pyhudi import Table
 from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
 from pyhudi.errors import InvalidRequest
@@ -278,6 +279,70 @@ def test_python_objects_of_pandas() -> None:
     assert "0x" not in str(refused.value)
     with pytest.raises(InvalidRequest, match="column 'v' cannot be read as Arrow: Could not convert 'x'"):
         table.insert(pd.DataFrame({"id": ["a", "b"], "v": [1, "x"]}))
+
+
+MAPS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("m", pa.map_(pa.string(), pa.int64())),
+        ("s", pa.struct([("m", pa.map_(pa.string(), pa.list_(pa.map_(pa.string(), pa.int64()))))])),
+        ("l", pa.list_(pa.map_(pa.string(), pa.int64()))),
+    ]
+)
+MAP_ROWS: list[dict[str, Any]] = [
+    {"id": 1, "m": {"a": 1, "b": None}, "s": {"m": {"x": [{"y": 1}, None]}}, "l": [{"c": 2}, {}]},
+    {"id": 2, "m": None, "s": None, "l": None},
+    {"id": 3, "m": {}, "s": {"m": None}, "l": []},
+    {"id": 4},
+]
+STORED_MAPS = [
+    {"id": 1, "m": [("a", 1), ("b", None)], "s": {"m": [("x", [[("y", 1)], None])]}, "l": [[("c", 2)], []]},
+    {"id": 2, "m": None, "s": None, "l": None},
+    {"id": 3, "m": [], "s": {"m": None}, "l": []},
+    {"id": 4, "m": None, "s": None, "l": None},
+]
+
+
+@pytest.mark.parametrize("form", ["rows", "columns", "pairs", "write", "merge"])
+def test_python_dictionaries_are_maps_where_the_table_has_maps(form: str) -> None:
+    table = Table.create(f"memory://inputs-maps-{form}", record_key="id", schema=MAPS)
+    if form == "rows":
+        table.upsert(MAP_ROWS)
+    elif form == "columns":
+        table.insert({name: [row.get(name) for row in MAP_ROWS] for name in MAPS.names})
+    elif form == "pairs":
+        table.bulk_insert(STORED_MAPS)
+    elif form == "write":
+        hp.write(table.uri, MAP_ROWS)
+    else:
+        table.merge(MAP_ROWS, on="id").when_not_matched_insert_all().execute()
+    assert sorted(table.scan(MAPS.names).to_arrow().to_pylist(), key=lambda row: row["id"]) == STORED_MAPS
+    assert table.schema().field("s").type == MAPS.field("s").type
+
+
+def test_new_fields_next_to_a_map_are_added() -> None:
+    """The types of other fields are inferred: the table gets a field that it lacks."""
+    table = Table.create("memory://inputs-fields-beside-maps", record_key="id", schema=MAPS)
+    table.upsert([{"id": 1, "m": None, "s": {"m": {"x": []}, "added": 1}, "l": None}])
+    assert table.scan(["s"]).to_arrow()["s"].to_pylist() == [{"m": [("x", [])], "added": 1}]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"a": "x"}, r"m\{\} +int64 +string"),
+        ([1, 2], "column 'm' cannot be read as Arrow: a list in the place of a map holds pairs of a key and a value"),
+        ([("a", 1, 2)], "a list in the place of a map holds pairs of a key and a value"),
+        ([{}, "a"], "a list in the place of a map holds pairs"),
+    ],
+)
+def test_values_that_are_no_maps_are_refused(value: Any, message: str) -> None:
+    table = Table.create(f"memory://inputs-no-maps-{next(_names)}", record_key="id", schema=MAPS)
+    with pytest.raises(InvalidRequest, match=message):
+        table.upsert([{"id": 1, "m": value}])
+    with pytest.raises(InvalidRequest, match="column 'm' cannot be read as Arrow: expected a dictionary or a list in each row"):
+        table.upsert([{"id": 1, "m": {"a": 1}}, {"id": 2, "m": "text"}])
+    assert not table.timeline().completed_writes()
 
 
 @pytest.mark.parametrize(

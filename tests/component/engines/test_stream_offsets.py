@@ -51,7 +51,7 @@ def test_admission_limits_map_to_spark_read_limits(path: Path) -> None:
     assert one.latestOffset(one.initialOffset(), ReadAllAvailable()) == one.reportLatestOffset()
 
 
-def test_a_batch_is_planned_alike_again(path: Path) -> None:
+def test_stream_batch_read_again_returns_the_same_rows(path: Path) -> None:
     one = pickle.loads(pickle.dumps(reader(path, pyhudi_stream_max_instants="1")))
     start = one.initialOffset()
     end = one.latestOffset(start, one.getDefaultReadLimit())

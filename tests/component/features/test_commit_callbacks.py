@@ -275,7 +275,7 @@ def test_secrets_are_shown_nowhere(receiver: HttpReceiver, caplog: pytest.LogCap
         ({"hoodie.write.commit.callback.htp.url": "x"}, "unknown"),
     ],
 )
-def test_what_is_wrong_is_refused_before_anything_is_written(options: dict[str, Any], text: str) -> None:
+def test_wrong_callback_options_are_rejected_before_the_write(options: dict[str, Any], text: str) -> None:
     table = new_table()
     with pytest.raises(hp.InvalidRequest, match=text):
         table.upsert(rows(1), options={**ON, **options})

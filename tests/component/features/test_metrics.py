@@ -385,7 +385,7 @@ def test_the_dashboard_shows_metrics_that_exist(tmp_path: Path) -> None:
         ({"hoodie.metrics.reporter.typ": "x"}, "unknown"),
     ],
 )
-def test_what_is_wrong_is_refused_before_anything_is_written(options: dict[str, Any], text: str) -> None:
+def test_wrong_metrics_options_are_rejected_before_the_write(options: dict[str, Any], text: str) -> None:
     table = new_table()
     with pytest.raises(hp.InvalidRequest, match=text):
         table.upsert(rows(1), options={"hoodie.metrics.on": True, **options})

@@ -55,6 +55,9 @@ def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], message: s
     ("name", "arguments"),
     [
         ("run_clustering", {"predicate": "part = 'a'"}),
+        ("create_metadata_table", {}),
+        ("Repair_Deduplicate", {}),
+        ("show_fs_path_detail", {"is_sub": True}),
         ("run_clean", {"skip_locking": True}),
         ("run_clean", {"schedule_in_line": False}),
         ("run_ttl", {"ttl_policy": "KEEP_BY_CREATION_TIME"}),
@@ -65,6 +68,21 @@ def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], message: s
 def test_unsupported_procedures_are_refused(path: str, name: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(Unsupported):
         procedures.call(name, path=path, **arguments)
+
+
+def test_partitions_of_a_clustering_and_of_file_sizes(tmp_path: Path) -> None:
+    """A pattern applies unless partitions are named; partition paths may begin with a slash."""
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="part")
+    for _ in range(2):
+        table.bulk_insert({"id": [1, 2, 3], "part": ["a", "b", "c"]})
+    chosen: dict[str, Any] = {"show_involved_partition": True, "order": "id", "order_strategy": "z-order"}
+    by_pattern = procedures.call("run_clustering", path=table.uri, partition_regex_pattern="[ab]", **chosen)
+    assert by_pattern["involved_partitions"].to_pylist() == ["a,a,b,b"]
+    both: dict[str, Any] = {"partition_regex_pattern": "z", "selected_partitions": "c"}
+    assert procedures.call("run_clustering", path=table.uri, **both, **chosen)["involved_partitions"].to_pylist() == ["c,c"]
+    sizes = procedures.call("stats_file_sizes", path=table.uri)
+    assert procedures.call("stats_file_sizes", path=table.uri, partition_path="/*").equals(sizes)
+    assert procedures.call("stats_file_sizes", path=table.uri, partition_path="/a")["num_files"].to_pylist() == [1, 1, 1, 3]
 
 
 def test_tables(path: str, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_columns_with_ids_are_validated() -> None:
     table.upsert(data, options=single_value("select sum(amount) from <TABLE_NAME>#6.0"))
 
 
-def test_other_writes_during_the_validation_are_part_of_it() -> None:
+def test_commits_during_a_validation_are_validated() -> None:
     """The last validation sees every commit before its own: it runs under the lock if others keep committing."""
     table = new_table("memory://validated-beside/t")
     other, counts = hp.Table(table.uri), list[int]()
@@ -160,7 +160,7 @@ def test_an_inline_clustering_that_is_rejected_leaves_the_write() -> None:
         ({f"{VALIDATORS}.equality.sql.querys": "x"}, "unknown"),
     ],
 )
-def test_what_is_wrong_is_refused_before_anything_is_written(options: dict[str, str], text: str) -> None:
+def test_wrong_validator_options_are_rejected_before_the_write(options: dict[str, str], text: str) -> None:
     table = new_table(f"memory://validated-wrong-{next(_numbers)}/t")
     before = table.timeline().instants
     with pytest.raises(hp.InvalidRequest, match=text):

@@ -135,7 +135,7 @@ def test_deletes_that_lose_keep_their_keys(tmp_path: Path, kind: str) -> None:
     assert table.scan().count() == 6
 
 
-def test_a_table_that_has_none_gets_one(tmp_path: Path) -> None:
+def test_write_creates_a_missing_metadata_table(tmp_path: Path) -> None:
     table = create(tmp_path, "mor", hoodie__metadata__enable=False)
     for ts in range(1, 4):
         table.upsert(rows(range(ts, ts + 10), ts))

@@ -372,6 +372,20 @@ def test_a_column_may_be_null_after_the_change(kind: str, tmp_path: Path) -> Non
     assert by_id(table) == {"a": {"id": "a", "v": None}, "b": {"id": "b", "v": 2}} and table.validate().ok
 
 
+def test_comments_of_nested_columns_are_stored_in_the_table_schema(tmp_path: Path) -> None:
+    """As in Hudi, the schema of the change and of later commits has them, not only the schema with column ids."""
+    table = new_table(tmp_path)
+    table.upsert(rows("a"))
+    for path in ("st.x", "ar.element.k", "mp.value.m"):
+        table.alter.comment(path, f"about {path}")
+    for step in (lambda: None, lambda: table.upsert(rows("a", "b", ts=2))):
+        step()
+        schema = table.schema()
+        structs = schema.field("st").type, schema.field("ar").type.value_type, schema.field("mp").type.item_type
+        comments = [kind.field(name).metadata for kind, name in zip(structs, ("x", "k", "m"), strict=True)]
+        assert comments == [{b"comment": f"about {path}".encode()} for path in ("st.x", "ar.element.k", "mp.value.m")]
+
+
 def test_columns_change_before_the_first_commit(tmp_path: Path) -> None:
     table = Table.create(tmp_path, record_key="id", schema=pa.schema([("id", pa.int64()), ("v", pa.int32()), ("w", pa.string())]))
     table.alter.add("more", pa.string(), after="id", comment="later")
@@ -496,8 +510,8 @@ def test_rename_is_refused_with_a_secondary_index(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("expression", [False, True])
-def test_an_index_that_goes_by_names_is_planned_before_a_change_and_built_after_it(tmp_path: Path, expression: bool) -> None:
-    """The change is undone, and the table is written as before."""
+def test_index_by_name_planned_before_a_rename_fails_to_build(tmp_path: Path, expression: bool) -> None:
+    """The failed build rolls its plan back; later writes and index builds succeed."""
     table = new_table(tmp_path, **{"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"})
     table.upsert(rows("a", "b"))
     planned = (
@@ -553,8 +567,8 @@ def test_write_by_column_names_commits_after_a_schema_change_it_did_not_see(tmp_
 
 
 @pytest.mark.parametrize("change", ["renames", "drops"])
-def test_what_writes_by_names_brought_outlives_their_archival(tmp_path: Path, change: str) -> None:
-    """From the next write on the history has the columns of their files; before, they are not archived."""
+def test_schema_history_keeps_columns_of_archived_writes(tmp_path: Path, change: str) -> None:
+    """Commits are archived only after a later write stored the columns of their files in the schema history."""
     keep = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3", "hoodie.clean.commits.retained": "1"}
     table = new_table(tmp_path, **{"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"})
     evolve = {"pyhudi.schema.mode": "evolve", "hoodie.write.set.null.for.missing.columns": "true"}

@@ -121,7 +121,7 @@ def test_keys_and_partitions_of_every_arrow_layout_are_found(
 
 @pytest.mark.parametrize("around", ["column", "list", "struct", "map"])
 @pytest.mark.parametrize("kind", REFUSED, ids=str)
-def test_what_no_table_holds_is_refused_by_its_name(kind: pa.DataType, around: str) -> None:
+def test_unsupported_arrow_type_is_rejected_with_the_column_name(kind: pa.DataType, around: str) -> None:
     field = pa.field("odd", kind)
     if around == "list":
         field = pa.field("odd", pa.list_(kind))

@@ -53,7 +53,7 @@ def test_files_store_avro_types_as_the_table_schema_defines(block: str, tmp_path
 
 
 @pytest.mark.parametrize("block", ["avro", "parquet", "hfile"])
-def test_what_the_table_cannot_hold_is_refused(block: str, tmp_path: Path) -> None:
+def test_invalid_enum_symbol_is_rejected(block: str, tmp_path: Path) -> None:
     golden = open_golden("mor_v9_avro_types", tmp_path)
     table = Table(golden.path)
     before = table.scan().to_arrow()

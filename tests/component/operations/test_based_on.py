@@ -80,7 +80,7 @@ def test_a_delete_since_the_scan(table: Table) -> None:
     assert rows(table) == {"b": 1, "c": 1}
 
 
-def test_what_was_archived_since_the_scan_is_met() -> None:
+def test_based_on_conflicts_with_archived_commits() -> None:
     kept = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
     table = Table.create("memory://based-on-archived", record_key="id", options={**OPTIONS, **kept})
     table.upsert(counters(a=1))

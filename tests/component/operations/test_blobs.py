@@ -99,7 +99,7 @@ def test_schema_is_that_of_hudi(tmp_path: Path) -> None:
         (b"bytes", "a column of type BLOB takes struct"),
     ],
 )
-def test_what_is_no_blob_is_refused(tmp_path: Path, value: Any, message: str) -> None:
+def test_invalid_blob_value_is_rejected(tmp_path: Path, value: Any, message: str) -> None:
     table = create(tmp_path / "t")
     table.upsert([row(1, 1)])
     before = state(table)

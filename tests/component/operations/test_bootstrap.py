@@ -479,7 +479,7 @@ WRONG: dict[str, Wrong] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_cannot_be_a_table_leaves_none(tmp_path: Path, what: str) -> None:
+def test_failed_bootstrap_leaves_no_table(tmp_path: Path, what: str) -> None:
     spoil, given, error, words = WRONG[what]
     source = source_at(tmp_path / "source")
     spoil(source)

@@ -83,7 +83,7 @@ def test_a_damaged_index_is_named(table: Table) -> None:
         table.scan().to_arrow()
 
 
-def test_what_hudi_made_is_written(table: Table) -> None:
+def test_table_bootstrapped_by_hudi_is_written_and_serviced(table: Table) -> None:
     """File groups without their rows become whole ones; the source files stay."""
     sources = {path: path.read_bytes() for path in source_of(table).parents[1].rglob("*.parquet")}
     rows = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}

@@ -217,7 +217,7 @@ def test_a_torn_change_log(tmp_path: Path) -> None:
             continue
 
 
-def test_what_was_cleaned(tmp_path: Path) -> None:
+def test_change_query_of_a_cleaned_range_is_rejected(tmp_path: Path) -> None:
     """A range that begins before the oldest remaining instant is refused, regardless of mode and table type."""
     for kind, mode in (("cow", MODES[0]), ("cow", MODES[2]), ("mor", MODES[1])):
         table = make(tmp_path / f"{kind}{mode}", kind, mode)

@@ -462,8 +462,8 @@ def test_archived_schema_change_applies_after_table_services(tmp_path: Path) -> 
     assert by_id(table) == expected
 
 
-def test_an_index_that_goes_by_names_is_not_made_and_can_be_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it exists, nothing is written any more; no operation could mend such a table."""
+def test_index_by_name_is_rejected_and_can_be_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While such an index exists, every write is rejected."""
     table = Table(open_golden("cow_schema_on_read", tmp_path).path)
     table.index.create("record_index")
     for attempt in (

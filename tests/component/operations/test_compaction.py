@@ -216,7 +216,7 @@ def test_scheduling_if_due_reports_the_reason() -> None:
     assert planned.to_dict()["operation"] == "compact"
 
 
-def test_what_cannot_be_compacted() -> None:
+def test_invalid_compaction_is_rejected() -> None:
     with pytest.raises(TableState, match="copy-on-write"):
         create("cow").compact()
     with pytest.raises(TableState, match="copy-on-write"):

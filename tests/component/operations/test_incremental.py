@@ -52,7 +52,7 @@ def test_bounds(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_what_is_left_after_a_clean(tmp_path: Path, kind: str) -> None:
+def test_incremental_query_after_a_clean_reads_remaining_versions(tmp_path: Path, kind: str) -> None:
     """Of base files the last versions; log blocks that came after the range hide nothing."""
     table, (one, two, _) = table_with_commits(tmp_path / "t", kind)
     if kind == "mor":

@@ -106,7 +106,7 @@ def test_an_instant_is_not_taken_for_a_completion_time(bound: str) -> None:
         incremental_ids(table, **bounds)
 
 
-def test_changes_take_them_too() -> None:
+def test_changes_accept_instants_and_times() -> None:
     table, (one, two, three) = table_with_commits(**{"hoodie.table.cdc.enabled": True})
     assert table.changes().count() == 3
     assert table.changes(after=one.completion_time).count() == 2

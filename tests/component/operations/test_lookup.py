@@ -102,7 +102,7 @@ def test_by_the_record_index(name: str, tmp_path: Path) -> None:
     assert table.lookup(["nobody"]).explain().slices == ()
 
 
-def test_what_is_refused(table: Table) -> None:
+def test_lookup_of_invalid_keys_is_rejected(table: Table) -> None:
     for keys in (pa.table({"n": [1]}), pa.array([1]), [1, 2], "k001", pa.array(["a", None]), pa.table({"id": ["a", None]}), 5):
         with pytest.raises(InvalidRequest):
             table.lookup(keys)

@@ -207,7 +207,7 @@ def test_a_writer_of_another_mode_that_makes_a_group_for_the_bucket(world: World
     assert len({name.lstrip(".").split("_")[0] for name in data_files(world)}) == 1
 
 
-def test_what_a_write_builds_on_was_restored_away(world: World) -> None:
+def test_write_concurrent_with_a_restore_is_retried(world: World) -> None:
     first = world.table.upsert(rows(1, k0=1)).instant
     world.table.upsert(rows(2, k0=2))
     assert first is not None
@@ -266,7 +266,7 @@ def test_clustering_keeps_buckets_and_later_writes_succeed(world: World) -> None
     assert world.table.validate().ok
 
 
-def test_another_number_of_buckets_is_found_out_in_logs_too(world: World) -> None:
+def test_log_of_another_bucket_count_is_rejected(world: World) -> None:
     world.table.upsert(rows(1, **{f"k{number}": number for number in range(0, 20, 2)}))
     with pytest.raises(TableState, match="use the bucket count"):
         world.table.upsert(rows(2, k0=2), options={"hoodie.bucket.index.num.buckets": 3})

@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(tmp_path: Path, name: str) -> None:
+def test_omitted_columns_with_unsupported_settings_are_rejected(tmp_path: Path, name: str) -> None:
     given, why = REFUSED[name]
     options = {OMIT: True, **given.get("options", {})}
     with pytest.raises(Unsupported, match=why):

@@ -202,7 +202,7 @@ def test_writes_and_services_choose_the_format(table_type: str) -> None:
         new_table("PARQUET", table_type).upsert(rows((0,), 1), options=orc)
 
 
-def test_ways_to_create_one(tmp_path: Path) -> None:
+def test_orc_table_is_created_by_each_call(tmp_path: Path) -> None:
     """By either option, by the properties of SQL, and by the first write of a job."""
     made = {
         "table's": Table.create(tmp_path / "a", record_key="id", options={FORMAT: "orc"}),
@@ -232,7 +232,7 @@ def contents_of(*parts: pa.Table) -> list[dict[str, Any]]:
     return sorted(pa.concat_tables(parts).to_pylist(), key=lambda row: str(row["id"]))
 
 
-def test_what_is_refused() -> None:
+def test_orc_rejects_hfile_tables_and_timestamps_out_of_range() -> None:
     with pytest.raises(Unsupported, match="HFILE"):
         new_table("HFILE", "cow")
     table = new_table("ORC", "cow")

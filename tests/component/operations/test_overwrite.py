@@ -166,7 +166,7 @@ def test_rows_read_from_the_table_itself_may_replace_it(made: Made, table_type: 
     assert read(table) == [row for row in before if row["ts"] == 2]
 
 
-def test_rows_are_combined_as_the_operation_does_it(made: Made) -> None:
+def test_overwrite_combines_duplicate_keys_by_operation(made: Made) -> None:
     twice = pa.concat_tables([rows(range(3), 1), rows(range(3), 2), rows(range(1), 1)])
     assert overwrite(made("cow"), twice).rows_inserted == 3
     assert overwrite(made("cow"), twice, WriteOperation.INSERT).rows_inserted == 7
@@ -195,7 +195,7 @@ REFUSED: dict[str, object] = {
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "a source that breaks"])
-def test_what_is_refused_leaves_the_table(made: Made, name: str) -> None:
+def test_rejected_overwrite_keeps_the_table(made: Made, name: str) -> None:
     table = made("mor")
     before, config, writes = read(table), table.config, table.timeline().completed_writes()
     if name == "a source that breaks":

@@ -270,7 +270,7 @@ def test_rows_that_do_not_fit_are_refused(row: dict[str, Any], error: type[Excep
     assert seen(table) == before
 
 
-def test_what_is_refused() -> None:
+def test_unsupported_partial_update_is_rejected() -> None:
     payload = "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload"
     for mode in ("EVENT_TIME_ORDERING", ""):
         with pytest.raises(Unsupported, match="virtual key tables"):

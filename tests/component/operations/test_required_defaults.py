@@ -37,7 +37,7 @@ def test_every_read_returns_the_default(table: Table) -> None:
 
 
 @pytest.mark.sample(1)
-def test_writes_and_services_carry_it(table: Table) -> None:
+def test_writes_and_services_keep_the_default_of_a_required_column(table: Table) -> None:
     table.upsert(pa.Table.from_pylist([{**old("x2", a="new"), "d": 9, "s": "new"}], NEW))
     expected = [("x1", "first", 8, "given"), ("x2", "new", 9, "new"), *EXPECTED[2:]]
     assert rows_of(table.scan().to_arrow()) == expected

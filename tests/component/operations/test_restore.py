@@ -74,7 +74,7 @@ def test_through_compactions_and_clusterings(table_type: str, metadata: str) -> 
     assert table.validate().ok
 
 
-def test_to_what_was_archived() -> None:
+def test_restore_to_an_archived_instant_is_rejected() -> None:
     few = {
         "hoodie.keep.min.commits": "3",
         "hoodie.keep.max.commits": "4",

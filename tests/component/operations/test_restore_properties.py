@@ -126,7 +126,7 @@ def test_partitions_of_each_form(uri: str, by: str, options: dict[str, Any], giv
     check_restored(table, MERGING if by == "day" else given)
 
 
-def test_keys_of_several_fields_name_them(uri: str) -> None:
+def test_restored_properties_name_the_fields_of_complex_keys(uri: str) -> None:
     table = create(uri, "mor", key="id,n")
     table.bulk_insert(rows(*range(8)))
     table.upsert(rows(2, 3, ts=2))

@@ -110,7 +110,7 @@ def test_clean_rolls_back_failed_writes_under_the_lazy_policy(environment: Repla
     assert not table.timeline().pending_writes()
 
 
-def test_what_savepoints_and_restores_refuse(environment: ReplayEnvironment) -> None:
+def test_savepoint_and_restore_of_cleaned_instants_are_rejected(environment: ReplayEnvironment) -> None:
     table = new_table(environment, **{"hoodie.clean.commits.retained": 1})
     for _ in range(4):
         upsert(table, environment)

@@ -89,7 +89,7 @@ def test_a_table_under_another_name_is_read_written_and_serviced(table_type: str
         (" owner", "not a valid property name"),
     ],
 )
-def test_what_defines_the_table_or_its_writes_is_refused(key: str, message: str) -> None:
+def test_set_properties_rejects_table_and_write_definitions(key: str, message: str) -> None:
     table = made()
     before = stored(table)
     for value in ("x", None):
@@ -128,7 +128,7 @@ def test_table_of_an_unsupported_write_version_is_not_changed() -> None:
         table.set_properties({"owner": "me"})
 
 
-def test_the_name_stays_where_the_lock_of_the_writers_has_it() -> None:
+def test_table_name_in_the_lock_key_cannot_be_changed() -> None:
     table = made()
     from pyhudi.operations.admin.alter_properties import run_set_properties
     from pyhudi.operations.commit.commit_settings import CommitSettings

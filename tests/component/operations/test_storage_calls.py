@@ -250,7 +250,7 @@ def test_clean_without_files_inspects_each_commit_once(uri: str) -> None:
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_what_a_commit_syncs_to_disk(tmp_path: Path, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_syncs_files_to_disk(tmp_path: Path, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(str(tmp_path / "t"), table_type)
     upserted(table, 1)
     synced: list[str] = []

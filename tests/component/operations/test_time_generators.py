@@ -64,7 +64,7 @@ def test_times_come_from_the_generator(tmp_path: Path, counter: Counter) -> None
     assert table.validate().ok
 
 
-def test_columns_by_ids_take_their_times_there_too(tmp_path: Path, counter: Counter) -> None:
+def test_schema_changes_by_id_use_the_time_generator(tmp_path: Path, counter: Counter) -> None:
     table = hp.Table.create(str(tmp_path / "t"), record_key="id", ordering="ts", options=TYPE)
     table.upsert(rows("a"))
     table.alter.add("note", pa.string())
@@ -103,7 +103,7 @@ def test_commit_without_a_completion_time_is_rolled_back(
     assert table.validate().ok
 
 
-def test_the_skew_is_waited_out_after_it(tmp_path: Path, counter: Counter) -> None:
+def test_time_generator_waits_for_the_clock_skew(tmp_path: Path, counter: Counter) -> None:
     env = ReplayEnvironment(1)
     options = {**TYPE, "hoodie.time.generator.max_expected_clock_skew_ms": 250, "_hoodie.time.generator.reuse.enable": True}
     table = hp.Table.create(str(tmp_path / "t"), record_key="id", ordering="ts")
@@ -120,7 +120,7 @@ def test_unregistered_time_generator_is_refused(tmp_path: Path) -> None:
     table.upsert(rows("a"), options={"hoodie.time.generator.type": "WAIT_TO_ADJUST_SKEW"})
 
 
-def test_an_installed_plug_in_brings_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_generator_of_an_installed_plugin_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Entry:
         value = "of_this_test:register"
 

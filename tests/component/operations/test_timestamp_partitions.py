@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import Unsupported
 from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.operations.write import write_preconditions
 from pyhudi.records.keys import key_values
 
 FORMATTED = {
@@ -80,23 +82,33 @@ def test_writes_work_after_the_partitions_of_hudi_sql_are_deleted(
     assert table.upsert(rows()).rows_inserted == 2
 
 
+@pytest.mark.parametrize("step", ["begin", "start", "commit"])
 @pytest.mark.parametrize("options", [FORMATTED, OMITTED])
 def test_a_partition_that_hudi_sql_adds_during_a_write_is_detected(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], step: str
 ) -> None:
-    """The other writer commits between the checks of the options and the instant of the write."""
+    """The other writer commits before the instant of the write, before its data files, or before its own commit."""
     table = create(options)
-    begin = Transaction.begin
+    inner = getattr(Transaction, step)
 
-    def begin_later(*args: Any, **kwargs: Any) -> Transaction:
+    def after_other_writer(*args: Any, **kwargs: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(Transaction, "begin", begin)
+            patch.setattr(Transaction, step, inner)
             insert_as_hudi_sql(monkeypatch, Table(table.uri))
-        return begin(*args, **kwargs)
+        return inner(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Transaction, "begin", begin_later)
+        patch.setattr(Transaction, step, after_other_writer)
         with pytest.raises(Unsupported, match="Hudi's SQL wrote partition path"):
             table.upsert(rows())
     assert table.scan(["id"]).to_arrow().num_rows == 1
     assert not table.timeline().pending()
+
+
+def test_timestamp_paths_are_checked_once_without_other_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = create(FORMATTED)
+    table.insert(rows())
+    match = Mock(wraps=write_preconditions._is_path_of_hudi_sql)
+    monkeypatch.setattr(write_preconditions, "_is_path_of_hudi_sql", match)
+    table.upsert(rows())
+    assert match.call_count == len(table.inspect.partitions())

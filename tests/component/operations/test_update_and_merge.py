@@ -87,7 +87,7 @@ def test_a_zero_keeps_its_sign(value: Any) -> None:
         ({}, InvalidRequest, "mapping"),
     ],
 )
-def test_what_cannot_be_assigned(values: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_update_with_invalid_values_is_rejected(values: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         new_table().update(values)
 
@@ -105,7 +105,7 @@ def test_tables_that_cannot_be_updated() -> None:
 # Merges
 
 
-def test_rows_are_found_by_other_columns_too(table: Table) -> None:
+def test_merge_matches_rows_by_other_columns(table: Table) -> None:
     source = pa.table({"city": ["x", None], "rate": [4.0, 5.0]})
     table.merge(source, on="city").when_matched_update({"fare": "source.rate"}).execute()
     assert held(table, "fare") == {"a": 4.0, "b": 2.0, "c": 4.0}

@@ -68,7 +68,7 @@ def test_tables_of_apache_hudi_are_upgraded(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_down_and_up_again(table_type: str, tmp_path: Path) -> None:
+def test_downgrade_and_upgrade_keep_rows_and_instants(table_type: str, tmp_path: Path) -> None:
     table = table_with_commits(tmp_path / "t", table_type)
     table.delete_partitions("p1")
     table.insert(rows(9, 2))
@@ -181,7 +181,7 @@ def test_incremental_queries_of_version_6_go_by_request_times(tmp_path: Path) ->
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_the_history_becomes_an_archive_and_a_history_again(table_type: str, tmp_path: Path) -> None:
+def test_downgrade_and_upgrade_convert_the_archived_timeline(table_type: str, tmp_path: Path) -> None:
     few = {"hoodie.keep.min.commits": "4", "hoodie.keep.max.commits": "5", "hoodie.clean.commits.retained": "2"}
     table = table_with_commits(
         tmp_path / "t", table_type, 12, **few, **{"hoodie.clean.automatic": "true", "hoodie.metadata.enable": "false"}
@@ -263,7 +263,7 @@ def test_a_pending_clustering_goes_both_ways(tmp_path: Path) -> None:
         mor.downgrade()
 
 
-def test_what_forbids_it(tmp_path: Path) -> None:
+def test_downgrade_and_upgrade_with_a_pending_restore_are_rejected(tmp_path: Path) -> None:
     table = table_with_commits(tmp_path / "t", "cow")
     store = table.context.timeline
     time = str(int(table.timeline().latest_time()) + 1)

@@ -240,7 +240,7 @@ def test_tables_of_apache_hudi_are_downgraded(name: str, tmp_path: Path) -> None
         ("mor_v9_partitioned_index", "record index .* is partitioned"),
     ],
 )
-def test_what_version_8_cannot_hold_is_refused(name: str, reason: str, tmp_path: Path) -> None:
+def test_downgrade_of_a_table_with_version_9_features_is_rejected(name: str, reason: str, tmp_path: Path) -> None:
     golden = open_golden(name, tmp_path)
     before = {path: path.read_bytes() for path in golden.path.rglob("*") if path.is_file()}
     for target in (8, 6):
@@ -257,7 +257,7 @@ def test_merge_mode_without_a_payload_class_is_not_downgraded(tmp_path: Path) ->
             hp.Table(table.uri).downgrade()
 
 
-def test_what_version_9_cannot_hold_is_refused(tmp_path: Path) -> None:
+def test_upgrade_to_version_9_with_unsupported_settings_is_rejected(tmp_path: Path) -> None:
     complex_keys = hp.Table.create(tmp_path / "c", record_key="id", partition_by=["part", "Op"], ordering="ts", options=OPTIONS)
     complex_keys.upsert(rows(1))
     first = table_with_commits(tmp_path / "f", **{"hoodie.datasource.write.payload.class": f"{MODEL}FirstValueAvroPayload"})

@@ -103,7 +103,7 @@ def test_other_libraries_know_the_type(tmp_path: Path) -> None:
         ('{"a": 1}', pa.string(), "a column of type VARIANT takes struct"),
     ],
 )
-def test_what_is_no_variant_is_refused(tmp_path: Path, value: Any, type_: Any, message: str) -> None:
+def test_invalid_variant_value_is_rejected(tmp_path: Path, value: Any, type_: Any, message: str) -> None:
     table = create(tmp_path / "t")
     table.upsert(frame({1: row(1, 1)}))
     before = state(table)

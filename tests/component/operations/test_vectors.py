@@ -125,7 +125,7 @@ def test_any_layout_of_numbers_becomes_a_vector(tmp_path: Path) -> None:
         ({"emb": [["a"] * 4] * 2}, r"takes lists of 4 numbers"),
     ],
 )
-def test_what_is_no_vector_of_the_column_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_invalid_vector_value_is_rejected(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     table = create(tmp_path / "t", "cow")
     table.upsert([row(1, 1), row(2, 1)])
     before = state(table)

@@ -105,7 +105,9 @@ def test_legacy_payload_properties_of_an_upgrade_are_ignored(tmp_path: Path) -> 
         ({"hoodie.table.version": "10"}, Unsupported, "10"),
     ],
 )
-def test_what_is_not_known_is_refused_at_open(values: dict[str, str], error: type[HudiError], found: str, tmp_path: Path) -> None:
+def test_table_with_unknown_properties_is_rejected_at_open(
+    values: dict[str, str], error: type[HudiError], found: str, tmp_path: Path
+) -> None:
     path = changed(open_golden("mor_v9", tmp_path).path, values)
     with pytest.raises(error, match=found) as caught:
         Table(str(path))

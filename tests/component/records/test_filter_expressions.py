@@ -132,7 +132,7 @@ def test_long_chains_of_expressions_are_one_level() -> None:
     ],
     ids=str,
 )
-def test_what_filters_do_not_have_is_refused_by_name(expression: Any, named: str) -> None:
+def test_unsupported_polars_expression_is_rejected_by_name(expression: Any, named: str) -> None:
     with pytest.raises(Unsupported, match="the filter ") as refused:
         parse_filter(expression)
     assert refused.match(named)
@@ -150,7 +150,7 @@ def test_what_filters_do_not_have_is_refused_by_name(expression: Any, named: str
     ],
     ids=str,
 )
-def test_what_is_no_filter_is_refused(filter_: Any, message: str) -> None:
+def test_invalid_filter_is_rejected(filter_: Any, message: str) -> None:
     with pytest.raises((InvalidRequest, Unsupported), match=message):
         parse_filter(filter_)
 

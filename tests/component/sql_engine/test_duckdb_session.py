@@ -85,7 +85,10 @@ def test_time_travel_and_what_changed(sql: Sql, trips: hp.Table) -> None:
     changed = f"SELECT id, fare FROM hudi_table_changes('trips', 'latest_state', '{last.completion_time}')"
     assert sql(changed) == [{"id": 1, "fare": 99.0}]
     assert len(sql(f"SELECT Action FROM hudi_query_timeline('{trips.uri.removeprefix('file:')}')")) == 2
-    assert sql("SELECT Partition_Path AS p FROM hudi_filesystem_view('trips', 'city=ny')") == [{"p": "city=ny"}]
+    view = "SELECT Partition_Path AS p, Base_Instant_Time = '{}' AS old FROM hudi_filesystem_view('trips'{}) ORDER BY 1, 2"
+    every = [{"p": "city=ny", "old": True}, {"p": "city=sf", "old": False}, {"p": "city=sf", "old": True}]
+    for arguments, rows in (("", every), (", '*'", every), (", 'city=s*'", every[1:]), (", '/city=ny/'", every[:1])):
+        assert sql(view.format(first.request_time, arguments)) == rows
     with pytest.raises(hp.InvalidRequest, match="takes 3 to 4 arguments"):
         sql("SELECT * FROM hudi_table_changes('trips')")
     with pytest.raises(hp.InvalidRequest, match="'snapshot' or 'read_optimized'"):
@@ -398,15 +401,15 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
         ),
         (
             "MERGE INTO trips t USING (VALUES (1, 'new')) s(id) ON t.id = s.id WHEN MATCHED THEN UPDATE SET fare = 2",
-            r"source s of MERGE has 2 columns, and its alias names 1 \(id\)",
+            "alias 's' names 1 columns, but its rows have 2",
         ),
         (
             "MERGE INTO trips t USING (SELECT * FROM two) AS s(id, fare, city) ON t.id = s.id WHEN MATCHED THEN DELETE",
-            "has 4 columns, and its alias names 3",
+            "alias 's' names 3 columns, but its rows have 4",
         ),
         (
             "MERGE INTO trips t USING (VALUES (1, 'new')) s(id, city, fare) ON t.id = s.id WHEN MATCHED THEN UPDATE SET fare = 2",
-            "has 2 columns available but 3 columns specified",
+            "alias 's' names 3 columns, but its rows have 2",
         ),
         ("MERGE INTO trips t USING two s ON t.id IN (SELECT id FROM two) WHEN MATCHED THEN DELETE", "query within a condition"),
     ],
@@ -510,7 +513,7 @@ def test_streams_cannot_be_registered(catalog: hp.Catalog, rows: object) -> None
 
 
 @pytest.mark.parametrize("rows", [7, None, sys, pa.Table])
-def test_what_is_no_table_cannot_be_registered(catalog: hp.Catalog, rows: object) -> None:
+def test_register_rejects_values_that_are_no_table(catalog: hp.Catalog, rows: object) -> None:
     with pytest.raises(hp.InvalidRequest, match="cannot be registered as r: pass a Table, its path, a Scan"):
         catalog.register("r", rows)
 
@@ -634,3 +637,33 @@ def test_time_travel_has_the_columns_of_its_time(sql: Sql, trips: hp.Table) -> N
     ]
     with pytest.raises(hp.InvalidRequest, match="column price does not exist"):
         sql(f"SELECT price FROM {past}")
+
+
+@pytest.mark.parametrize("sample", ["50 PERCENT", "BUCKET 1 OUT OF 2", "500 ROWS"])
+def test_a_sample_chooses_single_rows(sample: str) -> None:
+    numbers = pa.table({"id": list(range(1000))})
+    counts = hp.sql(f"SELECT count(t.id) AS n FROM t TABLESAMPLE ({sample})", tables={"t": numbers})["n"].to_pylist()
+    assert 300 < counts[0] < 700
+    with pytest.raises(hp.InvalidRequest, match="BUCKET 1 OUT OF 0 is not between 0 and 100 percent"):
+        hp.sql("SELECT * FROM t TABLESAMPLE (BUCKET 1 OUT OF 0)", tables={"t": numbers})
+
+
+@pytest.mark.parametrize(
+    ("relation", "names", "columns"),
+    [
+        ("(VALUES (1, 'a'), (2, 'b')) s(x)", 1, 2),
+        ("VALUES (1, 'a'), (2, 'b') AS s(x)", 1, 2),
+        ("(SELECT 1 AS a, 2 AS b UNION ALL SELECT 3, 4) AS s(x, y, z)", 3, 2),
+        ("trips AS s(x)", 1, 9),
+    ],
+)
+def test_alias_must_name_all_columns(sql: Sql, trips: hp.Table, relation: str, names: int, columns: int) -> None:
+    with pytest.raises(hp.InvalidRequest, match=f"alias 's' names {names} columns, but its rows have {columns}$"):
+        sql(f"SELECT * FROM {relation}")
+    with pytest.raises(hp.InvalidRequest, match="alias 'c' names 1 columns, but its rows have 2"):
+        sql("WITH c(x) AS (SELECT id, ts FROM trips) SELECT * FROM c")
+
+
+def test_columns_of_a_table_that_an_alias_renames(sql: Sql, trips: hp.Table) -> None:
+    assert sql("SELECT s.i FROM trips AS s(a, b, c, d, e, f, g, h, i) ORDER BY 1") == [{"i": "ny"}, {"i": "sf"}]
+    assert sql("SELECT s.f FROM trips AS s(a, b, c, d, e, f, g, h, i) WHERE s.i = 'sf'") == [{"f": 1}]

@@ -52,7 +52,7 @@ def copied(made: Table) -> Storage:
 
 @pytest.mark.parametrize("path", [PROPERTIES_FILE, INDEX_DEFINITIONS_FILE])
 @pytest.mark.parametrize("steps", range(1, len(PAUSES_MS) + 1))
-def test_what_is_half_written_is_read_again(made: Table, path: str, steps: int) -> None:
+def test_half_written_file_is_read_again(made: Table, path: str, steps: int) -> None:
     storage = copied(made)
     whole = storage.read(path) or b""
     parts = [whole[: len(whole) * step // steps // 2] for step in range(steps)]
@@ -64,7 +64,7 @@ def test_what_is_half_written_is_read_again(made: Table, path: str, steps: int) 
 
 
 @pytest.mark.parametrize("path", [PROPERTIES_FILE, INDEX_DEFINITIONS_FILE])
-def test_what_stays_damaged_is_damaged(made: Table, path: str) -> None:
+def test_damaged_file_is_reported_after_all_retries(made: Table, path: str) -> None:
     storage, writer = copied(made), ConcurrentWriter()
     storage.put(path, (storage.read(path) or b"")[:40])
     with pytest.raises(CorruptData) as caught:

@@ -48,7 +48,7 @@ def test_few_keys_have_a_filter_of_their_size(count: int, entries: int) -> None:
     assert not found.might_contain(keys(count, count + 2000)).any()
 
 
-def test_a_filter_of_one_size_has_it() -> None:
+def test_simple_bloom_filter_has_the_configured_size() -> None:
     assert table_with_commits(Sizes("SIMPLE"), 3).size_bytes == BloomFilter.create("SIMPLE", 1000, 1e-9).size_bytes
 
 

@@ -1,4 +1,4 @@
-"""Five hundred fixed random schedules, two thousand in the wide tier.  The smoke tier runs one in ten of them.
+"""About 480 fixed random schedules, 3,200 in the wide tier.  The smoke tier runs one in ten of them.
 
 `python -m tests.simulation.checker.explore` runs other seeds.
 """
@@ -19,9 +19,9 @@ from tests.support.shares import EACH_SHARE, Share
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many schedules are run."""
 
-PLAIN = 230 if WIDE else 50
+PLAIN = 230 if WIDE else 30
 WITH_METADATA = 16 if WIDE else 6
-NOT_WAITING = 50 if WIDE else 24
+NOT_WAITING = 50 if WIDE else 16
 
 
 @EACH_SHARE

@@ -136,7 +136,7 @@ def test_columns_filters_and_the_latest_start(source: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.full
-def test_what_is_refused(source: SparkSession, tmp_path: Path) -> None:
+def test_invalid_stream_options_are_rejected(source: SparkSession, tmp_path: Path) -> None:
     table = make(tmp_path / "t", "cow")
     table.upsert(rows("a", 1))
     for options, text in (({START: "soon"}, "earliest, latest"), ({**CDC, BEGIN: "0"}, "batch queries")):

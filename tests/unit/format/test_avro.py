@@ -176,7 +176,7 @@ def _listed(value: Any) -> Any:
 
 
 @given(VALUES)
-def test_every_type_as_fastavro_has_it(value: dict[str, Any]) -> None:
+def test_every_type_is_encoded_as_by_fastavro(value: dict[str, Any]) -> None:
     schema = _everything()
     data = encode_datum(schema, value)
     parsed = fastavro.parse_schema(json.loads(schema.text))

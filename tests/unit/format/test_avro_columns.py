@@ -151,7 +151,7 @@ def comparable(value: Any) -> Any:
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(tables())
-def test_what_fastavro_writes_is_read_and_written_back(table: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
+def test_columns_round_trip_with_fastavro(table: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
     schema, rows = table
     codec = avro_records(json.dumps(schema))
     encoded = fast(schema, rows)
@@ -386,7 +386,7 @@ def test_a_null_struct_may_hide_nulls_of_required_fields() -> None:
     assert codec.encode(batch).to_pylist() == [b"\0", b"\x02\x02"]
 
 
-def test_what_is_not_supported() -> None:
+def test_unsupported_avro_schemas() -> None:
     def record(field: Any) -> str:
         return json.dumps({"type": "record", "name": "r", "fields": [{"name": "f", "type": field}]})
 

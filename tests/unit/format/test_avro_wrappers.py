@@ -149,7 +149,7 @@ def test_mixed_branches_of_one_column() -> None:
     assert (values.to_pylist(), absent.to_pylist()) == ([4, None], [False, True])
 
 
-def test_what_is_refused() -> None:
+def test_invalid_ordering_value_is_rejected() -> None:
     with pytest.raises(Unsupported, match="decimal"):
         wrap_ordering(pa.array([decimal.Decimal(1)], pa.decimal128(5, 0)))
     with pytest.raises(Unsupported, match="STRING"):

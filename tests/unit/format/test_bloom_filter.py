@@ -220,7 +220,7 @@ def test_no_keys() -> None:
     assert not any(simple.encode()[13:])
 
 
-def test_what_is_not_read() -> None:
+def test_unsupported_bloom_filter_is_rejected() -> None:
     with pytest.raises(Unsupported, match="unversioned"):
         BloomFilter.decode(bytes.fromhex("0000000400000030") + bytes(20))
     with pytest.raises(Unsupported, match="Jenkins"):

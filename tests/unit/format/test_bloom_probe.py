@@ -39,7 +39,7 @@ def test_any_number_of_keys() -> None:
         assert text_might_contain(text, made.filter_type, pa.array(keys, pa.string())) is found
 
 
-def test_damage_that_is_met() -> None:
+def test_damaged_bloom_filter_is_rejected() -> None:
     made = BloomFilter.create(BloomKind.SIMPLE, 100)
     made.add(pa.array(["there"]))
     text, asked = made.to_text().encode(), pa.array(["there"])

@@ -76,7 +76,7 @@ def test_texts_that_are_no_definitions(text: str) -> None:
         parse_index_definitions(text.encode())
 
 
-def test_what_is_refused() -> None:
+def test_invalid_index_definition_is_rejected() -> None:
     with pytest.raises(InvalidRequest):
         format_index_definitions([column_stats_definition(["a"]), column_stats_definition(["b"])])
     with pytest.raises(InvalidRequest):

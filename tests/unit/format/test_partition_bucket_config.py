@@ -39,7 +39,7 @@ def test_partition_bucket_config_of_hudi() -> None:
         lambda data: data.replace(b'"d2,1;e,4"', b'" "'),
     ],
 )
-def test_what_are_no_counts(damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_bucket_counts_are_rejected(damage: Callable[[bytes], bytes]) -> None:
     with pytest.raises(CorruptData, match="bucket counts by partition"):
         BucketCounts.decode(damage(WRITTEN))
 

@@ -46,7 +46,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
         (b"", {}),
     ],
 )
-def test_what_java_reads(data: bytes, pairs: dict[str, str]) -> None:
+def test_properties_are_parsed_as_by_java(data: bytes, pairs: dict[str, str]) -> None:
     assert parse_properties(data) == pairs
 
 
@@ -56,7 +56,7 @@ def test_broken_escapes(data: bytes) -> None:
         parse_properties(data)
 
 
-def test_what_java_writes() -> None:
+def test_properties_are_formatted_as_by_java() -> None:
     values = {
         "hoodie.table.create.schema": '{"type":"record","name":"t"}',
         "a b": " two  words ",

@@ -84,6 +84,6 @@ def test_history() -> None:
         "[" * 100_000,
     ],
 )
-def test_what_is_no_schema(text: str) -> None:
+def test_invalid_schema_history_is_rejected(text: str) -> None:
     with pytest.raises(CorruptData):
         decode_schema_history(history(text))

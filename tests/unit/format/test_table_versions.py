@@ -16,7 +16,7 @@ def test_layouts() -> None:
     assert [version.layout.value for version in TableVersion] == [0, 1, 1, 1, 1, 1, 1, 1, 2, 2]
 
 
-def test_what_is_read_and_written() -> None:
+def test_readable_and_writable_table_versions() -> None:
     assert [version.value for version in TableVersion if version.is_readable] == [6, 8, 9]
     assert [version.value for version in TableVersion if version.is_writable] == [8, 9]
 

@@ -230,7 +230,7 @@ def test_file_named_by_a_plan_is_retained_in_addition() -> None:
     assert names(planned(files, settings=one, earliest=None, compaction=("45", "60"))) == ["10", "20", "30"]
 
 
-def test_what_a_write_under_way_reads_stays() -> None:
+def test_clean_keeps_file_slices_of_pending_writes() -> None:
     """It began when 30 and 40 were requested and had not completed, so it reads the slice of 20."""
     late = [done(30, completed=61), done(40, completed=62)]
     instants = [done(10), done(20), *late, done(45), pending(50), done(70), done(80)]

@@ -31,7 +31,7 @@ def checked(own: str, before: list[Instant], now: list[Instant]) -> list[str]:
     return [instant.request_time for instant in instants_to_check(own, start, Timeline.of(now))]
 
 
-def test_what_completed_since_the_start() -> None:
+def test_conflict_check_lists_instants_completed_since_the_start() -> None:
     before = [done("100"), pending("110"), pending("120", Action.CLUSTERING, State.REQUESTED)]
     now = [done("100"), done("110"), done("120", Action.REPLACECOMMIT), done("140"), pending("150"), pending("130")]
     assert checked("130", before, now) == ["110", "120", "140"]

@@ -138,7 +138,7 @@ def test_a_range_covers_its_parts_and_nothing_wider(values: list[tuple[float, bo
     assert not covers(NO_VALUES, data.draw(st.sampled_from(ranges)))
 
 
-def test_what_is_not_covered() -> None:
+def test_column_range_covers_narrower_ranges() -> None:
     whole = ColumnRange(-0.0, 2.0, 0, 3)
     for part in (ColumnRange(-1.0, 1.0, 0, 1), ColumnRange(0.0, math.nan, 0, 1), ColumnRange(1.0, 1.0, 1, 2)):
         assert not covers(whole, part)

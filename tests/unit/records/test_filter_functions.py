@@ -86,7 +86,7 @@ def test_text_is_parsed(text: str, tree: Expr) -> None:
         ("st < st", InvalidRequest, "cannot be compared"),
     ],
 )
-def test_what_functions_do_not_take_is_refused(text: str, error: type[Exception], message: str) -> None:
+def test_invalid_function_argument_is_rejected(text: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         bind(parse_filter(text), SCHEMA)
 

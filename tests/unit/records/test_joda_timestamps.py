@@ -134,6 +134,6 @@ def test_local_times_around_a_change_of_the_clock() -> None:
 
 
 @given(st.integers(MIN_INSTANT_MS, MAX_INSTANT_MS))
-def test_what_is_printed_parses(instant: int) -> None:
+def test_formatted_timestamp_is_parsed(instant: int) -> None:
     pattern = parse_pattern("yyyy-MM-dd'T'HH:mm:ss.SSSZ")
     assert pattern.parse(pattern.format(instant, time_zone("+09:30")), UTC) == instant

@@ -227,6 +227,26 @@ def test_times_in_paths(time: TimeRule, values: Any, expected: list[str]) -> Non
     assert paths_of(spec("id", "t", "TIMESTAMP", time=time), t=values) == expected
 
 
+@pytest.mark.parametrize(
+    ("time_type", "unit", "expected"),
+    [
+        ("UNIX_TIMESTAMP", "SECONDS", "01 00.00.01.000"),
+        ("EPOCHMILLISECONDS", "SECONDS", "01 00.00.00.001"),
+        ("EPOCHMICROSECONDS", "SECONDS", "01 00.00.00.000"),
+        ("SCALAR", "DAYS", "02 00.00.00.000"),
+        ("SCALAR", "HOURS", "01 01.00.00.000"),
+        ("SCALAR", "MINUTES", "01 00.01.00.000"),
+        ("SCALAR", "SECONDS", "01 00.00.01.000"),
+        ("DATE_STRING", "SECONDS", "01 00.00.00.000"),
+    ],
+)
+def test_null_time_is_one_unit_after_the_epoch(time_type: str, unit: str, expected: str) -> None:
+    """As Hudi 1.1.1 writes it; a null text is the epoch."""
+    time = rule(time_type, "dd HH.mm.ss.SSS", scalar_unit=unit, input_patterns=("yyyy",))
+    values = pa.array([None], pa.string() if time_type == "DATE_STRING" else pa.int64())
+    assert paths_of(spec("id", "t", "TIMESTAMP", time=time), t=values) == [expected]
+
+
 def test_times_in_hive_style_and_encoded() -> None:
     time = rule("UNIX_TIMESTAMP", "yyyy/MM")
     assert paths_of(spec("id", "t", "TIMESTAMP", time=time, hive_style=True), t=[1715000000]) == ["t=2024/05"]

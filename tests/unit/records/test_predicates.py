@@ -89,7 +89,7 @@ def test_text_that_cannot_be_read_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["soundex(city) = 'a'", "s.f(1) = 2", "cast(n as interval) = 1", "-f(n) = 1"])
-def test_what_is_not_built_is_refused(text: str) -> None:
+def test_unsupported_predicate_is_rejected(text: str) -> None:
     with pytest.raises(Unsupported):
         parse_filter(text)
 

@@ -108,7 +108,7 @@ def test_decimals_take_the_fewest_bytes(precision: int, size: int) -> None:
     assert minimal_decimal_size(precision) == size
 
 
-def test_what_avro_has_beyond_the_mapping_is_read_and_kept() -> None:
+def test_avro_types_without_an_arrow_type_are_kept() -> None:
     text = json.dumps(
         {
             "type": "record", "name": "r", "namespace": "n", "fields": [
@@ -577,7 +577,7 @@ def test_columns_are_ordered_filled_and_left_out() -> None:
     assert conform(batch, target).to_pylist() == [{"s": {"x": None, "y": 1}, "n": None, "b": 1}, {"s": None, "n": None, "b": 2}]
 
 
-def test_what_may_not_be_null_is_checked() -> None:
+def test_null_in_a_required_column_is_rejected() -> None:
     required = pa.schema([pa.field("a", pa.int64(), False)])
     with pytest.raises(InvalidRequest, match="row 1"):
         conform(pa.record_batch({"a": [1, None]}), required)
@@ -597,7 +597,7 @@ def test_what_may_not_be_null_is_checked() -> None:
 
 
 @given(SCHEMAS, SCHEMAS)
-def test_what_evolves_also_conforms(table: pa.Schema, incoming: pa.Schema) -> None:
+def test_rows_conform_to_their_evolved_schema(table: pa.Schema, incoming: pa.Schema) -> None:
     try:
         target = evolve(table, incoming, SchemaMode.EVOLVE, null_for_missing=True)
     except InvalidRequest:

@@ -98,7 +98,7 @@ def test_zones() -> None:
         ("to_date", {"format": "HH:mm"}),
     ],
 )
-def test_what_is_not_understood(function: str, options: dict[str, str]) -> None:
+def test_unsupported_function_is_rejected(function: str, options: dict[str, str]) -> None:
     with pytest.raises(Unsupported):
         evaluate(function, ["a"], pa.string(), **options)
 

@@ -140,13 +140,13 @@ def test_strict_extraction_names_the_row() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "$a", "$..b", "$.a[", "$['a", "$.a[x]", "$.", "$[-1]"])
-def test_what_is_no_path_is_refused(text: str) -> None:
+def test_invalid_variant_path_is_rejected(text: str) -> None:
     with pytest.raises(InvalidRequest, match="path"):
         parse_path(text)
 
 
 @pytest.mark.parametrize("text", ["{", "'a'", "NaN", "[1,]", '{"a":1,"a":2}', "", "[" * 5000])
-def test_what_is_no_json_is_refused_with_its_row(text: str) -> None:
+def test_invalid_json_is_rejected_with_its_row(text: str) -> None:
     with pytest.raises(InvalidRequest, match=r"row 1 \(counted from 0\)"):
         values(["1", text])
 

@@ -47,7 +47,7 @@ def test_text_literals(literal: str, value: str) -> None:
         (r"'ab' LIKE 'a\\b'", "Write two backslashes"),
     ],
 )
-def test_what_spark_refuses_has_no_value(literal: str, message: str) -> None:
+def test_literal_that_spark_rejects_is_rejected(literal: str, message: str) -> None:
     with pytest.raises((hp.InvalidRequest, hp.Unsupported), match=message):
         hp.sql(f"SELECT {literal}")
 

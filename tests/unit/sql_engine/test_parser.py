@@ -190,10 +190,11 @@ def test_tables_of_a_query_are_found_with_positions() -> None:
         ("trips", None, "trips"),
         ("`/data/a b` VERSION AS OF 20240102030405006", "20240102030405006", None),
         ("db.q", None, None),
-        ("d", None, None),
+        ("d", None, "d"),
         ("hudi_table_changes('db.q', 'cdc', 'earliest')", None, None),
     ]
     assert query.references[-1].arguments == ("db.q", "cdc", "earliest")
+    assert body[query.references[3].end : query.references[3].alias_at] == " TABLESAMPLE (1 PERCENT)"
 
 
 def test_recursive_cte_references_itself() -> None:

@@ -99,7 +99,7 @@ def test_without_the_switch_nothing_is_recorded(env: ReplayEnvironment, switch: 
     assert not audit_files(storage)
 
 
-def test_a_table_without_audit_makes_no_call_for_it(env: ReplayEnvironment) -> None:
+def test_lock_without_audit_makes_no_audit_calls(env: ReplayEnvironment) -> None:
     storage = FaultyStorage(MemoryStorage(f"memory://{uuid.uuid4().hex}", env))
     with StorageLock(storage, env).held():
         pass

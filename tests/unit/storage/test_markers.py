@@ -92,7 +92,7 @@ def test_a_timeline_servers_lists_are_read(storage: Storage) -> None:
     assert Markers(storage, T).list() == ((LOG, MarkerType.CREATE), (BASE, MarkerType.MERGE))
 
 
-def test_lists_without_their_type_file_are_read_too(storage: Storage) -> None:
+def test_marker_lists_without_a_type_file_are_read(storage: Storage) -> None:
     storage.put(f".hoodie/.temp/{T}/MARKERS0", f"{LOG}.marker.CREATE\n".encode())
     Markers(storage, T).create(BASE, MarkerType.CREATE)
     assert Markers(storage, T).list() == ((LOG, MarkerType.CREATE), (BASE, MarkerType.CREATE))
@@ -102,7 +102,7 @@ def test_lists_without_their_type_file_are_read_too(storage: Storage) -> None:
     ("name", "data"),
     [("MARKERS0", b"0/f.parquet.marker.CRE"), ("MARKERS0", b"nonsense\n"), ("MARKERS0", b"\xff\n"), ("0/stranger", b"")],
 )
-def test_what_may_hide_a_marker_is_an_error_that_names_the_file(storage: Storage, name: str, data: bytes) -> None:
+def test_damaged_marker_list_is_reported_with_its_path(storage: Storage, name: str, data: bytes) -> None:
     storage.put(f".hoodie/.temp/{T}/{name}", data)
     Markers(storage, T).create(BASE, MarkerType.CREATE)
     with pytest.raises(CorruptData, match=f"{T}/{name}"):

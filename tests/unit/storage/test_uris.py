@@ -70,7 +70,7 @@ def test_credentials_in_a_uri_are_refused_and_not_repeated(uri: str) -> None:
     assert "hush" not in str(caught.value)
 
 
-def test_what_is_no_credential_is_a_name() -> None:
+def test_uri_without_credentials_is_accepted() -> None:
     for uri in ("s3://b/t?", "s3://b/day=2026&key=x", "abfss://container@account.dfs.core.windows.net/t", "file:/data/a?sig=1"):
         assert parse_uri(uri).uri
 

@@ -5,7 +5,7 @@ import pytest
 from tests.support.needs import is_unavailable, unavailable
 
 
-def test_what_is_missing_skips_a_test_and_fails_it_where_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirement_skips_or_fails_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYHUDI_REQUIRE", raising=False)
     with pytest.raises(pytest.skip.Exception, match="interop: no Java"):
         unavailable("interop", "no Java")

@@ -177,7 +177,7 @@ def test_logs_next_to_an_uncommitted_base_file_are_read() -> None:
     assert seen(files, state(*committed, done("050", "070", DELTA))) == ("050", ["060"])
 
 
-def test_a_committed_log_does_not_vanish_behind_a_dead_one() -> None:
+def test_committed_log_after_a_failed_one_is_read() -> None:
     known = state(done("005", action=DELTA), inflight("010", DELTA), done("020", action=DELTA))
     assert seen([log("010"), log("020")], known) == (None, ["020"])
 

@@ -50,7 +50,7 @@ def storage_with(**files: dict[str, str] | bytes) -> Storage:
     return storage
 
 
-def test_what_the_properties_mean() -> None:
+def test_table_config_is_parsed_from_properties() -> None:
     config = TableConfig.from_properties({**MINIMAL, "hoodie.table.metadata.partitions": "column_stats, files"})
     assert (config.name, config.table_type, config.is_cow, int(config.version)) == ("t", TableType.MERGE_ON_READ, False, 8)
     assert (config.timeline_path, config.history_path) == (".hoodie/timeline", ".hoodie/timeline/history")
@@ -99,7 +99,7 @@ def test_version_6() -> None:
         ({"hoodie.table.keygenerator.class": "com.example.MyGenerator"}, Unsupported, "MyGenerator"),
     ],
 )
-def test_what_cannot_be_used(changes: dict[str, str], error: type[HudiError], message: str) -> None:
+def test_invalid_table_properties_are_rejected(changes: dict[str, str], error: type[HudiError], message: str) -> None:
     with pytest.raises(error, match=message):
         TableConfig.from_properties({**MINIMAL, **changes})
 

@@ -79,7 +79,7 @@ def test_a_compaction_merges_and_keeps_meta_columns() -> None:
     assert pickle.loads(pickle.dumps(slice_.spec)).instant_time == PLAN_TIME
 
 
-def test_a_group_without_base_file_gets_one() -> None:
+def test_compaction_of_logs_alone_writes_a_base_file() -> None:
     stat, written = Slice(None).log(1, data(1, ("a", 1, 1), ("b", 1, 2))).log(2, delete(a=3)).compact()
     assert written["id"].to_pylist() == ["b"]
     assert (stat.prev_commit, stat.prev_base_file, stat.num_inserts, stat.num_update_writes) == ("null", None, 1, 0)

@@ -83,7 +83,7 @@ def test_rollback_block_removes_earlier_blocks_of_its_target() -> None:
         ((BlockType.CDC, {}, b""), Unsupported, "change data block"),
     ],
 )
-def test_what_has_no_place_in_a_log_is_refused(block: Block, error: type[Exception], message: str) -> None:
+def test_unsupported_block_in_a_log_is_rejected(block: Block, error: type[Exception], message: str) -> None:
     slice_ = Slice(BASE).log(1, data(1, ("kay", 6, 10))).log(2, block)
     with pytest.raises(error, match=message):
         slice_.rows()

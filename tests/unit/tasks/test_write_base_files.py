@@ -324,6 +324,18 @@ def test_an_old_file_of_several_row_groups() -> None:
     assert len(set(table.column("_hoodie_commit_seqno").to_pylist())) == 3000
 
 
+def test_rows_of_one_write_are_divided_into_row_groups() -> None:
+    """As in Hudi, a group has the size of `hoodie.parquet.block.size`, and at least 100 rows."""
+    storage = new_storage()
+    many = rows(*((f"k{number:04d}", 1, "x" * 20) for number in range(3000)))
+    for block_size, group_count in ((10_000_000, 1), (100_000, 3), (1, 30)):
+        options = {"hoodie.parquet.block.size": block_size}
+        (stored,) = create(spec(storage, SCHEMA, OLD, options=options), many)
+        with open_base_file(storage, stored.stat.path or "") as file:
+            row_counts = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+        assert (len(row_counts), sum(row_counts), min(row_counts) >= 100) == (group_count, 3000, True), block_size
+
+
 def test_a_row_group_is_merged_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_base_files, "BATCH_ROWS", 200)
     storage = new_storage()

@@ -9,15 +9,15 @@
                            a time
     a list of frames       tables, batches and frames with equal columns, concatenated
 
-Arrow infers one type for all Python values of a column.
+Arrow infers one type for all Python values of a column. It infers no maps: those take the place of maps in the table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,66 @@ def _opened(data: Any) -> pa.RecordBatchReader:
     )
 
 
+def with_maps(data: Any, columns: Callable[[], pa.Schema | None]) -> Any:
+    """Return rows or columns of Python values whose dictionaries and lists of pairs are maps where the table has maps.
+
+    Args:
+        data: The data of a write; other data is unchanged.
+        columns: Returns the table's columns, None if there are none yet; called for nested values only.
+    """
+    if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
+        data = _columns_of_rows(data)
+    if not isinstance(data, Mapping):
+        return data
+    nested = [name for name, values in data.items() if isinstance(values, (list, tuple)) and any(map(_is_nested, values))]
+    schema = columns() if nested else None
+    types = {field.name: field.type for field in schema or () if field.name in nested and _has_map(field.type)}
+    return {**data, **{name: _array(name, data[name], kind) for name, kind in types.items()}}
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, (Mapping, list, tuple))
+
+
+def _has_map(kind: pa.DataType | None) -> bool:
+    if kind is None or not pa.types.is_nested(kind):
+        return False
+    return pa.types.is_map(kind) or any(_has_map(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _with_map(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """The values of a column whose type has maps. Other parts of the type are inferred."""
+    if pa.types.is_struct(kind):
+        present = [value for value in values if value is not None]
+        if not all(isinstance(value, Mapping) for value in present):
+            raise TypeError("expected a dictionary in each row")
+        children = dict.fromkeys(child for value in present for child in value)
+        types = {child.name: child.type for child in kind.fields}
+        arrays = [
+            _array(f"{name}.{child}", [None if value is None else value.get(child) for value in values], types.get(child))
+            for child in children
+        ]
+        return pa.StructArray.from_arrays(arrays, list(children), mask=pa.array([value is None for value in values]))
+    is_map = pa.types.is_map(kind)
+    lists = [list(value.items()) if is_map and isinstance(value, Mapping) else value for value in values]
+    if any(not isinstance(entries, (list, tuple)) for entries in lists if entries is not None):
+        raise TypeError(f"expected {'a dictionary or ' if is_map else ''}a list in each row")
+    items = [item for entries in lists if entries is not None for item in entries]
+    if is_map and any(not isinstance(item, (list, tuple)) or len(item) != 2 for item in items):
+        raise TypeError("a list in the place of a map holds pairs of a key and a value")
+    ends = accumulate(len(entries or ()) for entries in lists)
+    starts = [None if entries is None else end - len(entries) for entries, end in zip(lists, ends, strict=True)]
+    offsets = pa.array([*starts, len(items)], pa.int32())
+    if not is_map:
+        return pa.ListArray.from_arrays(offsets, _array(f"{name}[]", items, kind.value_type))
+    keys, entries = zip(*items, strict=True) if items else ((), ())
+    return pa.MapArray.from_arrays(
+        offsets,
+        _array(f"{name}.key", keys) if items else pa.array([], kind.key_type),
+        _array(f"{name}.value", entries, kind.item_type) if items else pa.array([], kind.item_type),
+    )
+
+
 def _unreadable(error: pa.ArrowException) -> str:
     """Error message for a pandas column that Arrow cannot convert, without the memory addresses of values."""
     reason = _ADDRESS.sub("", str(error.args[0] if error.args else error))
@@ -122,8 +182,11 @@ def _of_rows(rows: Sequence[Any]) -> pa.RecordBatchReader:
             )
     if not rows:
         raise InvalidRequest("the data is empty, so its columns are unknown; pass an empty Arrow table to write no rows")
-    names = dict.fromkeys(name for row in rows for name in row)
-    return _of_columns({name: [row.get(name) for row in rows] for name in names})
+    return _of_columns(_columns_of_rows(rows))
+
+
+def _columns_of_rows(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
 
 def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
@@ -195,8 +258,8 @@ def _batches(first: pa.RecordBatchReader, remaining: Iterator[Any]) -> Iterator[
         yield from opened
 
 
-def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """The values of a column.  Raises InvalidRequest with its name."""
+def _array(name: str, values: Any, kind: pa.DataType | None = None) -> pa.Array | pa.ChunkedArray:
+    """The values of a column of the given type in the table.  Raises InvalidRequest with its name."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -204,7 +267,7 @@ def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     try:
         if isinstance(values, np.ndarray) and values.ndim == 2:
             return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-        array = pa.array(values)
+        array = _with_map(name, list(values), kind) if kind is not None and _has_map(kind) else pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise InvalidRequest(f"column {name!r} cannot be read as Arrow: {error}; {_remedy(values, error)}") from error
     if isinstance(values, (list, tuple)):

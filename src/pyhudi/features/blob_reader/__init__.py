@@ -5,15 +5,10 @@ read_blobs    the bytes of inline values, and of ranges of outside files below t
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "BlobReader": "read_blobs",
     "blobs_of": "read_blobs",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

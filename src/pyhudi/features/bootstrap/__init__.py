@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "bootstrap": "bootstrap_table",
     "BootstrapSettings": "bootstrap_operation",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

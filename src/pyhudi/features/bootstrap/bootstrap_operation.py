@@ -52,7 +52,7 @@ from pyhudi.operations.commit.planned_commit import PlannedCommit, commit_metada
 from pyhudi.operations.commit.results import BootstrapResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes, rollback_instant
 from pyhudi.operations.commit.transaction import Transaction
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import Options, OptionSettings
 from pyhudi.options.table_options import BASE_FORMAT, BOOTSTRAP_BASE_PATH, BOOTSTRAP_INDEX_TYPE, HIVE_STYLE
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.mergers import merge_rule
@@ -76,18 +76,13 @@ _TIMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class BootstrapSettings:
+class BootstrapSettings(OptionSettings):
     """Settings of a bootstrap."""
 
     rules: BootstrapRules
     commit: CommitSettings
     files: FileSettings
     metadata: MetadataSettings
-
-    @classmethod
-    def of(cls, options: Options) -> BootstrapSettings:
-        """Build from checked options."""
-        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +320,7 @@ def _register_files(context: TableContext, engine: Engine, plan: _BootstrapPlan,
             transaction.commit(PlannedCommit(commit_metadata(operation, statuses[mode], schema_text, parts)))
     wait_ms = settings.commit.lock_wait_ms
     ensure_metadata_table(context.reloaded(), engine, settings.metadata, wait_ms, plan.stored, plan.stored)
-    stats = [status.stat for found in statuses.values() for status in found]
+    stats = [status.stat for written in statuses.values() for status in written]
     return BootstrapResult(
         instants=tuple(_TIMES[mode] for mode in plan.modes),
         partitions=len({file.partition for file in plan.files}),
@@ -363,7 +358,7 @@ def _write(
         for number, file in enumerate(files)
     ]
     if mode is BootstrapMode.FULL_RECORD:
-        return [status for found in engine.map(partial(run_full, spec, plan.schema), tasks) for status in found]
+        return [status for created in engine.map(partial(run_full, spec, plan.schema), tasks) for status in created]
     statuses = engine.map(partial(run_skeleton, spec, plan.schema), tasks)
     groups = [
         BootstrappedGroup(file.partition, file.folder, task.file_id, file.source) for file, task in zip(files, tasks, strict=True)

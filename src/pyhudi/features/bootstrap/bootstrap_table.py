@@ -10,13 +10,13 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, BootstrapTarget, run_bootstrap
 from pyhudi.features.bootstrap.plan_bootstrap import parse_bootstrap_mode
 from pyhudi.operations.admin.create_table import name_from_uri
-from pyhudi.operations.admin.table_settings import parse_table_type, with_table_settings
+from pyhudi.operations.admin.table_settings import with_table_arguments, with_table_settings
 from pyhudi.operations.commit.results import BootstrapResult
 from pyhudi.options.bootstrap_options import MODE_SELECTOR
 from pyhudi.options.declaration import Options
 from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
-from pyhudi.options.table_options import BOOTSTRAP_BASE_PATH, NAME, ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE
+from pyhudi.options.table_options import BOOTSTRAP_BASE_PATH, NAME
 from pyhudi.options.write_options import THREADS
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
@@ -76,17 +76,16 @@ def bootstrap(
     """
     storage, env = open_storage(target, storage_options), environment or SystemEnvironment()
     base_path = _absolute(source)
-    given = with_table_settings(
+    given = with_table_arguments(
         parse_options(options),
-        {
-            NAME: name,
-            RECORD_KEY_FIELDS: _joined(record_key),
-            PARTITION_FIELDS: _joined(partition_by),
-            ORDERING: _joined(ordering),
-            TABLE_TYPE: parse_table_type(table_type) if table_type else None,
-            MODE_SELECTOR: parse_bootstrap_mode(mode) if mode else None,
-            BOOTSTRAP_BASE_PATH: base_path,
-        },
+        name=name,
+        record_key=record_key,
+        partition_by=partition_by,
+        ordering=ordering,
+        table_type=table_type,
+    )
+    given = with_table_settings(
+        given, {MODE_SELECTOR: parse_bootstrap_mode(mode) if mode else None, BOOTSTRAP_BASE_PATH: base_path}
     )
     check_call_options(TABLE_OPERATIONS["pyhudi.bootstrap"], given)
     if given.explicit(NAME) is None:
@@ -94,9 +93,9 @@ def bootstrap(
     # Only a bootstrap sets this property; a creation must not accept it from a caller.
     table = Options(tuple(pair for pair in given.values if pair[0] != BOOTSTRAP_BASE_PATH.key), given.extra)
     lock = open_lock(LockSettings.of(given, given.value_or_default(NAME)), storage, env)
-    made = BootstrapTarget(storage, env, lock, table)
+    destination = BootstrapTarget(storage, env, lock, table)
     folder = open_storage(base_path, storage_options)
-    return run_bootstrap(made, folder, base_path, _engine(spark, given), BootstrapSettings.of(given))
+    return run_bootstrap(destination, folder, base_path, _engine(spark, given), BootstrapSettings.of(given))
 
 
 def _engine(spark: SparkSession | None, options: Options) -> Engine:
@@ -111,7 +110,3 @@ def _absolute(source: str | os.PathLike[str]) -> str:
     """The folder as the table names it, wherever it is read from."""
     text = os.fspath(source).rstrip("/")
     return text if "://" in text or text.startswith("file:") else os.path.abspath(text)
-
-
-def _joined(names: str | Sequence[str] | None) -> str | None:
-    return names if names is None or isinstance(names, str) else ",".join(names)

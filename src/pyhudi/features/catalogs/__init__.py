@@ -10,9 +10,7 @@ metastore_store   Hive metastore and AWS Glue, to list and load
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "Catalog": "catalog",
@@ -23,7 +21,4 @@ _EXPORTS = {
     "resolve": "resolver",
     "resolve_namespace": "resolver",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

@@ -276,10 +276,10 @@ class Catalog(SessionCatalog):
         return resolved_storage_options({}, None if self._settings is None else self._settings.profile)
 
     def _names(self, database: str | None) -> list[str]:
-        found = super()._names(database)
+        names = super()._names(database)
         if database is None and self._store is not None:
-            found += [table for namespace in self.list_namespaces() for table in self.list_tables(namespace)]
-        return found
+            names += [table for namespace in self.list_namespaces() for table in self.list_tables(namespace)]
+        return names
 
     def _databases(self, catalog: str | None) -> list[str]:
         return [*super()._databases(catalog), *(self.list_namespaces() if catalog is None and self._store is not None else ())]
@@ -335,15 +335,15 @@ def _settings(name: str | None, given: Mapping[str, object]) -> CatalogSettings:
         raise InvalidRequest("a stored catalog needs a name: hp.Catalog('lake', uri=...)")
     if "uri" in given:
         return parse_settings(name, given)
-    found = configured_settings(name)
-    if found is None:
+    settings = configured_settings(name)
+    if settings is None:
         raise InvalidRequest(
             f"there is no catalog {name} in the configuration, which has {_listed(configured_names())}: add [catalog.{name}] to "
             f"~/.pyhudi.toml, set PYHUDI_CATALOG__{name.upper()}__URI, or pass uri="
         )
     if given:
         raise InvalidRequest(f"catalog {name} is configured: pass uri= too, or remove {', '.join(given)}")
-    return found
+    return settings
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -135,10 +135,10 @@ def _configuration() -> tuple[dict[str, dict[str, Any]], str]:
     for section in document:
         if section not in _SECTIONS:
             raise InvalidRequest(f"{where} has the unknown section {section!r}{nearest(section, _SECTIONS)}")
-    for kind in _SECTIONS:
-        parts = document.setdefault(kind, {})
+    for section_type in _SECTIONS:
+        parts = document.setdefault(section_type, {})
         if not isinstance(parts, dict) or not all(isinstance(part, dict) for part in parts.values()):
-            raise InvalidRequest(f"{where}: {kind} must be sections [{kind}.NAME]")
+            raise InvalidRequest(f"{where}: {section_type} must be sections [{section_type}.NAME]")
     return document, where
 
 

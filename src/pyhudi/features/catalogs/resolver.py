@@ -112,14 +112,14 @@ def resolve(name: str | Sequence[str], own: object = None) -> StoredTable | None
         name: The name, or its parts.
         own: Catalog of the call.
     """
-    found = _resolved(name, own, 2)
-    return None if found is None else StoredTable(found[0], (found[1][0], found[1][1]))
+    resolved = _resolved(name, own, 2)
+    return None if resolved is None else StoredTable(resolved[0], (resolved[1][0], resolved[1][1]))
 
 
 def resolve_namespace(name: str | Sequence[str], own: object = None) -> StoredNamespace | None:
     """Return the namespace of a catalog that a name denotes, `catalog.namespace`; None if it denotes none."""
-    found = _resolved(name, own, 1)
-    return None if found is None else StoredNamespace(found[0], found[1][0])
+    resolved = _resolved(name, own, 1)
+    return None if resolved is None else StoredNamespace(resolved[0], resolved[1][0])
 
 
 def find_catalog(name: str, own: object = None) -> Catalog:
@@ -161,9 +161,9 @@ def open(
     Example:
         >>> trips = hp.open("lake.sales.trips")
     """
-    found = resolve(name) if isinstance(name, str) else None
-    if found is not None:
-        return found.open(storage_options, options)
+    stored = resolve(name) if isinstance(name, str) else None
+    if stored is not None:
+        return stored.open(storage_options, options)
     try:
         return Table(name, storage_options, options)
     except TableNotFound as error:

@@ -275,12 +275,12 @@ class _Postgres:
 
     def violation(self, error: BaseException) -> Violation | None:
         errors = self._psycopg.errors
-        kinds = {
+        by_error = {
             errors.UniqueViolation: Violation.DUPLICATE,
             errors.ForeignKeyViolation: Violation.REFERENCE,
             errors.UndefinedTable: Violation.NO_TABLES,
         }
-        return next((violation for kind, violation in kinds.items() if isinstance(error, kind)), None)
+        return next((violation for error_class, violation in by_error.items() if isinstance(error, error_class)), None)
 
     def lock_schema(self, execute: Execute) -> None:
         execute("SELECT pg_advisory_xact_lock(?)", _SCHEMA_LOCK)

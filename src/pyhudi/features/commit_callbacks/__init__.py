@@ -8,9 +8,7 @@ deliver_messages   delivery after a commit, with retries, and of messages that e
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "CommitMessage": "commit_message",
@@ -20,7 +18,4 @@ _EXPORTS = {
     "register_commit_callback": "receivers",
     "store_notice": "notices",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

@@ -115,10 +115,10 @@ def _send(
 
 def _message(context: TableContext, timeline: Timeline, instant_time: str) -> CommitMessage | None:
     """Return the message of a completed write, active or archived; None if there is none."""
-    found = _completed(context, timeline, instant_time)
-    if found is None:
+    completed = _completed(context, timeline, instant_time)
+    if completed is None:
         return None
-    action, metadata = found
+    action, metadata = completed
     extra = {key: value for key, value in metadata.extra_metadata.items() if key != SCHEMA_KEY}
     return CommitMessage(
         instant=instant_time,

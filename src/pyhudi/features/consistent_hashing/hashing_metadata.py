@@ -164,9 +164,9 @@ def encode_nodes(nodes: Iterable[HashingNode]) -> str:
 
 def decode_nodes(text: str) -> tuple[HashingNode, ...]:
     """Decode the nodes in the plan of a resize.  Raises CorruptData for invalid ones."""
-    found = parse_json(text.encode(), "the nodes in the plan of a resize are")
+    document = parse_json(text.encode(), "the nodes in the plan of a resize are")
     try:
-        nodes = tuple(_node(entry) for entry in _typed(found, list))
+        nodes = tuple(_node(entry) for entry in _typed(document, list))
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptData(f"a node in the plan of a resize lacks a field, or has one of another type: {error!r}") from error
     if any((node.prefix is None) != (node.tag is NodeTag.DELETE) or node.tag is NodeTag.NORMAL for node in nodes):
@@ -224,7 +224,7 @@ def _node(entry: Mapping[str, Any]) -> HashingNode:
     return HashingNode(_typed(entry["value"], int), None if prefix is None else _typed(prefix, str), NodeTag(entry["tag"]))
 
 
-def _typed(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+def _typed(value: Any, expected: type) -> Any:
+    if not isinstance(value, expected) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no {expected.__name__}")
     return value

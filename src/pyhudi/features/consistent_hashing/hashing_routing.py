@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashRing
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.options.index_options import BUCKET_COUNT, BUCKET_INDEX_HASH_FIELD
 from pyhudi.planning.bucket_routing import hashed_fields
 from pyhudi.records.hashing import consistent_hashes
@@ -30,7 +30,7 @@ MAX_NODES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ConsistentHashingSettings:
+class ConsistentHashingSettings(OptionSettings):
     """Initial layout of partitions in a consistent hashing index.
 
     first_count: nodes of a new partition, at least 1; hash_fields: empty for all record key fields.
@@ -42,11 +42,6 @@ class ConsistentHashingSettings:
     def __post_init__(self) -> None:
         if not 1 <= self.first_count <= MAX_NODES:
             raise InvalidRequest(f"option {BUCKET_COUNT}={self.first_count} has to be from 1 to {MAX_NODES}")
-
-    @classmethod
-    def of(cls, options: Options) -> ConsistentHashingSettings:
-        """Build from checked options."""
-        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)

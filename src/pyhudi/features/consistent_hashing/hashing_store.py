@@ -53,9 +53,9 @@ def load_hashing_metadata(
         CorruptData: A file is damaged.
     """
     files = context.storage.list(hashing_folder(partition)).files
-    found = [parsed for info in files if (parsed := parse_hashing_file(info.path))]
-    rings = sorted(instant for instant, suffix in found if suffix == RING_SUFFIX)
-    marked = sorted(instant for instant, suffix in found if suffix == MARK_SUFFIX)
+    names = [parsed for info in files if (parsed := parse_hashing_file(info.path))]
+    rings = sorted(instant for instant, suffix in names if suffix == RING_SUFFIX)
+    marked = sorted(instant for instant, suffix in names if suffix == MARK_SUFFIX)
     if not rings and not marked:
         return None
     lost = sorted(set(marked) - set(rings))
@@ -91,9 +91,9 @@ def load_or_create_hashing_metadata(
     ring = load_hashing_metadata(context, timeline, partition, is_present, marks=True)
     if ring is not None:
         return ring
-    made = initial_hashing_metadata(partition, first_count)
-    if context.storage.put_if_absent(hashing_path(partition, FIRST_INSTANT), made.encode()):
-        return made
+    initial = initial_hashing_metadata(partition, first_count)
+    if context.storage.put_if_absent(hashing_path(partition, FIRST_INSTANT), initial.encode()):
+        return initial
     # Another writer was here first, perhaps with another number of nodes.
     return _read(context, partition, FIRST_INSTANT)
 
@@ -130,8 +130,8 @@ def partitions_with_consistent_hashing(context: TableContext) -> frozenset[str]:
 
 def remove_hashing_metadata(context: TableContext, instants: Collection[str]) -> None:
     """Remove the files of instants that are rolled back: markers first, as a marker without metadata stops every writer."""
-    found = ((info.path, parse_hashing_file(info.path)) for info in context.storage.walk(HASHING_FOLDER))
-    own = [path for path, parsed in found if parsed is not None and parsed[0] in instants]
+    files = ((info.path, parse_hashing_file(info.path)) for info in context.storage.walk(HASHING_FOLDER))
+    own = [path for path, parsed in files if parsed is not None and parsed[0] in instants]
     for suffix in (MARK_SUFFIX, RING_SUFFIX):
         context.storage.delete(path for path in own if path.endswith(suffix))
 

@@ -100,8 +100,8 @@ def load_hashing_for_write(
     """
     counted: dict[str, HashRing] = {}
     timeline = snapshot.timeline
-    for partition, found in slices.items():
-        present = file_id_prefixes(s.file_id for s in found if s.base is not None)
+    for partition, current in slices.items():
+        present = file_id_prefixes(s.file_id for s in current if s.base is not None)
         if create_missing:
             counted[partition] = load_or_create_hashing_metadata(context, timeline, partition, present, settings.first_count)
         elif (ring := load_hashing_metadata(context, timeline, partition, present, marks=True)) is not None:
@@ -145,18 +145,18 @@ def replace_hashing_metadata(
     settings: the initial layout of partitions without metadata; None leaves these without one.
     """
     counted: dict[str, HashRing] = {}
-    made: dict[str, HashRing] = {}
+    new_rings: dict[str, HashRing] = {}
     slices = snapshot.slices(sorted(set(partitions)))
     for partition in sorted(set(partitions)):
         present = file_id_prefixes(s.file_id for s in slices.get(partition, ()) if s.base is not None)
         ring = load_hashing_metadata(context, snapshot.timeline, partition, present, marks=True)
         if ring is not None:
             counted[partition] = ring
-            made[partition] = renewed(ring, instant, context.env.uuid4)
-            store_hashing_metadata(context, made[partition])
+            new_rings[partition] = renewed(ring, instant, context.env.uuid4)
+            store_hashing_metadata(context, new_rings[partition])
         elif settings is not None:
             # Its file groups were never replaced, so the initial hashing metadata is current.
             first = load_or_create_hashing_metadata(context, snapshot.timeline, partition, present, settings.first_count)
-            counted[partition] = made[partition] = first
+            counted[partition] = new_rings[partition] = first
     given_up = tuple((partition, file_id) for partition, ring in counted.items() for file_id in ring.file_ids)
-    return ConsistentHashingWrite(ConsistentHashingLayout(made, settings.hash_fields if settings else ()), counted, given_up)
+    return ConsistentHashingWrite(ConsistentHashingLayout(new_rings, settings.hash_fields if settings else ()), counted, given_up)

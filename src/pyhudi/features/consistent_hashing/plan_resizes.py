@@ -96,25 +96,25 @@ def plan_resize(
     """Plan how the nodes of a partition change.  slices: those that may be rewritten, each of a node of the metadata."""
     by_file_id = {node.file_id: node for node in ring.nodes}
     placed = sorted(((by_file_id[slice_.file_id].value, slice_) for slice_ in slices), key=lambda entry: entry[0])
-    found: list[ResizeGroup] = []
+    groups: list[ResizeGroup] = []
     left: list[tuple[int, FileSlice]] = []
     splits = 0
     for value, slice_ in placed:
         middle = _middle(ring, value)
         if slice_.size_bytes > rules.split_bytes and len(ring.nodes) + splits < rules.max_nodes and middle is not None:
             splits += 1
-            found.append(_resized(ring, [slice_], [_new_node(middle, new_uuid), _new_node(value, new_uuid)]))
+            groups.append(_resized(ring, [slice_], [_new_node(middle, new_uuid), _new_node(value, new_uuid)]))
         else:
             left.append((value, slice_))
     merged: set[int] = set()
     for run in _runs(ring, left, rules.merge_bytes, len(ring.nodes) - rules.min_nodes + splits):
         going = [HashingNode(left[at][0], None, NodeTag.DELETE) for at in run[:-1]]
-        found.append(_resized(ring, [left[at][1] for at in run], [*going, _new_node(left[run[-1]][0], new_uuid)]))
+        groups.append(_resized(ring, [left[at][1] for at in run], [*going, _new_node(left[run[-1]][0], new_uuid)]))
         merged.update(run)
     for at, (value, slice_) in enumerate(left):
         if at not in merged:
-            found.append(_resized(ring, [slice_], [_new_node(value, new_uuid)]))
-    return tuple(found)
+            groups.append(_resized(ring, [slice_], [_new_node(value, new_uuid)]))
+    return tuple(groups)
 
 
 def _resized(ring: HashRing, slices: Sequence[FileSlice], nodes: Sequence[HashingNode]) -> ResizeGroup:

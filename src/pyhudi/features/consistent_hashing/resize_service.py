@@ -65,8 +65,8 @@ def choose_resizes(snapshot: Snapshot, partitions: Iterable[str], rules: ResizeR
         check_hashing_groups_exist(context, ring, snapshot.slicing.replaced)
         check_hashing_groups(slices, ConsistentHashingLayout({partition: ring}))
         free = [s for s in slices if (partition, s.file_id) not in snapshot.slicing.pending_compactions]
-        for found in plan_resize(ring, free, rules, context.env.uuid4):
-            groups.append(ClusterGroup(partition, found.slices, len(found.change.new_nodes), found.change))
+        for resize in plan_resize(ring, free, rules, context.env.uuid4):
+            groups.append(ClusterGroup(partition, resize.slices, len(resize.change.new_nodes), resize.change))
     return tuple(groups)
 
 

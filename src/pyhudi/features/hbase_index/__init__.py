@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "check_hbase": "hbase_commits",
@@ -14,7 +12,4 @@ _EXPORTS = {
     "sync_rollback": "hbase_commits",
     "update_hbase_index": "hbase_commits",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

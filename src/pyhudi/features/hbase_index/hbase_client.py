@@ -79,8 +79,8 @@ class HbaseTable:
         for batch in _batches(keys, self._settings.get_batch_size):
             columns = [self._m.TColumn(FAMILY, name) for name in (COMMIT, FILE, PARTITION, DELETING)]
             gets = [self._m.TGet(key.encode(), columns) for key in batch]
-            found = self._request(self._client.getMultiple, self._name, gets)
-            yield from map(_entry, found)
+            results = self._request(self._client.getMultiple, self._name, gets)
+            yield from map(_entry, results)
             _pause(self._settings.get_pause_ms)
 
     def put(self, rows: Iterable[tuple[str, Mapping[bytes, str]]]) -> None:
@@ -112,13 +112,13 @@ class HbaseTable:
         )
         number = self._request(self._client.openScanner, self._name, scan)
         try:
-            while found := self._request(self._client.getScannerRows, number, _ROWS_OF_SCAN):
-                for row in found:
+            while results := self._request(self._client.getScannerRows, number, _ROWS_OF_SCAN):
+                for row in results:
                     yield row.row.decode(), {c.qualifier: (c.value.decode(), c.timestamp) for c in row.columnValues}
         finally:
             self._request(self._client.closeScanner, number)
 
-    def _delete(self, rows: Iterable[tuple[str, int]], kind: Any, columns: Sequence[Any]) -> None:
+    def _delete(self, rows: Iterable[tuple[str, int]], delete_type: Any, columns: Sequence[Any]) -> None:
         for batch in _batches(rows, self._settings.put_batch_size):
             deletes = [
                 # A time of the whole deletion does not go for columns that are named.
@@ -126,7 +126,7 @@ class HbaseTable:
                     key.encode(),
                     [self._m.TColumn(c.family, c.qualifier, time_ms) for c in columns],
                     timestamp=time_ms,
-                    deleteType=kind,
+                    deleteType=delete_type,
                 )
                 for key, time_ms in batch
             ]
@@ -175,8 +175,8 @@ def _messages() -> Any:
     return load_messages(Path(__file__).with_name("hbase.thrift"), "pyhudi_hbase_thrift", "index HBASE", extra="hbase")
 
 
-def _entry(found: Any) -> Entry | None:
-    cells = {c.qualifier: (c.value.decode(), c.timestamp) for c in found.columnValues}
+def _entry(result: Any) -> Entry | None:
+    cells = {c.qualifier: (c.value.decode(), c.timestamp) for c in result.columnValues}
     deleting, deleting_ms = cells.get(DELETING, ("", 0))
     if {COMMIT, FILE, PARTITION} <= cells.keys():
         return Entry(cells[COMMIT][0], cells[FILE][0], cells[PARTITION][0], deleting, deleting_ms)

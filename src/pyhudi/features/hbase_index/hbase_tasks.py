@@ -99,8 +99,8 @@ def find_in_hbase(
         pairs = zip(entries.column("partition").to_pylist(), entries.column("file_id").to_pylist(), strict=True)
         numbers.append(np.array([groups.get(pair, -1) for pair in pairs], dtype=np.int64))
     row, number = np.concatenate(rows), np.concatenate(numbers)
-    found = number >= 0
-    return row[found], number[found], row[~found]
+    is_located = number >= 0
+    return row[is_located], number[is_located], row[~is_located]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,13 +47,13 @@ def lookup_hbase_on_driver(
         unsure[part[others]] = True
     # A key may have several partition paths in the batch; each of its rows goes to the stored location of the key.
     code = np.asarray(pc.index_in(keys.keys, value_set=distinct), dtype=np.int64)
-    found = np.flatnonzero(place_of[code] >= 0).astype(np.int64)
+    located = np.flatnonzero(place_of[code] >= 0).astype(np.int64)
     rest = np.flatnonzero(unsure[code]).astype(np.int64)
     if not len(rest):
-        return found, place_of[code][found]
+        return located, place_of[code][located]
     some = replace(keys, keys=keys.keys.take(pa.array(rest)), path_codes=keys.path_codes[rest], row_count=len(rest))
     rows, places = lookup_on_driver(session, some, replace(request, lookup=LookupByKeyColumns()))
-    return np.concatenate([found, rest[rows]]), np.concatenate([place_of[code][found], places])
+    return np.concatenate([located, rest[rows]]), np.concatenate([place_of[code][located], places])
 
 
 def lookup_hbase_distributed(

@@ -12,9 +12,7 @@ row_checks        rows that do not fit, and error_rows, where they go
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "Batch": "source_protocol",
@@ -23,7 +21,4 @@ _EXPORTS = {
     "Limit": "source_protocol",
     "ReadContext": "source_protocol",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

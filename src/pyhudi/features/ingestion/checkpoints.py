@@ -90,8 +90,8 @@ class CheckpointMark(CommitMark):
 
     def check(self, context: TableContext, timeline: Timeline) -> Mapping[str, str]:
         """Return the entries for the commit. Raises AlreadyCommitted if the checkpoint has moved."""
-        found = find_checkpoint(context, timeline, self.search)
-        instant = None if found is None else found.instant
+        stored = find_checkpoint(context, timeline, self.search)
+        instant = None if stored is None else stored.instant
         if instant != self.start:
             raise AlreadyCommitted(
                 f"another instance of the job has moved the checkpoint of {context.storage.uri} since the batch was read"

@@ -132,11 +132,11 @@ def open_avro(storage: Storage, paths: Sequence[str], context: ReadContext) -> p
     return pa.RecordBatchReader.from_batches(schema, rows())
 
 
-def _chosen(found: pa.Schema, context: ReadContext) -> pa.Schema:
+def _chosen(file_schema: pa.Schema, context: ReadContext) -> pa.Schema:
     """The schema of the rows: that of the provider if it is complete."""
     if context.is_complete and context.schema is not None:
         return pa.schema([field.with_nullable(True) for field in context.schema])
-    return found
+    return file_schema
 
 
 def _csv_header(storage: Storage, path: str, delimiter: str) -> list[str]:

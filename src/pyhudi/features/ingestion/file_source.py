@@ -163,10 +163,10 @@ class Files:
         unknown = next((path for path, name in formats.items() if name is None), None)
         if unknown is not None:
             raise InvalidRequest(f"{self.storage.absolute(unknown)} has an unknown format: set format of the source, or pattern")
-        found = sorted({name for name in formats.values() if name is not None})
-        if len(found) > 1:
-            raise InvalidRequest(f"{self.storage.uri} has files of the formats {' and '.join(found)}: set pattern to choose one")
-        return found[0]
+        names = sorted({name for name in formats.values() if name is not None})
+        if len(names) > 1:
+            raise InvalidRequest(f"{self.storage.uri} has files of the formats {' and '.join(names)}: set pattern to choose one")
+        return names[0]
 
     def __call__(self, context: ReadContext) -> pa.RecordBatchReader:
         openers: Mapping[str, OpenFiles] = {

@@ -202,8 +202,10 @@ class TableIngestion:
         except HudiError:
             raise
         except Exception as error:
-            kind = StorageUnavailable if isinstance(error, OSError) else InvalidRequest
-            raise kind(f"source {self._job.source_kind} of {self._job.path} failed: {type(error).__name__}: {error}") from error
+            failure = StorageUnavailable if isinstance(error, OSError) else InvalidRequest
+            raise failure(
+                f"source {self._job.source_kind} of {self._job.path} failed: {type(error).__name__}: {error}"
+            ) from error
 
     def _stored(self, table: Table, search: CommitSearch) -> StoredCheckpoint | None:
         context = table.context.reloaded()

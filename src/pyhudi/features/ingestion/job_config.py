@@ -131,23 +131,23 @@ class TableJob:
         if self.schema is None:
             return None
         settings = dict(self.schema)
-        kind = settings.pop("kind", None)
+        type_ = settings.pop("kind", None)
         where = f"schema of {self.path}"
-        if kind == "table":
+        if type_ == "table":
             parse_section(_NoSettings, settings, where)
             return table.schema()
-        if kind == "file":
+        if type_ == "file":
             file = parse_section(_SchemaFile, settings, where)
             data = open_storage(parent_folder(file.path) or ".", dict(file.storage_options)).read(file_name(file.path))
             if data is None:
                 raise InvalidRequest(f"{where}: there is no file {file.path}")
             return avro_to_arrow(data.decode("utf-8", "replace"))
-        if kind == "registry":
+        if type_ == "registry":
             subject = settings.pop("subject", None)
             if not isinstance(subject, str):
                 raise InvalidRequest(f"{where} has no subject, which kind registry needs")
             return avro_to_arrow(parse_section(SchemaRegistry, settings, where).latest(subject))
-        raise InvalidRequest(f"{where} has kind={kind!r}: choose from {', '.join(_SCHEMAS)}{nearest(str(kind), _SCHEMAS)}")
+        raise InvalidRequest(f"{where} has kind={type_!r}: choose from {', '.join(_SCHEMAS)}{nearest(str(type_), _SCHEMAS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +230,10 @@ def _table_job(settings: object, where: str) -> TableJob:
     job = parse_section(TableJob, settings, f"table {settings.get('path', '')} of {where}")
     source = job.source
     if isinstance(source, Mapping):
-        kind = source.get("kind")
-        if kind not in SOURCES:
+        type_ = source.get("kind")
+        if type_ not in SOURCES:
             raise InvalidRequest(
-                f"source of {job.path} has kind={kind!r}: choose from {', '.join(SOURCES)}{nearest(str(kind), SOURCES)}"
+                f"source of {job.path} has kind={type_!r}: choose from {', '.join(SOURCES)}{nearest(str(type_), SOURCES)}"
             )
     elif not isinstance(source, Source):
         raise InvalidRequest(f"source of {job.path} must have a kind, or be an object with the method read")
@@ -246,19 +246,19 @@ def _transform(settings: object, path: str) -> SqlTransform | FunctionTransform:
     if callable(settings):
         return FunctionTransform(settings, getattr(settings, "__name__", type(settings).__name__))
     if isinstance(settings, Mapping) and len(settings) == 1:
-        ((kind, value),) = settings.items()
-        if kind == "sql" and isinstance(value, str):
+        ((key, value),) = settings.items()
+        if key == "sql" and isinstance(value, str):
             return SqlTransform(value)
-        if kind == "sql_file" and isinstance(value, str):
+        if key == "sql_file" and isinstance(value, str):
             try:
                 with open(value, encoding="utf-8") as file:
                     return SqlTransform(file.read())
             except OSError as error:
                 raise InvalidRequest(f"transform of {path}: the file {value} cannot be read: {error.strerror}") from error
-        if kind == "function" and isinstance(value, str):
+        if key == "function" and isinstance(value, str):
             return FunctionTransform(load_function(value), value)
         raise InvalidRequest(
-            f"a transform of {path} has the unknown key {kind!r}{nearest(str(kind), ('sql', 'sql_file', 'function'))}"
+            f"a transform of {path} has the unknown key {key!r}{nearest(str(key), ('sql', 'sql_file', 'function'))}"
         )
     raise InvalidRequest(f"a transform of {path} must be sql, sql_file or function, with a text")
 

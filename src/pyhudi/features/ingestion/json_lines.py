@@ -34,13 +34,13 @@ def line_blocks(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
 
 def infer_json(blocks: Iterable[list[bytes]], known: pa.Schema | None) -> pa.Schema:
     """Return the columns of JSON records: known types, and Arrow's inference for the others; texts stay texts."""
-    found: list[pa.Schema] = []
+    schemas: list[pa.Schema] = []
     for block in blocks:
         for table in _parsed(block, _Parser(known, "infer"), _ignore):
             schema = pa.schema([_inferred(field, known) for field in table.schema])
-            if not any(schema.equals(other) for other in found):
-                found.append(schema)
-    merged = unified(found if known is None else [known, *found])
+            if not any(schema.equals(other) for other in schemas):
+                schemas.append(schema)
+    merged = unified(schemas if known is None else [known, *schemas])
     return pa.schema([field for field in merged if not pa.types.is_null(field.type)])
 
 

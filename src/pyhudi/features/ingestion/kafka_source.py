@@ -49,13 +49,13 @@ Offsets = Mapping[int, int]
 
 def parse_offsets(checkpoint: str, topic: str) -> Offsets:
     """Return the next offset of each partition. Raises InvalidRequest for a checkpoint of another topic or source."""
-    found = _CHECKPOINT.fullmatch(checkpoint)
-    if found is None or found[1] != topic:
+    match = _CHECKPOINT.fullmatch(checkpoint)
+    if match is None or match[1] != topic:
         raise InvalidRequest(
             f"checkpoint {checkpoint[:200]!r} has no offsets of topic {topic}: another source wrote it; set checkpoint in the "
             f"job to begin elsewhere, such as {topic},0:0"
         )
-    pairs = (pair.partition(":") for pair in found[2][1:].split(","))
+    pairs = (pair.partition(":") for pair in match[2][1:].split(","))
     return {int(partition): int(offset) for partition, _, offset in pairs}
 
 
@@ -210,13 +210,13 @@ class KafkaSource:
             finally:
                 consumer.close()
         except kafka.KafkaException as error:
-            found = error.args[0] if error.args else None
-            text = without_secrets(found.str() if isinstance(found, kafka.KafkaError) else str(error))
+            cause = error.args[0] if error.args else None
+            text = without_secrets(cause.str() if isinstance(cause, kafka.KafkaError) else str(error))
             for value in map(str, self.options.values()):
                 text = text.replace(value, "***") if len(value) > 3 else text
-            is_setting = isinstance(found, kafka.KafkaError) and found.code() == kafka.KafkaError._INVALID_ARG
-            kind = InvalidRequest if is_setting else StorageUnavailable
-            raise kind(f"source kafka cannot read topic {self.topic} at {self.servers}: {text}") from None
+            is_setting = isinstance(cause, kafka.KafkaError) and cause.code() == kafka.KafkaError._INVALID_ARG
+            error_class = InvalidRequest if is_setting else StorageUnavailable
+            raise error_class(f"source kafka cannot read topic {self.topic} at {self.servers}: {text}") from None
 
 
 class _Silent:
@@ -243,9 +243,9 @@ class _Messages:
             return pa.RecordBatchReader.from_batches(pa.schema([]), iter(()))
 
         def blocks() -> Iterator[tuple[str, list[bytes]]]:
-            for partition, found in values.items():
-                for start in range(0, len(found), _BLOCK):
-                    yield self._origin(partition), found[start : start + _BLOCK]
+            for partition, contents in values.items():
+                for start in range(0, len(contents), _BLOCK):
+                    yield self._origin(partition), contents[start : start + _BLOCK]
 
         return json_rows(blocks, context)
 
@@ -253,12 +253,12 @@ class _Messages:
         return f"{self.source.topic}-{partition}"
 
     def _values(self, partition: int, context: ReadContext) -> list[bytes]:
-        found = [message.value() for message in self.messages[partition]]
-        tombstones = found.count(None)
+        values = [message.value() for message in self.messages[partition]]
+        tombstones = values.count(None)
         if tombstones and not self.source.skip_tombstones:
             offsets = [f"offset {message.offset()}" for message in self.messages[partition] if message.value() is None]
             context.reject(offsets, ["the message has no value (tombstone)"] * tombstones, self._origin(partition))
-        return [value for value in found if value is not None]
+        return [value for value in values if value is not None]
 
     def _texts(self) -> Iterator[pa.RecordBatch]:
         for partition, messages in sorted(self.messages.items()):
@@ -279,8 +279,8 @@ class _Messages:
         assert registry is not None, "the constructor has checked it"
         parts = [
             (partition, number, part)
-            for partition, found in values.items()
-            for number, part in self._by_schema(partition, found, context)
+            for partition, contents in values.items()
+            for number, part in self._by_schema(partition, contents, context)
         ]
         schemas = {number: avro_records(registry.by_id(number)) for number in sorted({number for _, number, _ in parts})}
         schema = context.schema if context.is_complete else unified([records.schema for records in schemas.values()])

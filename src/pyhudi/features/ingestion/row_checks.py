@@ -18,6 +18,7 @@ from pyhudi.features.ingestion.source_protocol import ReadContext
 from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
+from pyhudi.records.java_strings import is_string_like
 from pyhudi.records.record_merge import IS_DELETED
 from pyhudi.records.schema_cast import conform, same_type
 from pyhudi.records.schema_evolution import SchemaMode, evolve
@@ -70,8 +71,8 @@ class RowRules:
         if not reasons:
             return whole, [], []
         rows = sorted(reasons)
-        kept = np.setdiff1d(np.arange(batch.num_rows), rows)
-        return whole.take(pa.array(kept)), rows_as_json(batch.take(pa.array(rows))), [reasons[row] for row in rows]
+        fitting = np.setdiff1d(np.arange(batch.num_rows), rows)
+        return whole.take(pa.array(fitting)), rows_as_json(batch.take(pa.array(rows))), [reasons[row] for row in rows]
 
     def _target(self, field: pa.Field) -> pa.Field | None:
         """The table's field, if values are cast to its type. None for a new column, and where the table is widened."""
@@ -83,7 +84,7 @@ class RowRules:
         try:
             evolved = evolve(pa.schema([own.with_nullable(True)]), pa.schema([field.with_nullable(True)]), self.mode)
         except InvalidRequest:
-            return own.with_nullable(True) if _is_text(field.type) and not pa.types.is_nested(own.type) else None
+            return own.with_nullable(True) if is_string_like(field.type) and not pa.types.is_nested(own.type) else None
         return own.with_nullable(True) if same_type(evolved.field(0).type, own.type) else None
 
     def _violations(self, batch: pa.RecordBatch) -> Iterator[tuple[int, str]]:
@@ -142,16 +143,12 @@ def cast_to(field: pa.Field) -> Cast:
     """Return the cast of a column to the type of a field."""
 
     def cast(column: pa.Array) -> pa.Array:
-        if _is_text(column.type) and not _is_text(field.type):
+        if is_string_like(column.type) and not is_string_like(field.type):
             return pc.cast(pc.utf8_trim_whitespace(column), field.type)
         batch = pa.RecordBatch.from_arrays([column], [field.name])
         return conform(batch, pa.schema([field])).column(0)
 
     return cast
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
 
 
 def _reason(column: pa.Array, row: int, field: pa.Field) -> str:

@@ -72,8 +72,8 @@ class SchemaRegistry:
             limit_bytes=_MAX_BYTES,
         )
         if status >= 300:
-            kind = StorageUnavailable if status >= 500 or status == 429 else InvalidRequest
-            raise kind(f"the schema registry answered {status} to {self._shown}{path}")
+            error_class = StorageUnavailable if status >= 500 or status == 429 else InvalidRequest
+            raise error_class(f"the schema registry answered {status} to {self._shown}{path}")
         try:
             document = json.loads(content)
         except ValueError as error:

@@ -80,17 +80,18 @@ class Source(Protocol):
         ...
 
 
-def as_batch(found: Any, kind: str) -> Batch | None:
+def as_batch(returned: Any, source: str) -> Batch | None:
     """Return what a source has returned as a batch. Raises InvalidRequest for anything else."""
-    if found is None or isinstance(found, Batch):
-        batch = found
-    elif isinstance(found, tuple) and len(found) == 2:
-        batch = Batch(found[0], found[1])
+    if returned is None or isinstance(returned, Batch):
+        batch = returned
+    elif isinstance(returned, tuple) and len(returned) == 2:
+        batch = Batch(returned[0], returned[1])
     else:
         raise InvalidRequest(
-            f"source {kind} returned {type(found).__name__}: read returns rows and the next checkpoint, or None for no new rows"
+            f"source {source} returned {type(returned).__name__}: read returns rows and the next checkpoint, or None for no new "
+            "rows"
         )
     checkpoint: Any = None if batch is None else batch.checkpoint
     if batch is not None and not (isinstance(checkpoint, str) and checkpoint):
-        raise InvalidRequest(f"source {kind} returned the checkpoint {checkpoint!r}: it must be a text that is not empty")
+        raise InvalidRequest(f"source {source} returned the checkpoint {checkpoint!r}: it must be a text that is not empty")
     return batch

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
 from pyhudi.features.ingestion.source_protocol import Batch, Limit, ReadContext
+from pyhudi.records.sql_quoting import quote_identifier, text_literal
 from pyhudi.storage.uris import sqlite_path, without_secrets
 
 _DRIVERS = {
@@ -72,15 +73,15 @@ class SqlSource:
         if self.query is not None:
             return f"({self.query}) AS pyhudi_source"
         assert self.table is not None, "the constructor has checked it"
-        return ".".join(_quoted(part) for part in self.table.split("."))
+        return ".".join(quote_identifier(part) for part in self.table.split("."))
 
     def read(self, checkpoint: str | None, limit: Limit) -> Batch | None:
         """Return the rows after a checkpoint; None if there are none."""
         if limit.size_bytes is not None:
             raise Unsupported("source sql limits a batch by rows: set max_rows, not max_bytes")
-        column = _quoted(self.column)
+        column = quote_identifier(self.column)
         after = self.start if checkpoint is None else checkpoint
-        where = f"{column} > {_literal(after)}" if after is not None else f"{column} IS NOT NULL"
+        where = f"{column} > {text_literal(after)}" if after is not None else f"{column} IS NOT NULL"
         with self._connected() as cursor:
             if self.nulls == "refuse" and len(_rows(cursor, f"SELECT 1 AS n FROM {self._from} WHERE {column} IS NULL LIMIT 1")):
                 raise InvalidRequest(
@@ -88,20 +89,20 @@ class SqlSource:
                     "correct them, or set nulls to skip"
                 )
             part = "" if limit.rows is None else f" ORDER BY {column} LIMIT {int(limit.rows)}"
-            found = _rows(
+            newest = _rows(
                 cursor,
                 f"SELECT CAST(MAX(pyhudi_value) AS VARCHAR(4000)) AS last, MAX(pyhudi_value) AS typed FROM "
                 f"(SELECT {column} AS pyhudi_value FROM {self._from} WHERE {where}{part}) AS pyhudi_part",
             )
-            last = found.column(0)[0].as_py()
+            last = newest.column(0)[0].as_py()
             if last is None:
                 return None
-            if pa.types.is_floating(type_ := found.schema.field(1).type):
+            if pa.types.is_floating(type_ := newest.schema.field(1).type):
                 raise Unsupported(
                     f"incremental column {self.column} is {type_}, whose values have no exact text: use another column"
                 )
-            rest = _rows(cursor, f"SELECT COUNT(*) AS n FROM {self._from} WHERE {column} > {_literal(last)}")
-        condition = f"{where} AND {column} <= {_literal(last)}"
+            rest = _rows(cursor, f"SELECT COUNT(*) AS n FROM {self._from} WHERE {column} > {text_literal(last)}")
+        condition = f"{where} AND {column} <= {text_literal(last)}"
         return Batch(
             _Query(self, f"SELECT * FROM {self._from} WHERE {condition}"), last, {"rows": int(rest.column(0)[0].as_py())}
         )
@@ -132,8 +133,8 @@ class SqlSource:
             with driver.connect(self._address(), **arguments) as connection, connection.cursor() as cursor:
                 yield cursor
         except driver.Error as error:
-            kind = StorageUnavailable if isinstance(error, driver.OperationalError) else InvalidRequest
-            raise kind(f"source sql cannot read from the database: {self._redacted(str(error))}") from None
+            error_class = StorageUnavailable if isinstance(error, driver.OperationalError) else InvalidRequest
+            raise error_class(f"source sql cannot read from the database: {self._redacted(str(error))}") from None
 
     def _address(self) -> str:
         """The URI as drivers take it: that of SQLite is a path."""
@@ -169,11 +170,3 @@ def _rows(cursor: Any, sql: str) -> pa.Table:
     cursor.execute(sql)
     rows: pa.Table = cursor.fetch_arrow_table()
     return rows
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -136,11 +136,11 @@ def _state(context: TableContext, timeline: Timeline) -> Iterator[Metric]:
 
 
 def _write_metrics(result: WriteResult, duration_ms: int, context: TableContext, timeline: Timeline) -> Iterator[Metric]:
-    found = _completed(timeline, result.instant or "")
-    if found is None:
+    instant = _completed(timeline, result.instant or "")
+    if instant is None:
         return
-    action = str(found.action)
-    yield from _commit_metrics(action, found.request_time, duration_ms, context, timeline)
+    action = str(instant.action)
+    yield from _commit_metrics(action, instant.request_time, duration_ms, context, timeline)
     yield from _phases(action, result.seconds)
     looked_up_ms = sum(result.seconds.get(phase, 0.0) for phase in ("prepare", "lookup")) * 1000
     yield Metric("source_read_and_index.duration.duration", round(looked_up_ms))

@@ -42,8 +42,8 @@ class Values:
         for name, sample in samples:
             exposed = re.sub(r"[^a-zA-Z0-9_:]", "_", name)
             exposed = f"_{exposed}" if exposed[:1].isdigit() else exposed
-            kind = "gauge" if sample.increment is None else "counter"
-            lines.append(f"# TYPE {exposed} {kind}\n{exposed} {float(sample.value)!r}\n")
+            metric_type = "gauge" if sample.increment is None else "counter"
+            lines.append(f"# TYPE {exposed} {metric_type}\n{exposed} {float(sample.value)!r}\n")
         return "".join(lines)
 
 

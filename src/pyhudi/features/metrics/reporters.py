@@ -81,8 +81,8 @@ class StatsD:
         self._address = host.strip("[]"), int(port)
 
     def report(self, event: OperationEvent, samples: Sequence[Sample]) -> None:
-        family, kind, protocol, _, address = socket.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as sender:
+        family, socket_type, protocol, _, address = socket.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket_type, protocol) as sender:
             datagram = b""
             for sample in samples:
                 line = f"{sample.name}:{_statsd_value(sample)}\n".encode()

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from pyhudi.api.argument_types import checked
 from pyhudi.api.table import Table
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.procedures import (
     bootstrap_procedures,
     file_procedures,
@@ -143,10 +143,26 @@ def _help(arguments: Mapping[str, object]) -> pa.Table:
     return pa.table({"result": [text]}, schema=schema("result string"))
 
 
+_UNAVAILABLE = {
+    "create_metadata_table": "the next write builds the metadata table; hoodie.metadata.index.* options name its indexes",
+    "init_metadata_table": "the next write builds the metadata table",
+    "show_fs_path_detail": "use Table.inspect.files and Table.inspect.sizes",
+    "show_metadata_column_stats_overlap": "use show_metadata_table_column_stats",
+    "repair_deduplicate": "Table.validate finds duplicate keys; delete their rows and insert one of each",
+    "repair_migrate_partition_meta": "both forms of partition metadata are read",
+    "run_rollback_inflight_tableservice": "use Table.rollback",
+    "hdfs_parquet_import": "use run_bootstrap",
+    "sync_validate": "hive_sync brings the catalog up to date",
+}
+"""Procedures of Hudi that PyHudi lacks, and what to do instead."""
+
+
 def _find(name: str) -> Procedure:
-    found = PROCEDURES.get(name.strip().lower())
-    if found is None:
+    definition = PROCEDURES.get(name.strip().lower())
+    if name.strip().lower() in _UNAVAILABLE:
+        raise Unsupported(f"procedure {name!r} of Hudi is not available: {_UNAVAILABLE[name.strip().lower()]}")
+    if definition is None:
         near = difflib.get_close_matches(name, NAMES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InvalidRequest(f"procedure {name!r} does not exist{hint} ({', '.join(NAMES)})")
-    return found
+    return definition

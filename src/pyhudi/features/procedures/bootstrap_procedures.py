@@ -109,7 +109,7 @@ def _index(call: ProcedureCall) -> list[BootstrappedGroup]:
 
 
 def _base_path(call: ProcedureCall) -> str:
-    found = call.table.config.bootstrap_base_path
-    if found is None:
+    base_path = call.table.config.bootstrap_base_path
+    if base_path is None:
         raise TableState(f"the table at {call.table.uri} is not a bootstrapped table")
-    return found
+    return base_path

@@ -50,7 +50,7 @@ def stats_file_sizes(call: ProcedureCall) -> Rows:
     """
     context = call.table.context
     listing = DirectoryListing(context.storage)
-    pattern = call.text("partition_path")
+    pattern = call.text("partition_path").strip("/")
     chosen = path_glob(pattern) if pattern else None
     partitions = [partition for partition in listing.partitions() if chosen is None or chosen.fullmatch(partition)]
     sizes: dict[str, list[int]] = defaultdict(list)
@@ -138,11 +138,11 @@ def _metadata(call: ProcedureCall) -> MetadataTable:
 def _listed(call: ProcedureCall) -> dict[str, dict[str, int]]:
     """Partition -> name -> size of every file in the metadata table, without falling back to directory listings."""
     rows = scan_files(_metadata(call))
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    sizes: dict[str, dict[str, int]] = defaultdict(dict)
     columns = (rows.column(name).to_pylist() for name in ("partition", "name", "size_bytes"))
     for partition, name, size_bytes in zip(*columns, strict=True):
-        found[partition][name] = size_bytes
-    return found
+        sizes[partition][name] = size_bytes
+    return sizes
 
 
 def _sizes(files: Sequence[FileInfo]) -> dict[str, int]:
@@ -182,14 +182,14 @@ def _log_files(call: ProcedureCall) -> list[LogFile]:
             if pattern.startswith(prefix.rstrip("/") + "/"):
                 pattern = pattern[len(prefix.rstrip("/")) + 1 :]
     chosen = path_glob(pattern.lstrip("/"))
-    found = []
+    logs = []
     for info in (info for _, listing in table_folders(storage) for info in listing.files):
         name = parse_log_file(info.name)
         if name is not None and chosen.fullmatch(info.path):
-            found.append(LogFile(info.path, name, info.size_bytes))
-    if not found:
+            logs.append(LogFile(info.path, name, info.size_bytes))
+    if not logs:
         raise TableState(f"no log file of {storage.uri} fits {call.text('log_file_path_pattern')!r}")
-    return sorted(found, key=lambda log: log.path)
+    return sorted(logs, key=lambda log: log.path)
 
 
 def _count(storage: Storage, log: LogFile, block: LogBlock) -> int:

@@ -219,13 +219,13 @@ def procedures_in(*modules: ModuleType) -> dict[str, Procedure]:
 def schema(text: str) -> pa.Schema:
     """Parse a schema `name type, ...`, with Spark's type names: string, int, bigint, double, boolean."""
     pairs = (part.rsplit(" ", 1) for part in text.split(", "))
-    return pa.schema([pa.field(name.strip(), _TYPES[kind.strip()]) for name, kind in pairs])
+    return pa.schema([pa.field(name.strip(), _TYPES[type_name.strip()]) for name, type_name in pairs])
 
 
 def _parameter(text: str) -> Parameter:
     declaration, has_default, default = text.partition(" =")
-    name, kind, *required = declaration.split()
-    parameter = Parameter(name, _PARAMETER_TYPES[kind], required=required == ["required"])
+    name, type_name, *required = declaration.split()
+    parameter = Parameter(name, _PARAMETER_TYPES[type_name], required=required == ["required"])
     return replace(parameter, default=_typed(name, parameter, default.strip())) if has_default else parameter
 
 

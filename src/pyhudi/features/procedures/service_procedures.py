@@ -15,6 +15,7 @@ from pyhudi.options.service_options import (
     CLEAN_POLICY,
     CLEAN_TRIGGER_MAX_COMMITS,
     CLEAN_TRIGGER_STRATEGY,
+    CLUSTERING_PARTITION_REGEX_PATTERN,
     CLUSTERING_PARTITION_SELECTED,
     CLUSTERING_SORT_COLUMNS,
     KEEP_MAX_COMMITS,
@@ -80,7 +81,7 @@ def show_clustering(call: ProcedureCall) -> Rows:
 
 @procedure(
     f"predicate string, order string, {_INVOLVED}, op string, order_strategy string, options string, instants string, "
-    "selected_partitions string, limit int",
+    "selected_partitions string, partition_regex_pattern string, limit int",
     _CLUSTERING,
 )
 def run_clustering(call: ProcedureCall) -> Rows:
@@ -93,9 +94,11 @@ def run_clustering(call: ProcedureCall) -> Rows:
     options = call.options(
         order=CLUSTERING_SORT_COLUMNS.key,
         selected_partitions=CLUSTERING_PARTITION_SELECTED.key,
+        partition_regex_pattern=CLUSTERING_PARTITION_REGEX_PATTERN.key,
     )
     if call.text("order_strategy"):
-        options[LAYOUT_OPTIMIZE_STRATEGY.key] = call.text("order_strategy")
+        # Hudi accepts z-order too.
+        options[LAYOUT_OPTIMIZE_STRATEGY.key] = call.text("order_strategy").replace("-", "")
     wanted = call.names("instants")
     if wanted and operation != "execute":
         raise InvalidRequest("instants of run_clustering name pending plans: they go with op=execute")
@@ -235,10 +238,10 @@ def _version(call: ProcedureCall) -> int:
 def _savepoint(call: ProcedureCall) -> str:
     """Savepoint named in the call, or the latest. Raises InstantNotFound."""
     wanted = call.text("instant_time")
-    found = [i.request_time for i in call.table.timeline().completed(Action.SAVEPOINT) if wanted in ("", i.request_time)]
-    if not found:
+    savepoints = [i.request_time for i in call.table.timeline().completed(Action.SAVEPOINT) if wanted in ("", i.request_time)]
+    if not savepoints:
         raise InstantNotFound(f"{call.table.uri} has no savepoint {wanted}".rstrip())
-    return found[-1]
+    return savepoints[-1]
 
 
 def _check_merge_on_read(call: ProcedureCall) -> None:

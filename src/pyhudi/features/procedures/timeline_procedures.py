@@ -130,8 +130,8 @@ def show_rollback_detail(call: ProcedureCall) -> Rows:
     store = call.table.context.timeline
     done = RollbackMetadata.decode(store.read(store.load().find(call.text("instant_time"), Action.ROLLBACK)))
     undone = f"[{', '.join(done.commits_rollback)}]"
-    for partition, found in done.partition_metadata.items():
-        for paths, succeeded in ((found.success_delete_files, True), (found.failed_delete_files, False)):
+    for partition, deletes in done.partition_metadata.items():
+        for paths, succeeded in ((deletes.success_delete_files, True), (deletes.failed_delete_files, False)):
             for path in paths:
                 deleted = path if ":" in path else call.table.context.storage.absolute(path)
                 yield done.start_rollback_time, undone, partition, deleted, succeeded
@@ -188,8 +188,8 @@ def show_cleans_metadata(call: ProcedureCall) -> Rows:
     lists = attrgetter("delete_path_patterns", "success_delete_files", "failed_delete_files")
     for instant, clean in _cleans(call):
         totals = clean.time_taken_in_millis, clean.total_files_deleted
-        for partition, found in sorted(clean.partition_metadata.items()):
-            columns = partition, found.policy, *map(len, lists(found)), bool(found.is_partition_deleted)
+        for partition, cleaned in sorted(clean.partition_metadata.items()):
+            columns = partition, cleaned.policy, *map(len, lists(cleaned)), bool(cleaned.is_partition_deleted)
             yield *_instant(instant), clean.start_clean_time, *columns, *totals
 
 
@@ -238,10 +238,10 @@ def _named_write(call: ProcedureCall) -> tuple[Instant, CommitMetadata]:
     """Completed write named in the call, or the latest. Raises InstantNotFound."""
     store = call.table.context.timeline
     named = call.text("instant_time")
-    found = [i for i in store.load().completed_writes() if not named or i.request_time == named]
-    if not found:
+    writes = [i for i in store.load().completed_writes() if not named or i.request_time == named]
+    if not writes:
         raise InstantNotFound(f"the active timeline of {call.table.uri} has no completed write {named}".rstrip())
-    return found[-1], read_commit(store, found[-1])
+    return writes[-1], read_commit(store, writes[-1])
 
 
 def _stats(commit: CommitMetadata) -> Iterator[tuple[str, WriteStat]]:

@@ -208,8 +208,8 @@ def _deleted_files(document: object, partition: str) -> set[str]:
         rollbacks = [one for group in (document.hoodie_restore_metadata or {}).values() for one in group]
         return set().union(*(_deleted_files(one, partition) for one in rollbacks))
     if isinstance(document, (CleanMetadata, RollbackMetadata)):
-        found = document.partition_metadata.get(partition)
-        return {file_name(path) for path in found.success_delete_files} if found else set()
+        deleted = document.partition_metadata.get(partition)
+        return {file_name(path) for path in deleted.success_delete_files} if deleted else set()
     return set()
 
 

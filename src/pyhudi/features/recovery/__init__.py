@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "plan_rebuild": "rebuild_timeline",
     "restore_properties": "restore_table_properties",
     "run_rebuild": "rebuild_timeline",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

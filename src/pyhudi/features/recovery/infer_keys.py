@@ -153,5 +153,5 @@ _NOTHING = pa.scalar(None, pa.string())
 def _leaves(column: pa.Field, path: str) -> list[str]:
     """The columns that have a text, also inside of structs, by dotted name."""
     if pa.types.is_struct(column.type):
-        return reduce(lambda found, child: [*found, *_leaves(child, f"{path}.{child.name}")], column.type.fields, [])
+        return reduce(lambda leaves, child: [*leaves, *_leaves(child, f"{path}.{child.name}")], column.type.fields, [])
     return [path] if has_text(column.type) else []

@@ -171,7 +171,7 @@ def _infer_name(inference: _Inference, evidence: TableFacts) -> None:
         inference.set(_NAME, own.removesuffix("_metadata"), "the metadata table's name")
         return
     # A schema replaces each character that Avro names cannot contain by an underscore.
-    spelled = {found[1] for name in evidence.schema_names if (found := re.fullmatch(r"hoodie\.([A-Za-z0-9]+)\.\1_record", name))}
+    spelled = {match[1] for name in evidence.schema_names if (match := re.fullmatch(r"hoodie\.([A-Za-z0-9]+)\.\1_record", name))}
     if len(spelled) == 1 and len(evidence.schema_names) == 1:
         inference.set(_NAME, spelled.pop(), "the schemas of files")
     else:
@@ -202,8 +202,8 @@ def _infer_version(inference: _Inference, evidence: TableFacts) -> TableVersion 
 
 def _infer_type(inference: _Inference, evidence: TableFacts) -> None:
     if len(evidence.types) == 1:
-        ((kind, source),) = evidence.types.items()
-        inference.set(_TYPE, str(kind), source)
+        ((table_type, source),) = evidence.types.items()
+        inference.set(_TYPE, str(table_type), source)
         return
     why = "no file or instant determines it" if not evidence.types else "files and instants imply both"
     inference.require_input(_TYPE, f"{why}; give {' or '.join(TableType)}")
@@ -302,7 +302,7 @@ def _hive_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_PartitionStyl
 
 
 def _plain_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_PartitionStyle]:
-    found: list[_PartitionStyle] = []
+    styles: list[_PartitionStyle] = []
     by_level = [(split_path(path), fact) for path, fact in paths]
     whole = [([path], fact) for path, fact in paths]
     for values in (by_level, whole) if any(len(parts) > 1 for parts, _ in by_level) else (whole,):
@@ -314,8 +314,8 @@ def _plain_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_PartitionSty
             continue
         for fields in list(product(*levels))[:_MOST_READINGS]:
             if len(set(fields)) == len(fields):
-                found += _fitting(fields, values, is_hive=False)
-    return found
+                styles += _fitting(fields, values, is_hive=False)
+    return styles
 
 
 def _columns_of(values: Sequence[tuple[Sequence[str], KeyFacts]], level: int) -> list[str]:
@@ -348,17 +348,17 @@ def _fitting(fields: Sequence[str], values: Sequence[tuple[Sequence[str], KeyFac
 def _infer_generator(inference: _Inference, record_fields: Sequence[str], partition_fields: Sequence[str]) -> None:
     if props.GENERATOR_CLASS.stored_as in inference.arguments or props.GENERATOR_TYPE.stored_as in inference.arguments:
         return
-    kind = infer_key_generator(record_fields, partition_fields)
+    type_ = infer_key_generator(record_fields, partition_fields)
     is_prefixed = inference.sources[props.RECORD_KEY_FIELDS.stored_as] == "the keys name their fields" and len(record_fields) == 1
     if is_prefixed:
-        kind = KeyGenerator.COMPLEX if partition_fields else KeyGenerator.NON_PARTITION
+        type_ = KeyGenerator.COMPLEX if partition_fields else KeyGenerator.NON_PARTITION
         if inference.values.get(_VERSION) != str(int(TableVersion.NINE)) or not partition_fields:
             inference.require_input(
                 props.GENERATOR_TYPE.stored_as,
                 "several generators make keys of one field that name it; give COMPLEX or GLOBAL_DELETE",
             )
             return
-    inference.set(props.GENERATOR_TYPE.stored_as, str(kind), "what the fields call for, others make the same keys and folders")
+    inference.set(props.GENERATOR_TYPE.stored_as, str(type_), "what the fields call for, others make the same keys and folders")
 
 
 def _infer_merging(inference: _Inference, version: TableVersion) -> None:
@@ -398,13 +398,13 @@ def table_types(names: Iterable[tuple[str, bool, bool]], *, deltas: bool, commit
     """Return the types that files and instants imply. names: (path, is a log, is of changes); deltas: whether there are
     delta commits; commits: whether there are commits other than compactions.
     """
-    found: dict[TableType, str] = {}
+    sources: dict[TableType, str] = {}
     log = next((file_name(path) for path, is_log, is_cdc in names if is_log and not is_cdc), None)
     if log is not None or deltas:
-        found[TableType.MERGE_ON_READ] = f"the log {log}" if log is not None else "delta commits"
+        sources[TableType.MERGE_ON_READ] = f"the log {log}" if log is not None else "delta commits"
     if commits:
-        found[TableType.COPY_ON_WRITE] = "commits that no compaction made"
-    return found
+        sources[TableType.COPY_ON_WRITE] = "commits that no compaction made"
+    return sources
 
 
 _MOST_READINGS = 64

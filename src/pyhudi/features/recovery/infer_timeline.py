@@ -92,11 +92,11 @@ def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, 
     stored = {time: format_instant_time(ms, zone) for time, ms in stored_ms.items()}
     # Unless the files were copied, those of all but the last instants are older than the last request.
     copied = len(stored) > 1 and min(stored.values()) > max(stored)
-    found = {}
+    times = {}
     for time in stored:
         completion = metadata_times.get(time) or ("" if copied else stored[time])
-        found[time] = completion if completion > time else shift_instant_time(time[:17], 1, UTC)
-    return found
+        times[time] = completion if completion > time else shift_instant_time(time[:17], 1, UTC)
+    return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def plan_instants(
             before = [base for base in bases if base.instant_time < file.instant_time]
             by_instant.setdefault(file.instant_time, []).append((file, before[-1] if before else None))
     begun = {group: min(file.instant_time for file in members) for group, members in groups.items()}
-    made: list[RebuiltInstant] = []
+    instants: list[RebuiltInstant] = []
     schema = ""
     for time in columns.schema_only_instants(completions, by_instant):
         by_instant[time] = []
@@ -176,7 +176,7 @@ def plan_instants(
         operation = operation if own else Operation.ALTER_SCHEMA
         extra = columns.extra(time, text, operation, schema)
         schema = extra[SCHEMA_KEY]
-        made.append(
+        instants.append(
             RebuiltInstant(
                 Instant(time, action, State.COMPLETED, completions[time]),
                 CommitMetadata(
@@ -188,7 +188,7 @@ def plan_instants(
                 ),
             )
         )
-    return _with_a_schema(made)
+    return _with_a_schema(instants)
 
 
 def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, ...]:
@@ -224,12 +224,12 @@ def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping
     # Sorted by row and then by age, so that a group that shares a row with an older one directly follows it.
     shared = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0])
     edges = np.unique(np.stack([pairs[shared, 1], pairs[shared + 1, 1]], axis=1), axis=0)
-    found: dict[Group, str] = {}
+    replacements: dict[Group, str] = {}
     for older, newer in edges.tolist():
         began = spans[order[newer]][0]
         if spans[order[older]][1] < began:
-            found[order[older]] = min(found.get(order[older], began), began)
-    return found
+            replacements[order[older]] = min(replacements.get(order[older], began), began)
+    return replacements
 
 
 def _stats(files: Sequence[tuple[DataFile, DataFile | None]]) -> dict[str, tuple[WriteStat, ...]]:
@@ -237,7 +237,7 @@ def _stats(files: Sequence[tuple[DataFile, DataFile | None]]) -> dict[str, tuple
     for file, _ in files:
         if file.is_cdc:
             changes.setdefault(file.group, {})[file.path] = file.size_bytes
-    found: dict[str, list[WriteStat]] = {}
+    by_partition: dict[str, list[WriteStat]] = {}
     for file, before in sorted(files, key=lambda pair: pair[0].path):
         if file.is_cdc:
             continue
@@ -270,5 +270,5 @@ def _stats(files: Sequence[tuple[DataFile, DataFile | None]]) -> dict[str, tuple
                 file_size_in_bytes=file.size_bytes,
                 cdc_stats=changes.get(file.group),
             )
-        found.setdefault(file.partition, []).append(stat)
-    return {partition: tuple(stats) for partition, stats in sorted(found.items())}
+        by_partition.setdefault(file.partition, []).append(stat)
+    return {partition: tuple(stats) for partition, stats in sorted(by_partition.items())}

@@ -91,7 +91,7 @@ def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | Non
         return None
     begun = storage.read(REBUILD_MARKER_FILE)
     listed = storage.list(config.timeline_path).files
-    present = [found for info in listed if (found := parse_instant_file(info.name, config.version.layout)) is not None]
+    present = [parsed for info in listed if (parsed := parse_instant_file(info.name, config.version.layout)) is not None]
     if present and begun is None:
         return None
     infos = [info for _, listing in table_folders(storage) for info in listing.files if _named(info) is not None]
@@ -120,15 +120,15 @@ def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | Non
     facts = engine.map(run_file, [FileTask(spec, info.path, info.size_bytes, config.name) for info in wanted])
     damaged = {fact.path: fact for fact in facts if fact.damage is not None}
     files = [_data_file(fact) for fact in facts if fact.damage is None]
-    kept = {*(file.instant_time for file in files), *(changes & completions.keys() - never - archived)}
-    completions = {time: completions[time] for time in sorted(kept)}
+    instant_times = {*(file.instant_time for file in files), *(changes & completions.keys() - never - archived)}
+    completions = {time: completions[time] for time in sorted(instant_times)}
     replaced = _replaced(context, engine, files, completions)
-    made = plan_instants(files, completions, replaced, RecoveredColumns(schemas, config.name), is_cow=config.is_cow)
+    instants = plan_instants(files, completions, replaced, RecoveredColumns(schemas, config.name), is_cow=config.is_cow)
     indexes = (*config.metadata_partitions, *config.metadata_partitions_inflight) if note is None else note[1]
     notes = (
         () if note is not None else tuple(_notes(context, files, mirrored, never, damaged.values(), changes & completions.keys()))
     )
-    return TimelineRebuild(made, completions, indexes, len(infos), notes)
+    return TimelineRebuild(instants, completions, indexes, len(infos), notes)
 
 
 def run_rebuild(
@@ -189,14 +189,14 @@ def _completed_in_metadata_table(context: TableContext) -> dict[str, str]:
     # The metadata table records an instant under the lock under which it completes, immediately before.
     if not context.config.has_metadata_table:
         return {}
-    found: dict[str, str] = {}
+    completions: dict[str, str] = {}
     for info in context.storage.list(join_path(METADATA_FOLDER, TIMELINE_FOLDER)).files:
         instant = parse_instant_file(info.name, context.config.version.layout)
         if instant is None or not instant.is_completed or instant.action is not Action.DELTACOMMIT:
             continue
         if len(instant.request_time) == INSTANT_TIME_LENGTH and instant.request_time.strip("0"):
-            found[instant.request_time] = instant.completion_time or ""
-    return {time: completed for time, completed in found.items() if not time.startswith("0000")}
+            completions[instant.request_time] = instant.completion_time or ""
+    return {time: completed for time, completed in completions.items() if not time.startswith("0000")}
 
 
 def _replaced(
@@ -208,7 +208,7 @@ def _replaced(
         members.setdefault(file.partition, []).append(file)
     timeline = Timeline.of(Instant(time, Action.COMMIT, State.COMPLETED, completed) for time, completed in completions.items())
     state = SlicingState(timeline, {}, {}, True)
-    found: dict[Group, str] = {}
+    replaced: dict[Group, str] = {}
     for partition, own in sorted(members.items()):
         groups = build_file_groups(partition, (FileInfo(file.path, file.size_bytes, 0) for file in own), state)
         # A later write may have changed every row that was copied: the oldest file of a group still has them as they came.
@@ -227,8 +227,8 @@ def _replaced(
         for (file_id, _), table in zip(bases, engine.map(run_identities, tasks), strict=True):
             if table is not None:
                 rows.setdefault((partition, file_id), []).append(table)
-        found.update(recovered_replacements(spans, {group: pa.concat_tables(tables) for group, tables in rows.items()}))
-    return found
+        replaced.update(recovered_replacements(spans, {group: pa.concat_tables(tables) for group, tables in rows.items()}))
+    return replaced
 
 
 def _newest_and_oldest(group: FileGroup, state: SlicingState) -> frozenset[BaseFile]:

@@ -7,15 +7,10 @@ page        the page: one self-contained HTML file, accessible by keyboard, in l
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "Plots": "plot",
     "render_report": "page",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

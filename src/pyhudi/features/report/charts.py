@@ -34,7 +34,7 @@ def bars(label: str, heads: Sequence[str], rows: Sequence[Bar]) -> str:
         first, *others = row.cells
         cells = f'<th scope="row">{escape(first)}</th>' + "".join(f'<td class="number">{escape(cell)}</td>' for cell in others)
         drawn = "".join(
-            f'<span class="{kind}" style="width:{100 * value / widest:.2f}%"></span>' for kind, value in row.parts if value > 0
+            f'<span class="{part}" style="width:{100 * value / widest:.2f}%"></span>' for part, value in row.parts if value > 0
         )
         lines.append(f'<tr>{cells}<td class="bar" aria-hidden="true"><div>{drawn}</div></td></tr>')
     lines.append("</tbody></table>")
@@ -43,21 +43,21 @@ def bars(label: str, heads: Sequence[str], rows: Sequence[Bar]) -> str:
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
     """Legend of colours. entries: (class, text)."""
-    items = "".join(f'<li><span class="swatch {kind}"></span>{escape(text)}</li>' for kind, text in entries)
+    items = "".join(f'<li><span class="swatch {entry_class}"></span>{escape(text)}</li>' for entry_class, text in entries)
     return f'<ul class="legend">{items}</ul>'
 
 
-def lanes(found: Sequence[Span]) -> str:
+def lanes(spans: Sequence[Span]) -> str:
     """The timeline. Pending instants are outlined and extend to the right edge. '' if there are no instants."""
-    if not found:
+    if not spans:
         return ""
-    used = [lane for lane in LANES if any(span.lane == lane for span in found)]
-    start = min(span.start_ms for span in found)
-    end = max(span.start_ms if span.end_ms is None else span.end_ms for span in found)
+    used = [lane for lane in LANES if any(span.lane == lane for span in spans)]
+    start = min(span.start_ms for span in spans)
+    end = max(span.start_ms if span.end_ms is None else span.end_ms for span in spans)
     length = max(1, end - start)
     bottom = _TOP + len(used) * _LANE
     parts = [
-        f'<svg class="lanes" viewBox="0 0 {_WIDTH} {bottom + 30}" role="img" aria-label="{escape(_summary(found, used))}">',
+        f'<svg class="lanes" viewBox="0 0 {_WIDTH} {bottom + 30}" role="img" aria-label="{escape(_summary(spans, used))}">',
     ]
 
     def x(moment_ms: float) -> float:
@@ -67,7 +67,7 @@ def lanes(found: Sequence[Span]) -> str:
         top = _TOP + number * _LANE
         parts.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{top + _LANE / 2}" y2="{top + _LANE / 2}"/>')
         parts.append(f'<text x="0" y="{top + _LANE / 2 + 4}">{lane}</text>')
-        for span in found:
+        for span in spans:
             if span.lane == lane:
                 parts.append(_mark(span, x(span.start_ms), x(end if span.end_ms is None else span.end_ms), top))
     for k in range(_TICKS):
@@ -100,17 +100,17 @@ def _mark(span: Span, left: float, right: float, top: float) -> str:
     left = min(left, _WIDTH - _RIGHT - width)
     took = "pending" if span.end_ms is None else f"{(span.end_ms - span.start_ms) / 1000:,.1f} s"
     title = f"{span.label}, {readable_time(span.request_time)}, {took}"
-    kind = f"mark {span.lane}" + (" pending" if pending else "")
+    mark_class = f"mark {span.lane}" + (" pending" if pending else "")
     return (
-        f'<rect class="{kind}" x="{left:.1f}" y="{top + 6}" width="{width:.1f}" height="{_LANE - 12}" rx="2">'
+        f'<rect class="{mark_class}" x="{left:.1f}" y="{top + 6}" width="{width:.1f}" height="{_LANE - 12}" rx="2">'
         f"<title>{escape(title)}</title></rect>"
     )
 
 
-def _summary(found: Sequence[Span], used: Sequence[str]) -> str:
-    counts = ", ".join(f"{sum(span.lane == lane for span in found)} in {lane}" for lane in used)
-    pending = sum(span.end_ms is None for span in found)
-    return f"Timeline of {len(found)} instants: {counts}; {pending} pending"
+def _summary(spans: Sequence[Span], used: Sequence[str]) -> str:
+    counts = ", ".join(f"{sum(span.lane == lane for span in spans)} in {lane}" for lane in used)
+    pending = sum(span.end_ms is None for span in spans)
+    return f"Timeline of {len(spans)} instants: {counts}; {pending} pending"
 
 
 def _time_label(moment_ms: float, length_ms: int) -> str:

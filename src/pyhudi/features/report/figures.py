@@ -90,7 +90,7 @@ def spans(timeline: pa.Table, commits: pa.Table) -> tuple[Span, ...]:
     timeline: TIMELINE_SCHEMA; commits: COMMITS_SCHEMA, which distinguishes a compaction from a write.
     """
     operations = dict(zip(commits["request_time"].to_pylist(), commits["operation"].to_pylist(), strict=True))
-    found = []
+    result = []
     for row in timeline.to_pylist():
         operation = operations.get(row["request_time"], "")
         start = _parse_time(row["request_time"])
@@ -100,8 +100,8 @@ def spans(timeline: pa.Table, commits: pa.Table) -> tuple[Span, ...]:
         if row["state"] == "COMPLETED" and end is None:
             end = start
         label = operation.lower() or row["action"]
-        found.append(Span(_lane(row["action"], operation), label, row["request_time"], start, end))
-    return tuple(found)
+        result.append(Span(_lane(row["action"], operation), label, row["request_time"], start, end))
+    return tuple(result)
 
 
 def size_buckets(slices: pa.Table, most: int = 12) -> tuple[Bucket, ...]:

@@ -89,7 +89,7 @@ class _Report:
             f'<section id="{key}" aria-labelledby="{key}-head"><h2 id="{key}-head">{title}</h2>{_guarded(part)}</section>'
             for key, title, part in sections
         )
-        made = datetime.fromtimestamp(self._table.context.env.now_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        now = datetime.fromtimestamp(self._table.context.env.now_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
         return (
@@ -98,7 +98,7 @@ class _Report:
             '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
             f'<title>{escape(name)}: table report</title><link rel="icon" href="data:,"><style>{_STYLE}</style></head><body>'
             '<a class="skip" href="#main">Skip to the report</a>'
-            f'<header><h1>{escape(name)}</h1><p class="uri">{escape(self._table.uri)}</p><p class="made">As of {made}, '
+            f'<header><h1>{escape(name)}</h1><p class="uri">{escape(self._table.uri)}</p><p class="made">As of {now}, '
             f"by PyHudi</p></header>"
             f'<nav aria-label="Sections"><ul>{links}</ul></nav><main id="main" tabindex="-1">{body}</main>'
             f"<script>{_SCRIPT}</script></body></html>\n"
@@ -126,7 +126,7 @@ class _Report:
             ("Of it in logs", f"{_percent(logs, base + logs)}", f"{readable_bytes(logs)} to be merged while reading"),
             ("On disk", readable_bytes(everything), f"{_times(everything, base + logs)} what a query reads"),
             ("Rows written", _factor(factor), "for each row changed, services included"),
-            ("Pending", f"{len(pending):,}", "instants under way, planned, or died" if pending else "nothing under way"),
+            ("Pending", f"{len(pending):,}", "instants running, planned or interrupted" if pending else "nothing under way"),
         ]
         return (
             '<dl class="cards">'
@@ -137,12 +137,12 @@ class _Report:
     def _check(self) -> str:
         result = self._validation
         assert result is not None
-        found = result.to_arrow()
+        findings = result.to_arrow()
         fits = not any(finding.severity is ValidationSeverity.ERROR for finding in result.findings)
         lead = "Everything that was compared fits." if fits else "Not everything fits."
         lead += "" if result.ok or not fits else " Not everything could be compared."
         return f'<p class="{"good" if result.ok else "bad"}">{lead}</p>' + _table(
-            "findings", "Findings of the check", found.column_names, [list(row.values()) for row in found.to_pylist()], ""
+            "findings", "Findings of the check", findings.column_names, [list(row.values()) for row in findings.to_pylist()], ""
         )
 
     def _instants(self) -> str:
@@ -287,7 +287,7 @@ class _Report:
 def _cached_result(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
     """Cache the result of `load`; a HudiError is raised at each use, so that every section that needs the result shows it."""
     try:
-        found = load()
+        rows = load()
     except HudiError as raised:
         error = raised
 
@@ -295,7 +295,7 @@ def _cached_result(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
             raise error
 
         return fail
-    return lambda: found
+    return lambda: rows
 
 
 def _guarded(part: Callable[[], str]) -> str:

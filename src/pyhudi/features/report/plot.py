@@ -86,9 +86,9 @@ class Plots:
             )
         unit, name = _unit(max((sum(row) for row in rows), default=0))
         left = [0.0] * len(rows)
-        for number, (kind, label) in enumerate((("base", "base files"), ("log", "log files"), ("other", "older versions"))):
+        for number, (share, label) in enumerate((("base", "base files"), ("log", "log files"), ("other", "older versions"))):
             widths = [row[number] / unit for row in rows]
-            drawn.barh(names, widths, left=left, color=_COLOURS[kind], label=label)
+            drawn.barh(names, widths, left=left, color=_COLOURS[share], label=label)
             left = [done + width for done, width in zip(left, widths, strict=True)]
         drawn.invert_yaxis()
         drawn.set(title=f"{self._name}: bytes by partition", xlabel=name)
@@ -106,12 +106,12 @@ class Plots:
         """
         drawn = _axes(axes)
         timeline = oldest_first(self._look.timeline())
-        found = spans(timeline.slice(max(0, timeline.num_rows - MAX_WRITES)), oldest_first(self._look.commits(MAX_WRITES)))
-        used = [lane for lane in LANES if any(span.lane == lane for span in found)]
-        last = max((span.start_ms if span.end_ms is None else span.end_ms for span in found), default=0)
-        first = min((span.start_ms for span in found), default=0)
+        shown = spans(timeline.slice(max(0, timeline.num_rows - MAX_WRITES)), oldest_first(self._look.commits(MAX_WRITES)))
+        used = [lane for lane in LANES if any(span.lane == lane for span in shown)]
+        last = max((span.start_ms if span.end_ms is None else span.end_ms for span in shown), default=0)
+        first = min((span.start_ms for span in shown), default=0)
         least = max(1, (last - first) // 200)  # minimum visible width of a mark
-        for span in found:
+        for span in shown:
             width = max(least, (last if span.end_ms is None else span.end_ms) - span.start_ms)
             colour = _COLOURS[span.lane]
             drawn.barh(
@@ -179,8 +179,8 @@ def _axes(axes: Axes | None) -> Axes:
         from matplotlib.pyplot import figure
     except ImportError:
         raise InvalidRequest('plots need matplotlib: pip install "pyhudi[plot]"') from None
-    made: Figure = figure(figsize=(9, 4), layout="constrained")
-    return made.add_subplot()
+    new_figure: Figure = figure(figsize=(9, 4), layout="constrained")
+    return new_figure.add_subplot()
 
 
 def _unit(size_bytes: int) -> tuple[int, str]:

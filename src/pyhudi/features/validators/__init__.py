@@ -8,9 +8,7 @@ run_validators     runs the validators of one commit
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyhudi.features import export
+from pyhudi.features import exports
 
 _EXPORTS = {
     "Validator": "validator",
@@ -18,7 +16,4 @@ _EXPORTS = {
     "register_validator": "validator",
     "validate_commit": "run_validators",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return export(__name__, _EXPORTS, name)
+__getattr__ = exports(__name__, _EXPORTS)

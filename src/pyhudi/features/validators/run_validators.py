@@ -36,7 +36,7 @@ def check_settings(settings: ValidatorSettings) -> None:
         InvalidRequest: A name is unknown, a query is malformed, or queries are set without their validator.
     """
     _resolve(settings)
-    named = {found.option for name in settings.names if (found := find_sql_validator(name)) is not None}
+    named = {validator.option for name in settings.names if (validator := find_sql_validator(name)) is not None}
     for option, text in _queries(settings).items():
         if text and option not in {str(used) for used in named}:
             raise InvalidRequest(f"option {option} has no effect: {VALIDATORS} does not name its validator")

@@ -105,9 +105,9 @@ class Nearest:
 
     def _limit(self, number: int, scores: npt.NDArray[Any], margin: float, offset: float) -> float:
         """Return the score, less the offset, above which by more than the margin no row of a block is among the nearest."""
-        kept = self.scores[number]
-        if len(kept) == self._k:
-            return float(kept[-1]) - offset
+        nearest = self.scores[number]
+        if len(nearest) == self._k:
+            return float(nearest[-1]) - offset
         if len(scores) <= self._k:
             return np.inf
         limit = float(np.partition(scores, self._k - 1)[self._k - 1]) + margin

@@ -48,8 +48,8 @@ def search(
 ) -> pa.Table:
     """See `Table.search`."""
     type_ = _vector_type(table, column)
-    kind = _METRIC_NAMES.get(str(metric).lower())
-    if kind is None:
+    metric_ = _METRIC_NAMES.get(str(metric).lower())
+    if metric_ is None:
         raise InvalidRequest(f"search: unknown metric {metric!r}. Use {', '.join(METRICS)}")
     if type(k) is not int or k < 1:
         raise InvalidRequest(f"search: k must be a whole number of 1 or more, not {k!r}")
@@ -59,10 +59,10 @@ def search(
     query = scan.query
     assert isinstance(query, SnapshotQuery), "a scan is a snapshot query"
     vectors = query.narrowed([column], None)
-    find = partial(_nearest_of_slice, vectors, queries, k, kind)
-    nearest = Nearest(queries, k, kind)
-    for found in LocalEngine(scan.threads).map(find, list(enumerate(vectors.tasks))):
-        nearest.merge(found)
+    find = partial(_nearest_of_slice, vectors, queries, k, metric_)
+    nearest = Nearest(queries, k, metric_)
+    for candidates in LocalEngine(scan.threads).map(find, list(enumerate(vectors.tasks))):
+        nearest.merge(candidates)
     found_rows = np.concatenate(nearest.rows)
     rows = _rows(query.narrowed(outputs, None), found_rows)
     distances = np.concatenate([nearest.distances(number) for number in range(len(queries))])
@@ -140,16 +140,16 @@ def _nearest_of_slice(
     return nearest
 
 
-def _rows(query: SnapshotQuery, found: npt.NDArray[np.int64]) -> pa.Table:
+def _rows(query: SnapshotQuery, row_numbers: npt.NDArray[np.int64]) -> pa.Table:
     """Read rows by their numbers, in that order."""
-    needed = np.unique(found)
+    needed = np.unique(row_numbers)
     tables = [query.schema.empty_table()]
     for number in np.unique(needed >> _SLICE_BITS).tolist():
         positions = needed[needed >> _SLICE_BITS == number] & ((1 << _SLICE_BITS) - 1)
         tables.extend(_at(query.reader(query.tasks[number]), positions))
     if not query.schema.names:
-        return pa.table({DISTANCE: pa.nulls(len(found))}).select([])
-    return pa.concat_tables(tables).take(pa.array(np.searchsorted(needed, found)))
+        return pa.table({DISTANCE: pa.nulls(len(row_numbers))}).select([])
+    return pa.concat_tables(tables).take(pa.array(np.searchsorted(needed, row_numbers)))
 
 
 def _at(tables: Iterator[pa.Table], positions: npt.NDArray[np.int64]) -> Iterator[pa.Table]:

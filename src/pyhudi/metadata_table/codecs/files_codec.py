@@ -144,7 +144,7 @@ def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
     table = table.take(pc.sort_indices(table, sort_keys=keys)).combine_chunks()
     count = table.num_rows
     if count == 0:
-        return _no_files()
+        return pa.RecordBatch.from_pylist([], FILES_SCHEMA)
     partitions, names = table.column("partition").chunk(0), table.column("name").chunk(0)
     starts_file = np.ones(count, dtype=np.bool_)
     is_same_file = pc.and_(pc.equal(partitions[1:], partitions[:-1]), pc.equal(names[1:], names[:-1]))
@@ -165,7 +165,3 @@ def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
         [partitions.take(rows), names.take(rows), pa.array(largest[is_live]), pa.array(np.zeros(len(rows), dtype=np.bool_))],
         schema=FILES_SCHEMA,
     )
-
-
-def _no_files() -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)

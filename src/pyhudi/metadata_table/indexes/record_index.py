@@ -34,7 +34,7 @@ from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
 from pyhudi.metadata_table.reader.index_lookups import find_records, scan_records
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, store_definitions
+from pyhudi.metadata_table.reader.stored_index_definitions import add_definition
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore
 from pyhudi.storage.thread_pool import in_threads
@@ -79,7 +79,7 @@ class RecordIndex(Index):
         if not self.has_definition(table.config):
             return table
         definition = record_index_definition(by_partition=self.by_partition)
-        return store_definitions(table, {**load_index_definitions(table), definition.name: definition})
+        return add_definition(table, definition)
 
     def requirements(self, requirements: FileIndexing, write: WriteStarted) -> FileIndexing:
         return replace(requirements, key_shards=self._shards(write.store)) if write.moves_keys else requirements

@@ -131,7 +131,7 @@ def merge_files(group: GroupCells, known: pa.RecordBatch | None = None) -> pa.Re
         parts.append(files)
         ranks.append(np.repeat([rank for rank, _ in ranked], [len(c.keys) for _, c in ranked])[records])
     if not parts:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
+        return pa.RecordBatch.from_pylist([], FILES_SCHEMA)
     table = pa.Table.from_batches(parts, FILES_SCHEMA).combine_chunks()
     order = np.concatenate(ranks)
     for rank, keys in removals:
@@ -139,7 +139,7 @@ def merge_files(group: GroupCells, known: pa.RecordBatch | None = None) -> pa.Re
         table, order = table.filter(pa.array(~is_removed)), order[~is_removed]
     batches = table.combine_chunks().to_batches()
     if not batches:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
+        return pa.RecordBatch.from_pylist([], FILES_SCHEMA)
     return live_files(batches[0], pa.array(order))
 
 

@@ -105,6 +105,11 @@ def store_definitions(context: TableContext, definitions: Mapping[str, IndexDefi
     return with_definitions_property(context)
 
 
+def add_definition(context: TableContext, definition: IndexDefinition) -> TableContext:
+    """Store a definition with the others; one of the same name is replaced. The caller holds the lock."""
+    return store_definitions(context, {**load_index_definitions(context), definition.name: definition})
+
+
 def with_definitions_property(context: TableContext) -> TableContext:
     """Set the property with the path of the definitions if it is missing; readers need it to find them."""
     if context.config.index_definitions_path is not None:

@@ -42,7 +42,7 @@ from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, f
 from pyhudi.metadata_table.indexes.index_events import IndexBuild
 from pyhudi.metadata_table.indexes.metadata_index import Index
 from pyhudi.metadata_table.metadata_records import by_shard
-from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
+from pyhudi.metadata_table.reader.stored_index_definitions import add_definition, load_index_definitions, put_index_definitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import (
     MetadataStore,
@@ -92,7 +92,7 @@ def ensure_metadata_table(
         if missing:
             if RECORD_INDEX in missing and settings.by_partition is not None and locked.config.version.has_index_versions:
                 definition = record_index_definition(by_partition=settings.by_partition)
-                locked = store_definitions(locked, {**load_index_definitions(locked), definition.name: definition})
+                locked = add_definition(locked, definition)
             locked = build_partitions(locked, engine, settings, missing, data_schema, before)
         return replace(context, config=locked.config)
 

@@ -46,7 +46,7 @@ from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
 from pyhudi.operations.write.write_attempt import retry_on_conflict, write_start
 from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.options import table_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.options.table_options import CREATE_SCHEMA, DEFAULT_PREFIX
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
@@ -72,16 +72,11 @@ from pyhudi.table.timeline.active_timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class AlterSettings:
+class AlterSettings(OptionSettings):
     """Settings of a column change: those of its commit and of the metadata table."""
 
     commit: CommitSettings
     metadata: MetadataSettings
-
-    @classmethod
-    def of(cls, options: Options) -> AlterSettings:
-        """Build the settings from checked options."""
-        return read_settings(cls, options)
 
 
 @observed("alter_schema")

@@ -5,7 +5,7 @@ Source: docs/formats/timeline.md, "Other files of a table".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -167,6 +167,22 @@ def _key_spec(options: Options) -> KeySpec:
     return replace(
         spec, consistent_timestamps=options.flag(props.CONSISTENT_TIMESTAMPS), slash_dates=options.flag(props.SLASH_DATES)
     )
+
+
+def with_table_arguments(
+    options: Options,
+    *,
+    name: str | None,
+    record_key: str | Sequence[str] | None,
+    partition_by: str | Sequence[str] | None,
+    ordering: str | Sequence[str] | None,
+    table_type: str | None,
+) -> Options:
+    """Merge the arguments of `Table.create` into options. Raises InvalidRequest for contradictory values."""
+    fields = {props.RECORD_KEY_FIELDS: record_key, props.PARTITION_FIELDS: partition_by, props.ORDERING: ordering}
+    joined = {option: names if names is None or isinstance(names, str) else ",".join(names) for option, names in fields.items()}
+    type_name = parse_table_type(table_type) if table_type else None
+    return with_table_settings(options, {props.NAME: name, **joined, props.TABLE_TYPE: type_name})
 
 
 def with_table_settings(options: Options, values: Mapping[Option, str | None]) -> Options:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.options import sync_options
-from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.options.declaration import Option, Options, OptionSettings, read_settings
 from pyhudi.options.lock_options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 from pyhudi.options.sync_options import HIVE_SYNC, INCREMENTAL, META_SYNC
 
@@ -25,7 +25,7 @@ class CatalogKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GlueSettings:
+class GlueSettings(OptionSettings):
     """Connection settings of AWS Glue; ``skip_archive`` keeps no old versions of a table there."""
 
     region: Annotated[str | None, sync_options.AWS_GLUE_REGION] = None
@@ -36,11 +36,6 @@ class GlueSettings:
     access_key: Annotated[str | None, ACCESS_KEY] = field(default=None, repr=False)
     secret_key: Annotated[str | None, SECRET_KEY] = field(default=None, repr=False)
     session_token: Annotated[str | None, SESSION_TOKEN] = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, options: Options) -> GlueSettings:
-        """Build the settings from checked options."""
-        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)

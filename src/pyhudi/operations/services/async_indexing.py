@@ -41,7 +41,7 @@ from pyhudi.metadata_table.file_tasks import MetadataFile
 from pyhudi.metadata_table.indexes import in_build_order, index_for_partition, is_defined
 from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, store_definition
 from pyhudi.metadata_table.indexes.index_events import IndexBuild
-from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
+from pyhudi.metadata_table.reader.stored_index_definitions import add_definition, load_index_definitions, put_index_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import PartitionBuilder, build_partitions, planned_partitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore, build_commit_metadata, drop_partitions, set_partitions
@@ -249,7 +249,7 @@ class _Build:
         for partition, info in self._infos.items():
             definition = planned_definition(info)
             if partition not in (COLUMN_STATS, PARTITION_STATS):
-                context = context if definition is None else _store_defined(context, definition)
+                context = context if definition is None else add_definition(context, definition)
             elif not columns:
                 # Both cover the same columns.
                 columns = self._columns(context, definition, schema)
@@ -336,35 +336,35 @@ def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, conc
     existing = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
     if partition in existing:
         raise InvalidRequest(f"the table at {context.storage.uri} has the index {partition} already, or it is being built")
-    kind = index_for_partition(partition)
-    if kind is None:
+    index_class = index_for_partition(partition)
+    if index_class is None:
         raise InvalidRequest(f"{partition!r} is not the partition of any index type")
-    if kind.needs is not None and kind.needs.partition not in (*config.metadata_partitions, *concurrent_partitions):
-        raise InvalidRequest(f"{kind.needs.reason}: create {kind.needs.required_for} first")
-    needed = None if kind.needs is None else load_index_definitions(context).get(kind.needs.partition)
+    if index_class.needs is not None and index_class.needs.partition not in (*config.metadata_partitions, *concurrent_partitions):
+        raise InvalidRequest(f"{index_class.needs.reason}: create {index_class.needs.required_for} first")
+    needed = None if index_class.needs is None else load_index_definitions(context).get(index_class.needs.partition)
     if needed is not None and needed.by_partition:
         raise Unsupported(
             f"{partition} identifies records by keys of the whole table, which a partitioned {needed.name} does not support"
         )
-    refusal = kind.refusal(config)
+    refusal = index_class.refusal(config)
     if refusal is not None:
         raise InvalidRequest(refusal)
     definition = request.definition
     if definition is None:
         return
-    kind.open(partition, definition).check_columns(schema)
+    index_class.open(partition, definition).check_columns(schema)
     for name in definition.source_fields:
         field_at(with_meta_fields(schema), name)
 
 
 def _definition_of(context: TableContext, request: IndexRequest) -> IndexDefinition | None:
     """Return the definition of a new index, with its layout if the table's version records layouts."""
-    kind, config = index_for_partition(request.partition), context.config
-    assert kind is not None, "the request has been checked"
-    definition = request.definition or kind.implicit_definition(config)
+    index_class, config = index_for_partition(request.partition), context.config
+    assert index_class is not None, "the request has been checked"
+    definition = request.definition or index_class.implicit_definition(config)
     if definition is None or definition.names_layout or not config.version.has_index_versions:
         return definition
-    return replace(definition, other=(*definition.other, *declared_layout(max(kind.layouts))))
+    return replace(definition, other=(*definition.other, *declared_layout(max(index_class.layouts))))
 
 
 def index_plan(context: TableContext, instant_time: str) -> IndexPlan:
@@ -383,10 +383,6 @@ def planned_definition(info: IndexPartitionInfo) -> IndexDefinition | None:
     """Return the definition that a plan stores with its index, or None for an index without one."""
     text = (info.extra_metadata or {}).get(_DEFINITION_KEY)
     return next(iter(parse_index_definitions(text.encode()).values()), None) if text else None
-
-
-def _store_defined(context: TableContext, definition: IndexDefinition) -> TableContext:
-    return store_definitions(context, {**load_index_definitions(context), definition.name: definition})
 
 
 def remove_definition(context: TableContext, name: str) -> None:

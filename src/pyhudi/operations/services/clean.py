@@ -46,7 +46,7 @@ from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_no_pending_restore
 from pyhudi.operations.services.clean_state import load_last_clean, load_pending_plan, load_savepointed_files
 from pyhudi.operations.services.cluster import drop_orphaned_clusterings
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.planning.cleaning import (
     CleaningRules,
     LastClean,
@@ -87,16 +87,11 @@ MetadataListener = Callable[[Timeline | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class CleanSettings:
+class CleanSettings(OptionSettings):
     """Settings of one clean."""
 
     cleaning: CleaningRules
     commit: CommitSettings
-
-    @classmethod
-    def of(cls, options: Options) -> CleanSettings:
-        """Build the settings from checked options."""
-        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Annotated
 from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed
 from pyhudi.operations.write.write_once import AlreadyCommitted, CommitMark, CommitSearch
 from pyhudi.options import write_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.storage.environment import Environment
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -53,7 +53,7 @@ class StreamBatch(CommitMark):
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSettings:
+class SinkSettings(OptionSettings):
     """Settings of a streaming sink besides those of its writes.
 
     Attributes:
@@ -69,11 +69,6 @@ class SinkSettings:
     retry_wait_ms: Annotated[int, write_options.STREAMING_RETRY_INTERVAL_MS]
     drops_failed: Annotated[bool, write_options.STREAMING_IGNORE_FAILED_BATCH]
     skips_compaction: Annotated[bool, write_options.STREAMING_DISABLE_COMPACTION]
-
-    @classmethod
-    def of(cls, options: Options) -> SinkSettings:
-        """Build the settings from checked options."""
-        return read_settings(cls, options)
 
 
 def find_last_batch(context: TableContext, timeline: Timeline, identifier: str, search: CommitSearch) -> int | None:
@@ -114,7 +109,7 @@ def _number_in(extra: Mapping[str, str], identifier: str) -> int | None:
     if not text:
         return None
     try:
-        found = json.loads(text)
-        return int(found[identifier]) if identifier in found else None
+        numbers = json.loads(text)
+        return int(numbers[identifier]) if identifier in numbers else None
     except (ValueError, TypeError) as error:
         raise CorruptData(f"the batch number of a stream in commit metadata is unreadable: {text[:200]!r}") from error

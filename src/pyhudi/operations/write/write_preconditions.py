@@ -1,13 +1,13 @@
 """Check the options of a write against the table before the write takes an instant, so that a refused write leaves no trace.
 
-Only the first attempt runs these checks. Changes by concurrent writers are checked when a later attempt is planned,
-under its instant. The file slices that were loaded for the checks are reused if the state has not changed.
+Only the first attempt runs these checks. Changes by concurrent writers are checked when the write commits, under the
+lock. The file slices that were loaded for the checks are reused if the state has not changed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pyarrow as pa
 
@@ -62,7 +62,7 @@ def check_preconditions(
     check_columns_by_ids(context, schemas, snapshot)
     if context.config.keys.slash_dates:
         _keep_slash_dates(context, settings, snapshot)
-    check_timestamp_paths(context, shape, schemas, snapshot, counts, columns=columns)
+    check_timestamp_paths(context, shape, schemas, lambda: snapshot, counts, columns=columns)
     if not shape.needs_lookup:
         return None
     if settings.index.buckets is not None:
@@ -88,14 +88,16 @@ def check_timestamp_paths(
     context: TableContext,
     shape: OperationTraits,
     schemas: WriteSchemas,
-    snapshot: Snapshot,
+    load: Callable[[], Snapshot],
     counts: Mapping[str, int] | None,
     *,
     columns: pa.Schema,
 ) -> None:
     """Raise Unsupported if Hudi's SQL wrote partitions of a timestamp column: the rows to write have other paths.
 
-    Arguments as in `check_preconditions`.
+    Args:
+        load: Returns the snapshot; called only if partition paths hold timestamps.
+        counts, columns: As in `check_preconditions`.
     """
     # A delete without partition columns searches all partitions.
     if shape.replaces_table or schemas.unplaced or (counts is not None and not counts):
@@ -107,6 +109,7 @@ def check_timestamp_paths(
     fields = {name for name in path_valued_columns(keys) if name in types and pa.types.is_timestamp(types[name])}
     if not fields:
         return
+    snapshot = load()
     sql_paths = {path for path in snapshot.listing.partitions() if _is_path_of_hudi_sql(path, keys, fields)}
     if sql_paths and not (counts and sql_paths.issuperset(counts)) and any(snapshot.slices(sql_paths).values()):
         raise Unsupported(

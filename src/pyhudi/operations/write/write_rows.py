@@ -58,7 +58,12 @@ from pyhudi.operations.write.write_attempt import (
     write_result,
     write_start,
 )
-from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_preconditions, check_timestamp_paths
+from pyhudi.operations.write.write_preconditions import (
+    LoadedCommits,
+    check_columns_by_ids,
+    check_preconditions,
+    check_timestamp_paths,
+)
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
@@ -271,6 +276,8 @@ class Write:
         repeated: See `run_write`.
         stored_keys: The rows carry the generated keys of stored records.
         rows_in: Number of incoming rows.
+        counts: Number of incoming rows by partition path, None if they were not counted.
+        checked_on: Completed writes of the snapshot that passed the preconditions, None before.
         metadata_timeline: Timeline of the metadata table after the commit.
     """
 
@@ -288,6 +295,8 @@ class Write:
     repeated: str | None
     stored_keys: bool = False
     rows_in: int = 0
+    counts: Mapping[str, int] | None = None
+    checked_on: tuple[Instant, ...] | None = None
     metadata_timeline: Timeline | None = None
 
     def run(self, data: Any, snapshot: Snapshot) -> WriteResult:
@@ -389,22 +398,20 @@ class Write:
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int) -> WriteResult:
         snapshot = before = self._without_stale_indexes(snapshot)
-        counted = counts if self.shape.needs_counts else None
+        self.counts = counts if self.shape.needs_counts else None
         loaded = None
         if number == 0:
             # A file that a concurrent clean removed shows nothing about options: the snapshot that `begin` loads is
             # checked instead.
             with suppress(SnapshotOutdated):
-                loaded = check_preconditions(
-                    self.context, self.settings, self.shape, self.schemas, snapshot, counted, columns=self.columns
-                )
+                loaded = self._check_preconditions(snapshot)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
         transaction.may_have_late_attempts = self.engine.may_leave_attempts
         with rollback_on_error(transaction):
             snapshot, start = self._snapshot_to_plan_on(snapshot, transaction)
             with raise_stale_on_missing_file(snapshot):
-                attempt = self._attempt_on(transaction, snapshot, start, loaded if snapshot is before else None, counted)
+                attempt = self._attempt_on(transaction, snapshot, start, loaded if snapshot is before else None)
                 replaced = select_replaced_groups(attempt, counts) if self.shape.replaces else None
                 if self.shape.is_bulk:
                     written = _write_in_bulk(attempt, incoming, counts)
@@ -413,15 +420,22 @@ class Write:
                     written = write_by_key(attempt, incoming, counts, replaced, all_stored=all_stored)
             return self.completed(attempt, written, replaced)
 
+    def _check_preconditions(self, snapshot: Snapshot) -> LoadedCommits | None:
+        loaded = check_preconditions(
+            self.context, self.settings, self.shape, self.schemas, snapshot, self.counts, columns=self.columns
+        )
+        self.checked_on = snapshot.timeline.completed_writes()
+        return loaded
+
     def start_streaming_attempt(self, snapshot: Snapshot) -> Attempt:
         """Start the only attempt of a write whose rows are written by distributed tasks, with its instant and inflight file."""
         snapshot = self._without_stale_indexes(snapshot)
-        check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, None, columns=self.columns)
+        self._check_preconditions(snapshot)
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)
         with rollback_on_error(transaction):
             snapshot, start = self._snapshot_to_plan_on(snapshot, transaction)
             with raise_stale_on_missing_file(snapshot):
-                attempt = self._attempt_on(transaction, snapshot, start, None, None)
+                attempt = self._attempt_on(transaction, snapshot, start, None)
             attempt.begin_files(None)
         return attempt
 
@@ -455,12 +469,9 @@ class Write:
         snapshot: Snapshot,
         start: WriteStart,
         loaded_metadata: Mapping[str, tuple[FileSlice, ...]] | None,
-        counts: Mapping[str, int] | None,
     ) -> Attempt:
         """Create an attempt planned on a snapshot; see `Attempt` for ``loaded_metadata``."""
         self._check_same_constraints(transaction)
-        # Another writer may have added partitions since the rows were prepared.
-        check_timestamp_paths(self.context, self.shape, self.schemas, snapshot, counts, columns=self.columns)
         transaction.columns = self.columns_after(snapshot, transaction)
         transaction.planned_on(snapshot)
         ids = None if transaction.columns is None else transaction.columns.ids
@@ -530,6 +541,8 @@ class Write:
         )
 
         def verify(now: Timeline) -> Mapping[str, str]:
+            if now.completed_writes() != self.checked_on:
+                self._check_added_paths(now)
             if written.hashing is not None:
                 written.hashing.check_hashing_unchanged(self.context, attempt.snapshot.timeline, now)
             if rescale is not None:
@@ -551,6 +564,14 @@ class Write:
             return attempt.transaction.commit(
                 PlannedCommit(metadata, attempt.start, tuple(touched), mirror, verify, shares, followed, validate)
             )
+
+    def _check_added_paths(self, now: Timeline) -> None:
+        """Check the partitions that other writers have added since the preconditions were checked."""
+
+        def load() -> Snapshot:
+            return load_snapshot(self.context, timeline=now)
+
+        check_timestamp_paths(self.context, self.shape, self.schemas, load, self.counts, columns=self.columns)
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
         """Drop the metadata table if it describes columns whose types this write changes, and return the snapshot without it."""

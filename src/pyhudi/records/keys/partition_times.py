@@ -54,7 +54,8 @@ def _instants_ms(spec: KeySpec, rule: TimeRule, name: str, array: pa.Array) -> n
         raise InvalidRequest(f"column {name!r} has type {array.type}, but the time type {rule.type} requires strings")
     numbers = _whole_numbers(array, name)
     unit = _time_unit(rule)
-    filled: np.ndarray = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
+    # Hudi reads a null as the number 1, in the unit of the column.
+    filled: np.ndarray = pc.fill_null(numbers, 1).to_numpy(zero_copy_only=False)
     instants: np.ndarray
     if unit in UNIT_MS:
         factor = UNIT_MS[unit]
@@ -65,8 +66,6 @@ def _instants_ms(spec: KeySpec, rule: TimeRule, name: str, array: pa.Array) -> n
         divisor = UNITS_PER_MS[unit]
         instants = np.where(filled < 0, -(-filled // divisor), filled // divisor)
         _checked_range(instants, filled, name)
-    if numbers.null_count:
-        instants = np.where(numbers.is_null().to_numpy(zero_copy_only=False), 1, instants)
     return instants
 
 
@@ -124,7 +123,7 @@ def _parsed_instants(rule: TimeRule, name: str, array: pa.Array) -> np.ndarray:
             )
         instants.append(instant)
     # The last entry is the instant of a null.
-    by_code: np.ndarray = np.array([*instants, 1], dtype=np.int64)
+    by_code: np.ndarray = np.array([*instants, 0], dtype=np.int64)
     rows: np.ndarray = by_code[value_codes(encoded.indices, len(instants))]
     return rows
 

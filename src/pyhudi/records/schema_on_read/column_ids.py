@@ -224,21 +224,17 @@ def _cast_by_origin(array: pa.Array, origin: ColumnOrigin, type_: pa.DataType) -
         end = array.offsets[-1].as_py() if len(array) else 0
         items = _cast_by_origin(array.values.slice(0, end), entry_origins[ELEMENT], type_.value_type)
         result_type = pa.list_(pa.field("element", items.type, True))
-        return pa.Array.from_buffers(
-            result_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[items]
-        )
-    if types.is_map(type_) and types.is_map(array.type):
+    elif types.is_map(type_) and types.is_map(array.type):
         array = unshared_items(array)
         end = array.offsets[-1].as_py() if len(array) else 0
         items = _cast_by_origin(array.items.slice(0, end), entry_origins[VALUE], type_.item_type)
         result_type = pa.map_(array.type.key_field, pa.field("value", items.type, True))
-        entries = pa.StructArray.from_arrays(
+        items = pa.StructArray.from_arrays(
             [array.keys.slice(0, end), items], fields=[result_type.key_field, result_type.item_field]
         )
-        return pa.Array.from_buffers(
-            result_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
-        )
-    return retype(array, type_)
+    else:
+        return retype(array, type_)
+    return pa.Array.from_buffers(result_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[items])
 
 
 def _cast_struct_by_origin(

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.options import lock_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.options.lock_options import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
@@ -40,7 +40,7 @@ _ANSWER_TIMEOUT_S = 2
 
 
 @dataclass(frozen=True, slots=True)
-class DynamoDbSettings:
+class DynamoDbSettings(OptionSettings):
     """Options of the DynamoDB lock.
 
     partition_key: name of the lock; default: the table's name. The capacities apply to a table that is created with
@@ -58,11 +58,6 @@ class DynamoDbSettings:
     access_key: Annotated[str | None, ACCESS_KEY] = field(default=None, repr=False)
     secret_key: Annotated[str | None, SECRET_KEY] = field(default=None, repr=False)
     session_token: Annotated[str | None, SESSION_TOKEN] = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, options: Options) -> DynamoDbSettings:
-        """Create the settings from validated options."""
-        return read_settings(cls, options)
 
 
 class DynamoDbLock(LeaseLock):

@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.options import lock_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
 from pyhudi.storage.process_identity import user_name
@@ -36,18 +36,13 @@ _TRUST_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class HiveLockSettings:
+class HiveLockSettings(OptionSettings):
     """Options of the Hive metastore lock.  heartbeat_ms: milliseconds between two renewals of a lock."""
 
     uris: Annotated[tuple[str, ...], lock_options.HIVEMETASTORE_URIS] = ()
     database: Annotated[str | None, lock_options.HIVEMETASTORE_DATABASE] = None
     table: Annotated[str | None, lock_options.HIVEMETASTORE_TABLE] = None
     heartbeat_ms: Annotated[int, lock_options.HEARTBEAT_INTERVAL_MS] = 60_000
-
-    @classmethod
-    def of(cls, options: Options) -> HiveLockSettings:
-        """Create the settings from validated options."""
-        return read_settings(cls, options)
 
 
 class HiveLock(LeaseLock):

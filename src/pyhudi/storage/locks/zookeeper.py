@@ -29,7 +29,7 @@ from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.options import lock_options
-from pyhudi.options.declaration import Options, read_settings
+from pyhudi.options.declaration import OptionSettings
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
 from pyhudi.storage.locks.lock_provider import LockWait
@@ -42,7 +42,7 @@ _LAST_POLL_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ZookeeperSettings:
+class ZookeeperSettings(OptionSettings):
     """Options of the ZooKeeper lock.
 
     base_path, lock_key: path of the node; the key defaults to the table's name. session_timeout_ms: silence after which
@@ -54,11 +54,6 @@ class ZookeeperSettings:
     lock_key: Annotated[str | None, lock_options.ZOOKEEPER_LOCK_KEY] = None
     session_timeout_ms: Annotated[int, lock_options.ZOOKEEPER_SESSION_TIMEOUT_MS] = 60_000
     connection_timeout_ms: Annotated[int, lock_options.ZOOKEEPER_CONNECTION_TIMEOUT_MS] = 15_000
-
-    @classmethod
-    def of(cls, options: Options) -> ZookeeperSettings:
-        """Create the settings from validated options."""
-        return read_settings(cls, options)
 
     def path(self, table_name: str) -> str:
         """The node of the table's lock.  Raises InvalidRequest if the settings lack the base path."""

@@ -292,7 +292,7 @@ def test_a_checkpoint_of_another_kind_of_source_is_refused(folder: Folder) -> No
 
 
 @pytest.mark.full
-def test_what_a_file_source_cannot_do(folder: Folder) -> None:
+def test_file_source_rejects_wrong_limits_and_formats(folder: Folder) -> None:
     with pytest.raises(Unsupported, match="set max_bytes, not max_rows"):
         folder.run(max_rows=10)
     (folder.path / "a.xyz").write_text("x")

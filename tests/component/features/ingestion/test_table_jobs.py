@@ -144,7 +144,7 @@ def test_a_restore_of_the_source_behind_the_checkpoint_is_reported() -> None:
 
 
 @pytest.mark.full
-def test_change_data_applies_deletes_too() -> None:
+def test_change_data_ingestion_applies_deletes() -> None:
     pair = Pair(options={"hoodie.table.cdc.enabled": True})
     pair.upsert(1, 2, 3)
     pair.environment.advance_ms(1000)
@@ -399,7 +399,7 @@ def test_services_can_be_left_to_another_process() -> None:
     "found", [7, ("rows",), (pa.table({"id": [1]}), 5), (pa.table({"id": [1]}), ""), Batch(pa.table({"id": [1]}), "")]
 )
 @pytest.mark.full
-def test_what_a_source_returns_is_checked(found: object) -> None:
+def test_source_with_wrong_result_is_rejected(found: object) -> None:
     class Odd:
         def read(self, checkpoint: str | None, limit: object) -> object:
             return found

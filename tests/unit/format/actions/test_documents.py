@@ -268,7 +268,7 @@ def test_metadata_of_layout_1() -> None:
     "data",
     [b"{", b'{"compacted":1}', b'{"partitionToWriteStats":[]}', b'{"extraMetadata":{"a":1}}', b"\xff", b"[]", b'{"a":"\xff"}'],
 )
-def test_what_is_no_commit_metadata(data: bytes) -> None:
+def test_invalid_commit_metadata_is_rejected(data: bytes) -> None:
     with pytest.raises(CorruptData):
         CommitMetadata.decode(data)
 

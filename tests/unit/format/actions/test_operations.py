@@ -34,7 +34,7 @@ NAMES = ("is_service", "changes_rows", "moves_keys", "replaces", "deletes", "set
 
 
 @pytest.mark.parametrize("operation", Operation)
-def test_what_follows_from_an_operation(operation: Operation) -> None:
+def test_operation_has_its_traits(operation: Operation) -> None:
     assert {name for name in NAMES if getattr(operation, name)} == set(TRAITS[operation])
 
 
@@ -44,7 +44,7 @@ def test_unknown_operation_counts_as_a_write() -> None:
     assert CommitMetadata(operation_type="LOG_COMPACT").operation is Operation.LOG_COMPACT
 
 
-def test_what_readers_refuse_is_not_written() -> None:
+def test_unknown_operation_type_is_not_encoded() -> None:
     with pytest.raises(InvalidRequest, match="MADE_UP"):
         CommitMetadata(operation_type="MADE_UP").encode()
 

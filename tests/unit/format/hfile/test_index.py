@@ -56,7 +56,7 @@ def test_leaf_round_trip() -> None:
     assert entries_of(decode_index(memoryview(data), limit=LIMIT)) == ENTRIES
 
 
-def test_what_follows_the_root_entries_is_ignored() -> None:
+def test_bytes_after_the_root_entries_are_ignored() -> None:
     data = encode_root_index(ENTRIES) + bytes(16)
     assert len(decode_root_index(memoryview(data), 3, limit=LIMIT)) == 3
 

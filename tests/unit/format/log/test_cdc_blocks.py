@@ -62,7 +62,7 @@ def test_block_of_the_reference() -> None:
     assert (len(block), block[13], block[-1]) == (239, 0xE1, 0xE7)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_cdc_batch_is_rejected() -> None:
     with pytest.raises(CorruptData, match="columns"):
         cdc_mode(TABLE)
     with pytest.raises(InvalidRequest):

@@ -51,7 +51,7 @@ def test_instants_that_do_not_count_and_damage() -> None:
     assert survivors(b"", one) == [(1, "1")]
 
 
-def test_what_is_refused() -> None:
+def test_unsupported_log_block_is_rejected() -> None:
     with pytest.raises(Unsupported, match="CDC"):
         survivors(data_block("1", BlockType.CDC))
     unknown = encode_block(BlockType.COMMAND, {HeaderKey.INSTANT_TIME: "1", HeaderKey.COMMAND_BLOCK_TYPE: "1"})

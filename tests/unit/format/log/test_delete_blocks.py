@@ -121,7 +121,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS, st.sampled_from([1, 20]))
-def test_what_fastavro_writes_is_read(few: list[tuple[str, str, tuple[str, Any]]], repeat: int) -> None:
+def test_delete_block_of_fastavro_is_decoded(few: list[tuple[str, str, tuple[str, Any]]], repeat: int) -> None:
     records = [(key, path, wrapper, value) for key, path, (wrapper, value) in few * repeat]
     content = written_by_fastavro(records)
     found = decoded(content)
@@ -162,7 +162,7 @@ def test_partition_paths_of_their_own() -> None:
     ]
 
 
-def test_what_is_not_written() -> None:
+def test_invalid_deletes_are_not_encoded() -> None:
     with pytest.raises(InvalidRequest, match="key"):
         encode_deletes([deletes_batch(pa.array(["a", None]), "")])
     with pytest.raises(InvalidRequest, match="ordering"):

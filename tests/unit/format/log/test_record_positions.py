@@ -42,7 +42,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 2**34), st.integers(1, 9000), st.inte
 
 
 @given(RANGES)
-def test_what_the_library_writes_is_read(ranges: list[tuple[int, int, int]]) -> None:
+def test_record_positions_round_trip_with_pyroaring(ranges: list[tuple[int, int, int]]) -> None:
     # Long ranges with steps make arrays, bitmaps and runs.
     positions = np.unique(np.concatenate([np.arange(a, a + n * step, step) for a, n, step in ranges] or [np.zeros(0, np.int64)]))
     text = encode_positions(positions)

@@ -98,7 +98,7 @@ def test_columns_of_nulls_and_empty_ones() -> None:
     check(written(pa.table({"none": empty.slice(0, 0)})), ["none"], least_rows=0)
 
 
-def test_what_is_left_to_arrow() -> None:
+def test_wide_and_nested_decimals_are_left_to_arrow() -> None:
     plain = decimals(9, 2, 5)
     rows = pa.table(
         {

@@ -53,7 +53,7 @@ def test_duplicate_metadata_key_is_skipped() -> None:
     assert found(footer.replace(b"lone", b"long")) == {}
 
 
-def test_what_is_no_footer_has_no_texts() -> None:
+def test_damaged_footer_has_no_key_value_metadata() -> None:
     footer = footer_of(rows().select(["n", "nested"]).slice(0, 4).replace_schema_metadata({"short": "z", "a": "b"}))
     for end in range(0, len(footer), 5):
         assert set(found(footer[:end])) <= {"short"}

@@ -71,7 +71,7 @@ def pages(data: bytes, name: str) -> ColumnPages | None:
     [{}, {"compression": "none", "use_dictionary": False}, {"compression": "snappy", "data_page_version": "2.0"}],
     ids=str,
 )
-def test_rows_as_arrow_gives_them(settings: dict[str, Any]) -> None:
+def test_page_reader_returns_the_rows_of_arrow(settings: dict[str, Any]) -> None:
     data = written(**settings)
     expected = opened(data).read_row_group(0)
     chosen = [[0], [COUNT - 1], [PAGE_ROWS - 1, PAGE_ROWS], [5, 6, 3 * PAGE_ROWS, 3 * PAGE_ROWS + 9], list(range(0, COUNT, 5000))]
@@ -87,7 +87,7 @@ def test_which_columns_have_pages_of_their_own() -> None:
     assert pages(DATA, "none of the file") is None
 
 
-def test_what_was_walked_is_read_from_memory() -> None:
+def test_page_headers_are_cached() -> None:
     file = opened(DATA)
     assert file.pages(0, "long") is file.pages(0, "long")
     assert file.read_rows(0, ["long", "few"], None).equals(opened(DATA).read_row_group(0, ["long", "few"]))

@@ -58,7 +58,7 @@ def test_round_trip(rows: list[tuple[str, str, int]], times: int) -> None:
     assert decode_locations(values[1:], RECORD_SCHEMA).equals(locations[1:])
 
 
-def test_what_is_refused() -> None:
+def test_invalid_record_location_is_rejected() -> None:
     with pytest.raises(InvalidRequest):
         encode_locations(batch(("p", "", 1)))
     with pytest.raises(InvalidRequest):

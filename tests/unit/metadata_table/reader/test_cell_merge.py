@@ -158,7 +158,7 @@ def test_column_ranges(base: dict[str, ColumnStatsRecord], layers: list[Any]) ->
     assert seen == expected
 
 
-def test_what_cannot_be_compared_has_no_statistics() -> None:
+def test_column_stats_of_different_types_merge_to_none() -> None:
     whole = stats_cells({"a": record(1, 2)})
     columns = pa.table({"n": [1.5]})
     text = cell_merge._decoded(whole)

@@ -32,7 +32,7 @@ def test_writer_that_failed_between_its_two_commits_is_not_visible() -> None:
     assert rule.counts(T[1]) and not rule.counts(T[2])
 
 
-def test_what_the_metadata_table_has_not_completed_is_not_seen() -> None:
+def test_log_block_of_a_pending_metadata_commit_is_not_valid() -> None:
     metadata = [done(INITIAL), done(T[1]), Instant(T[2], Action.DELTACOMMIT, State.INFLIGHT), done(T[3])]
     rule = validity([done(T[1], Action.COMMIT), done(T[2], Action.COMMIT), done(T[3], Action.COMMIT)], metadata)
     assert rule.counts(T[1]) and not rule.counts(T[2]) and rule.counts(T[3])

@@ -104,7 +104,7 @@ def test_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"timeout": "soon"}, "such as 30s"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], message: str) -> None:
+def test_invalid_hdfs_options_are_rejected(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         open_storage("hdfs://nn:8020/t", options)
 

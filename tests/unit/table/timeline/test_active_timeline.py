@@ -88,7 +88,7 @@ def test_an_empty_timeline() -> None:
     assert not timeline.is_completed("005")
 
 
-def test_what_is_older_than_the_timeline_counts_as_completed() -> None:
+def test_instant_before_the_timeline_is_completed() -> None:
     timeline = Timeline.of([inflight("020"), done("030")])
     assert timeline.start == "020"
     assert timeline.is_completed("010")
