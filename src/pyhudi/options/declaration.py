@@ -165,20 +165,20 @@ def _read_remaining(settings: type[S], options: Options, computed: Mapping[str, 
 
 
 @lru_cache(maxsize=256)
-def _settings_within(kind: type, options: Options) -> object:
-    return getattr(kind, "of")(options)  # noqa: B009 - the type of a dataclass does not say what it has
+def _settings_within(settings: type, options: Options) -> object:
+    return getattr(settings, "of")(options)  # noqa: B009 - the type of a dataclass does not say what it has
 
 
 @cache
 def _readers(settings: type) -> tuple[tuple[str, Callable[[Options], object]], ...]:
     """The readers of fields with one option and of fields with nested settings."""
     readers: list[tuple[str, Callable[[Options], object]]] = []
-    for name, kind, declared in _declared(settings):
+    for name, type_, declared in _declared(settings):
         deciding = [option for option in declared if not option.has_single_value] or declared
         if len(deciding) == 1:
-            readers.append((name, _reader(deciding[0], kind)))
-        elif is_dataclass(kind) and hasattr(kind, "of"):
-            readers.append((name, partial(_settings_within, cast(type, kind))))
+            readers.append((name, _reader(deciding[0], type_)))
+        elif is_dataclass(type_) and hasattr(type_, "of"):
+            readers.append((name, partial(_settings_within, cast(type, type_))))
     return tuple(readers)
 
 
@@ -196,9 +196,9 @@ class OptionSettings:
 def settings_options(settings: type) -> frozenset[Option]:
     """Return the options that settings are read from, including those of nested settings."""
     result: set[Option] = set()
-    for _, kind, declared in _declared(settings):
+    for _, type_, declared in _declared(settings):
         result.update(declared)
-        for part in _parts(kind):
+        for part in _parts(type_):
             if is_dataclass(part) and isinstance(part, type):
                 result |= settings_options(part)
     return frozenset(result)
@@ -212,25 +212,25 @@ def _declared(settings: type) -> tuple[tuple[str, Any, tuple[Option, ...]], ...]
     for field in fields(cast(Any, settings)):
         hint = hints[field.name]
         if get_origin(hint) is Annotated:
-            kind, *extras = get_args(hint)
-            result.append((field.name, kind, tuple(extra for extra in extras if isinstance(extra, Option))))
+            type_, *extras = get_args(hint)
+            result.append((field.name, type_, tuple(extra for extra in extras if isinstance(extra, Option))))
         else:
             result.append((field.name, hint, ()))
     return tuple(result)
 
 
-def _parts(kind: Any) -> Iterator[Any]:
+def _parts(type_: Any) -> Iterator[Any]:
     """The type, or the members of a union."""
-    if get_origin(kind) in (Union, types.UnionType):
-        yield from get_args(kind)
+    if get_origin(type_) in (Union, types.UnionType):
+        yield from get_args(type_)
     else:
-        yield kind
+        yield type_
 
 
-def _reader(option: Option, kind: Any) -> Callable[[Options], object]:
+def _reader(option: Option, type_: Any) -> Callable[[Options], object]:
     """A reader of the option in the type of a field: text, number, flag or names; None if unset and the type allows it."""
-    members = [part for part in _parts(kind) if part is not type(None)]
-    may_be_unset = len(members) < len(list(_parts(kind)))
+    members = [part for part in _parts(type_) if part is not type(None)]
+    may_be_unset = len(members) < len(list(_parts(type_)))
     (member,) = members
     read: Callable[[Options], object]
     if get_origin(member) is tuple:

@@ -144,8 +144,7 @@ def plan_archival(
     saved = {i.request_time for i in timeline.instants if i.action is Action.SAVEPOINT}
     if saved and not settings.archives_past_savepoint:
         limits.append((min(saved), "there is a savepoint"))
-    found = [(limit, why) for limit, why in limits if limit is not None]
-    limit, why = min(found, default=(None, ""))
+    limit, why = min(((limit, why) for limit, why in limits if limit is not None), default=(None, ""))
     free = [i for i in completed if i.request_time not in saved and (limit is None or i.request_time < limit)]
     writes = free[: len(completed) - keep_min]
     if not writes:
@@ -257,17 +256,17 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
     else:
         open_ = [i for i in replaces if i.request_time >= earliest]
     covered = [i for i in replaces if i not in open_]
-    found = [open_[0].request_time] if open_ else []
+    bounds = [open_[0].request_time] if open_ else []
     if late is not None and replaces[-1].request_time > late:
-        found.append(late)
+        bounds.append(late)
     # A savepoint that the clean saw retained files of groups that were replaced after it, also if the replacement was
     # requested before it; they are cleaned once the savepoint is deleted.
     for saved in sorted({*last_clean.savepoints, *(i.request_time for i in timeline.completed(Action.SAVEPOINT))}):
         held = [i for i in covered if (i.completion_time or i.request_time) > saved]
         if held:
-            found.append(held[0].request_time)
+            bounds.append(held[0].request_time)
             break
-    return min(found, default=None)
+    return min(bounds, default=None)
 
 
 def _late_write(timeline: Timeline, last_clean: LastClean, last_seen_time: str) -> str | None:

@@ -167,7 +167,7 @@ _HASHES = 1 << 31
 @lru_cache(maxsize=64)
 def _parsed(rules: str) -> tuple[tuple[str, int], ...]:
     """Patterns and counts, split as in Hudi.  Raises InvalidRequest, Unsupported."""
-    found = []
+    counts_by_pattern = []
     for rule in rules.rstrip(";").split(";"):
         pattern, *counts = rule.strip().rstrip(",").split(",")
         if len(counts) != 1 or not counts[0].strip().isdecimal() or not 1 <= int(counts[0]) <= MAX_BUCKETS:
@@ -179,8 +179,8 @@ def _parsed(rules: str) -> tuple[tuple[str, int], ...]:
             is_found(pattern.strip(), "")
         except Unsupported as error:
             raise Unsupported(f"{index_options.BUCKET_INDEX_PARTITION_EXPRESSIONS}={rules}: {error}") from error
-        found.append((pattern.strip(), int(counts[0])))
-    return tuple(found)
+        counts_by_pattern.append((pattern.strip(), int(counts[0])))
+    return tuple(counts_by_pattern)
 
 
 @lru_cache(maxsize=100_000)
@@ -208,7 +208,7 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
     Raises TableState for file groups that do not match the layout: a file id without a bucket number, a number beyond
     the count, two file groups of one bucket.
     """
-    found: dict[tuple[str, int], FileSlice] = {}
+    groups: dict[tuple[str, int], FileSlice] = {}
     for slice_ in slices:
         place = slice_.partition or "the table"
         bucket = parse_bucket(slice_.file_id)
@@ -227,10 +227,10 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
                 f"file group {slice_.file_id} in {place} is bucket {bucket}, and {buckets} has no such bucket; use the bucket "
                 "count that the table was created with"
             )
-        other = found.setdefault((slice_.partition, bucket), slice_)
+        other = groups.setdefault((slice_.partition, bucket), slice_)
         if other is not slice_:
             raise TableState(f"bucket {bucket} in {place} has two file groups, {other.file_id} and {slice_.file_id}")
-    return found
+    return groups
 
 
 def shared_file_id(partition: str, bucket: int, replaced: Collection[tuple[str, str]]) -> str:

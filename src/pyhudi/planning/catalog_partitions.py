@@ -45,11 +45,11 @@ def extractor_class(column_count: int, *, hive_style: bool, slash_dates: bool = 
 
 def find_extractor(name: str) -> Extractor:
     """Return the extractor of a class name.  Raises InvalidRequest for a class that Hudi does not have."""
-    found = _EXTRACTORS.get(name.removeprefix(_PACKAGE))
-    if found is None:
+    extractor = _EXTRACTORS.get(name.removeprefix(_PACKAGE))
+    if extractor is None:
         known = ", ".join(f"{_PACKAGE}{each}" for each in _EXTRACTORS)
         raise InvalidRequest(f"{sync_options.HIVE_PARTITION_EXTRACTOR_CLASS}={name} is none of {known}")
-    return found
+    return extractor
 
 
 def _hive_style(path: str) -> Values:
@@ -128,8 +128,8 @@ def compare_partitions(
 
 def without_scheme(location: str) -> str:
     """Normalize a location for comparison: `s3://b/t`, `s3a://b/t`; `file:/t`, `file:///t`, `/t` are equal."""
-    _, found, rest = location.partition(":/")
-    return (rest if found else location).strip("/")
+    _, separator, rest = location.partition(":/")
+    return (rest if separator else location).strip("/")
 
 
 def check_width(columns: Sequence[str], path: str, values: Values) -> None:

@@ -107,8 +107,8 @@ class ChangePlan(ReadPlan):
 
     def __str__(self) -> str:
         groups = [source for source in self.sources if source.part is not ChangePart.DELETES]
-        kinds = {kind: sum(1 for source in groups if source.change_type is kind) for kind in ChangeKind}
-        counts = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
+        types = {type_: sum(1 for source in groups if source.change_type is type_) for type_ in ChangeKind}
+        counts = ", ".join(f"{count} {type_.lower()}" for type_, count in types.items() if count)
         lines = [f"read the changes of {len(groups)} file groups{f' ({counts})' if counts else ''}"]
         if len(groups) < len(self.sources):
             lines.append(f"  {len(self.sources) - len(groups)} of them twice, deletes first")
@@ -124,11 +124,11 @@ def changes_records(metadata: CommitMetadata) -> bool:
 
 def changed_partitions(commits: Iterable[CommitMetadata]) -> tuple[str, ...]:
     """Return the partitions whose files hold the changes of the commits, sorted."""
-    found: set[str] = set()
+    partitions: set[str] = set()
     for metadata in commits:
-        found.update(partition for partition, stats in metadata.partition_to_write_stats.items() if stats)
-        found.update(partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids)
-    return tuple(sorted(found))
+        partitions.update(partition for partition, stats in metadata.partition_to_write_stats.items() if stats)
+        partitions.update(partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids)
+    return tuple(sorted(partitions))
 
 
 def plan_changes(
@@ -151,7 +151,7 @@ def plan_changes(
         Unsupported: Log files of tables before version 8.
     """
     there = _FileIndex(sizes, groups, state)
-    found: list[ChangeSource] = []
+    sources: list[ChangeSource] = []
     for instant in sorted(commits, key=lambda i: (_completion_time(i), i.sort_key)):
         metadata = commits[instant]
         if not changes_records(metadata):
@@ -168,8 +168,8 @@ def plan_changes(
                 own.append(
                     _CountedSource(replace(_source(instant, partition, file_id), change_type=ChangeKind.DELETED, before=before))
                 )
-        found.extend(_deletes_first(own))
-    return tuple(found)
+        sources.extend(_deletes_first(own))
+    return tuple(sources)
 
 
 def _completion_time(instant: Instant) -> str:
@@ -221,7 +221,7 @@ class _FileIndex:
         # The state just before the replacement is read, so the replacement is excluded.
         self.state = replace(state, replaced={})
         self._sizes = sizes
-        self._groups = {(partition, group.file_id): group for partition, found in groups.items() for group in found}
+        self._groups = {(partition, group.file_id): group for partition, members in groups.items() for group in members}
 
     def has(self, path: str) -> bool:
         return path in self._sizes
@@ -253,10 +253,10 @@ class _FileIndex:
     def last_slice(self, partition: str, file_id: str, instant_time: str) -> FileSlice:
         """The last slice of a group before it was replaced."""
         group = self.group(partition, file_id)
-        found = None if group is None else visible_slice(group, self.state, instant_time)
-        if found is None:
+        slice_ = None if group is None else visible_slice(group, self.state, instant_time)
+        if slice_ is None:
             raise _missing(instant_time, f"{_in(partition, file_id)}_*")
-        return found
+        return slice_
 
 
 def _written(

@@ -183,10 +183,10 @@ def earliest_instant_to_retain(timeline: Timeline, settings: CleaningRules, now_
         earliest = completed[len(completed) - settings.commits_retained]
     elif settings.policy is CleaningPolicy.KEEP_LATEST_BY_HOURS:
         limit = format_instant_time(now_ms - settings.hours_retained * HOUR_MS, zone)
-        found = next((i for i in completed if i.request_time >= limit), None)
-        if found is None:
+        first = next((i for i in completed if i.request_time >= limit), None)
+        if first is None:
             return None
-        earliest = found
+        earliest = first
     else:
         return None
     # A pending write may still read what existed when it began, under every policy.  Of two concurrent writes, the
@@ -270,15 +270,15 @@ def partitions_with_garbage(metadata: CommitMetadata) -> frozenset[str]:
 
     A partition to which it only added new file groups needs no cleaning because of it.
     """
-    found = {partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids}
+    partitions = {partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids}
     for partition, stats in metadata.partition_to_write_stats.items():
         new_groups = not metadata.compacted and all(
             stat.prev_commit in (NO_PREVIOUS_COMMIT, None) and stat.prev_base_file is None and stat.log_files is None
             for stat in stats
         )
         if not new_groups:
-            found.add(partition)
-    return frozenset(found)
+            partitions.add(partition)
+    return frozenset(partitions)
 
 
 def plan_partition(
@@ -345,8 +345,8 @@ def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: I
     if earliest is None:
         return []
     older = [s.base_instant for s in slices if s.base_instant < earliest.request_time]
-    kept = {slices[0].base_instant if slices else "", older[0] if older else ""}
-    return [s for s in free if s.base_instant < earliest.request_time and s.base_instant not in kept]
+    retained = {slices[0].base_instant if slices else "", older[0] if older else ""}
+    return [s for s in free if s.base_instant < earliest.request_time and s.base_instant not in retained]
 
 
 def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | None) -> list[FileSlice]:

@@ -254,13 +254,13 @@ def group_metrics(group: ClusterGroup, settings: ClusteringRules) -> dict[str, f
 def _bounds(
     group: ClusterGroup, ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringRules
 ) -> tuple[tuple[str, float, float], ...]:
-    found: list[tuple[str, float, float]] = []
+    result: list[tuple[str, float, float]] = []
     known = [_range_of(slice_, ranges).columns for slice_ in group.slices]
     for index, name in enumerate(settings.sort_columns):
         column = [bounds for columns in known if index < len(columns) and (bounds := columns[index]) is not None]
         if len(column) == len(known) and all(isinstance(bound, (int, float, Decimal)) for both in column for bound in both):
-            found.append((name, float(min(low for low, _ in column)), float(max(high for _, high in column))))
-    return tuple(found)
+            result.append((name, float(min(low for low, _ in column)), float(max(high for _, high in column))))
+    return tuple(result)
 
 
 def _registered_runs(partition: str, slices: Sequence[FileSlice], settings: ClusteringRules) -> list[list[FileSlice]] | None:
@@ -287,14 +287,14 @@ def _runs(
     if settings.grouping == "single":
         return [[slice_] for slice_ in sorted(slices, key=lambda s: s.file_id)]
     if settings.grouping == "overlap":
-        kept, _, unknown = _overlapping(slices, ranges)
-        return [*kept, unknown] if unknown else kept
+        runs, _, unknown = _overlapping(slices, ranges)
+        return [*runs, unknown] if unknown else runs
     if settings.grouping == "prefer_overlap":
         # Overlapping slices come first, because the number of groups is limited; the others gain nothing from being
         # clustered.
-        kept, alone, unknown = _overlapping(slices, ranges)
+        runs, alone, unknown = _overlapping(slices, ranges)
         rest = sorted([*alone, *unknown], key=lambda s: (-_base_bytes(s, settings), s.file_id))
-        return [*kept, rest] if rest else kept
+        return [*runs, rest] if rest else runs
     if settings.grouping == "record_key":
         known = [s for s in slices if _range_of(s, ranges).record_key is not None]
         unknown = [s for s in slices if _range_of(s, ranges).record_key is None]

@@ -192,10 +192,10 @@ def compaction_due(timeline: Timeline, settings: CompactionRules, time: str, zon
     last = last_compaction(timeline)
     deltas = delta_commits_since(timeline, last)
     if settings.trigger is CompactionTrigger.NUM_COMMITS_AFTER_LAST_REQUEST:
-        found = _deltas_after_last_request(timeline, last)
+        delta_commits = _deltas_after_last_request(timeline, last)
         return TriggerState(
-            found >= settings.max_delta_commits,
-            f"{found} of {settings.max_delta_commits} delta commits since the last compaction was requested",
+            delta_commits >= settings.max_delta_commits,
+            f"{delta_commits} of {settings.max_delta_commits} delta commits since the last compaction was requested",
         )
     if not deltas:
         return TriggerState(False, "no delta commit since the last compaction")
@@ -249,12 +249,12 @@ def select_partitions(partitions: Iterable[str], settings: CompactionRules, time
     Raises InvalidRequest when a day-based strategy finds a partition that is not a day.
     """
     every = tuple(partitions)
-    kept = every
+    selected = every
     for strategy in settings.strategies:
         if isinstance(strategy, Strategy):
-            kept = _PARTITION_RULES.get(strategy, _all_partitions)(kept, settings, time)
-    chosen = frozenset(kept)
-    return kept, tuple(partition for partition in every if partition not in chosen)
+            selected = _PARTITION_RULES.get(strategy, _all_partitions)(selected, settings, time)
+    chosen = frozenset(selected)
+    return selected, tuple(partition for partition in every if partition not in chosen)
 
 
 def compactable_slices(
@@ -265,7 +265,7 @@ def compactable_slices(
     time: of the planned instant; only logs that completed before are included. excluded: (partition, file id) of the
     groups under another pending service.
     """
-    found = []
+    compactable = []
     passed_over = False
     for group in groups:
         slice_ = visible_slice(group, state)
@@ -275,9 +275,9 @@ def compactable_slices(
         if (group.partition, group.file_id) in excluded:
             passed_over = True
         elif logs:
-            found.append(replace(slice_, logs=logs))
+            compactable.append(replace(slice_, logs=logs))
             passed_over = passed_over or len(logs) < len(slice_.logs)
-    return tuple(found), passed_over
+    return tuple(compactable), passed_over
 
 
 def plan_compaction(
@@ -354,8 +354,8 @@ def planned_groups(plan: CompactionPlan) -> frozenset[FileGroupId]:
 
 def without_groups(plan: CompactionPlan, groups: Container[FileGroupId]) -> CompactionPlan:
     """Return the plan without its operations on some file groups."""
-    kept = (op for op in plan.operations or () if (op.partition_path or "", op.file_id or "") not in groups)
-    return replace(plan, operations=tuple(kept))
+    remaining = (op for op in plan.operations or () if (op.partition_path or "", op.file_id or "") not in groups)
+    return replace(plan, operations=tuple(remaining))
 
 
 def _log_order(log: LogFile) -> tuple[str, int, str, bool]:
@@ -450,8 +450,8 @@ def _most_logs(operations: Operations, settings: CompactionRules, time: str) -> 
 
 
 def _descending(operations: Operations, metric: str, threshold: int) -> Operations:
-    kept = [operation for operation in operations if _metric(operation, metric) >= threshold]
-    return tuple(sorted(kept, key=lambda operation: -_metric(operation, metric)))
+    selected = [operation for operation in operations if _metric(operation, metric) >= threshold]
+    return tuple(sorted(selected, key=lambda operation: -_metric(operation, metric)))
 
 
 def _by_partition_rule(rule: _PartitionRule) -> Callable[[Operations, CompactionRules, str], Operations]:

@@ -132,7 +132,7 @@ def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeli
     completed write seen then, or pending then, since clocks of writers may differ. Pending: compactions and clusterings
     requested after this write.
     """
-    found = []
+    instants = []
     for instant in current_timeline.instants:
         if instant.request_time == own_time:
             continue
@@ -142,10 +142,10 @@ def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeli
                 or instant.request_time > start.last_completed
                 or instant.request_time in start.pending
             ):
-                found.append(instant)
+                instants.append(instant)
         elif instant.action in (Action.COMPACTION, Action.CLUSTERING) and instant.request_time > own_time:
-            found.append(instant)
-    return tuple(found)
+            instants.append(instant)
+    return tuple(instants)
 
 
 def keys_looked_up_during_compaction(file_groups: Iterable[FileGroupId], compacted: Iterable[FileGroupId]) -> set[FileGroupId]:
@@ -180,9 +180,9 @@ def describe_conflicts(conflicts: Iterable[Conflict]) -> str:
 
 
 def _describe_groups(groups: tuple[FileGroupId, ...]) -> str:
-    made = [f"{file_id} in {partition or 'the table'}" for partition, file_id in groups if file_id.startswith(_BUCKET)]
-    if made:
-        return f"the new file group of {made[0]}"
+    new_groups = [f"{file_id} in {partition or 'the table'}" for partition, file_id in groups if file_id.startswith(_BUCKET)]
+    if new_groups:
+        return f"the new file group of {new_groups[0]}"
     present = [file_id for _, file_id in groups if file_id not in (_NEW, NEW_KEYS_IN_ANY_GROUP[1])]
     if present:
         return f"{len(present)} file groups, such as {present[0]}"

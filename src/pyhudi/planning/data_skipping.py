@@ -58,33 +58,33 @@ def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collect
     indexed: the columns that the index covers; unusable: those that queries do not read from files. Timestamps in
     another unit than microseconds are excluded: the index does not record the unit of its numbers.
     """
-    found = []
+    names = []
     for name in _columns_with_ranges(condition):
         if name not in indexed or name.split(".")[0] in unusable:
             continue
-        kind = field_at(schema, name).type
+        type_ = field_at(schema, name).type
         # Decimals too large for the first layout of statistics have some in the second.
-        has_bounds = wrapper_for_type(kind) is not None or pa.types.is_decimal128(kind)
-        if has_bounds and not (pa.types.is_timestamp(kind) and kind.unit != "us"):
-            found.append(name)
-    return found
+        has_bounds = wrapper_for_type(type_) is not None or pa.types.is_decimal128(type_)
+        if has_bounds and not (pa.types.is_timestamp(type_) and type_.unit != "us"):
+            names.append(name)
+    return names
 
 
 def _columns_with_ranges(condition: Expr) -> tuple[str, ...]:
     """The columns of a bound filter whose ranges can prune."""
-    found = (one if isinstance(one, str) else derived_column(one) for one in operands(condition))
-    return tuple(dict.fromkeys(one.name if isinstance(one, ColumnRef) else one for one in found if one is not None))
+    columns = (one if isinstance(one, str) else derived_column(one) for one in operands(condition))
+    return tuple(dict.fromkeys(one.name if isinstance(one, ColumnRef) else one for one in columns if one is not None))
 
 
-def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
+def has_reliable_partition_bounds(type_: pa.DataType) -> bool:
     """Whether partition statistics are reliable for this type; see the module docstring."""
     types = pa.types
     return bool(
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_date(kind)
-        or types.is_timestamp(kind)
-        or types.is_decimal(kind)
+        types.is_boolean(type_)
+        or types.is_integer(type_)
+        or types.is_date(type_)
+        or types.is_timestamp(type_)
+        or types.is_decimal(type_)
     )
 
 
@@ -141,8 +141,8 @@ def excluded_by_results(
     of_partitions: bool = False,
 ) -> pa.StringArray:
     """The units in which no row can match, from statistics of the results of a bound call, stored under its column's name."""
-    found = _unit_ranges({call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
-    return found.excluded(condition)
+    ranges = _unit_ranges({call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
+    return ranges.excluded(condition)
 
 
 def _unit_ranges(
@@ -157,12 +157,12 @@ def _unit_ranges(
     complete = np.ones(count, dtype=np.bool_)
     ranges: dict[Operand, RangeColumn] = {}
     column_names = stats.column("column_name")
-    for operand, (name, kind) in types.items() if count else ():
+    for operand, (name, type_) in types.items() if count else ():
         rows = np.flatnonzero(pc.equal(column_names, name).to_numpy())
         at = np.full(count, -1, dtype=np.int64)
         at[places[rows]] = rows
         complete &= at >= 0
-        ranges[operand] = _range_column(stats, pa.array(at, mask=at < 0), kind, of_partitions=of_partitions)
+        ranges[operand] = _range_column(stats, pa.array(at, mask=at < 0), type_, of_partitions=of_partitions)
     return UnitRanges(distinct, complete, ranges)
 
 
@@ -220,23 +220,23 @@ def result_texts(condition: Expr, call: FunctionCall) -> pa.StringArray | None:
     """Return the results that a bound call can have for matching rows, as a Bloom filter of an expression index stores
     them; None when the filter does not determine them, or there are no such filters.
     """
-    kind = call.result_type
-    return None if pa.types.is_timestamp(kind) else _stored_texts(key_literals(condition, call), kind, 1)
+    type_ = call.result_type
+    return None if pa.types.is_timestamp(type_) else _stored_texts(key_literals(condition, call), type_, 1)
 
 
-def _stored_texts(values: Sequence[Any] | None, kind: pa.DataType, layout: int) -> pa.StringArray | None:
+def _stored_texts(values: Sequence[Any] | None, type_: pa.DataType, layout: int) -> pa.StringArray | None:
     if values is None or len(values) > MAX_KEYS:
         return None
     types = pa.types
-    if types.is_string(kind):
+    if types.is_string(type_):
         return pa.array(values, pa.string())
-    if types.is_boolean(kind):
+    if types.is_boolean(type_):
         return pa.array(["true" if value else "false" for value in values], pa.string())
-    if types.is_integer(kind) or (types.is_timestamp(kind) and kind.unit == "us"):
+    if types.is_integer(type_) or (types.is_timestamp(type_) and type_.unit == "us"):
         return pa.array([str(value) for value in values], pa.string())
-    if types.is_decimal(kind):
+    if types.is_decimal(type_):
         return pa.array([f"{value:f}" for value in values], pa.string())
-    if types.is_date32(kind):
+    if types.is_date32(type_):
         if any(not 1 <= _EPOCH_DAY + value <= date.max.toordinal() for value in values):
             return None
         if layout > 1:
@@ -252,11 +252,11 @@ def groups_with_candidates(
 
     names: partition, name and file_id, as returned by `MetadataListing.names`; excluded: a flag for each.
     """
-    kept = ~excluded
+    remaining = ~excluded
     if exclude_slices_with_logs:
-        kept |= pc.starts_with(names.column("name"), ".").to_numpy()
-    kept &= pc.not_equal(names.column("file_id"), "").to_numpy()
-    chosen = names.filter(pa.array(kept)).group_by(["partition", "file_id"], use_threads=False).aggregate([])
+        remaining |= pc.starts_with(names.column("name"), ".").to_numpy()
+    remaining &= pc.not_equal(names.column("file_id"), "").to_numpy()
+    chosen = names.filter(pa.array(remaining)).group_by(["partition", "file_id"], use_threads=False).aggregate([])
     result: dict[str, list[str]] = {}
     for partition, file_id in zip(chosen["partition"].to_pylist(), chosen["file_id"].to_pylist(), strict=True):
         result.setdefault(partition, []).append(file_id)
@@ -279,7 +279,7 @@ def has_candidate(slice_: FileSlice, excluded: Collection[str], *, exclude_slice
     return any(file.path not in excluded for file in files)
 
 
-def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, *, of_partitions: bool) -> RangeColumn:
+def _range_column(stats: pa.Table, rows: pa.Int64Array, type_: pa.DataType, *, of_partitions: bool) -> RangeColumn:
     part = stats.select(["min", "max", "value_count", "null_count", "file_name"]).take(rows.drop_null()).combine_chunks()
     places = np.full(len(rows), -1, dtype=np.int64)
     there = rows.is_valid().to_numpy(zero_copy_only=False)
@@ -287,11 +287,11 @@ def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, *, of
     spread = pa.array(places, mask=~there)
     if not part.num_rows:
         nothing = pa.nulls(len(rows), pa.int64())
-        return RangeColumn(pa.nulls(len(rows), kind), pa.nulls(len(rows), kind), nothing, nothing)
-    low, high = (unwrap(part.column(name).chunk(0), kind)[0] for name in ("min", "max"))
-    if pa.types.is_floating(kind):
+        return RangeColumn(pa.nulls(len(rows), type_), pa.nulls(len(rows), type_), nothing, nothing)
+    low, high = (unwrap(part.column(name).chunk(0), type_)[0] for name in ("min", "max"))
+    if pa.types.is_floating(type_):
         doubtful = _may_hide_nan(low, high, part.column("file_name").chunk(0))
-        low, high = (pc.if_else(doubtful, pa.scalar(None, kind), bound) for bound in (low, nan_safe_upper(high)))
+        low, high = (pc.if_else(doubtful, pa.scalar(None, type_), bound) for bound in (low, nan_safe_upper(high)))
     bounds = [bound.take(spread) for bound in (low, high)]
     counts = [part.column(name).chunk(0).take(spread) for name in ("null_count", "value_count")]
     if of_partitions:
@@ -313,14 +313,14 @@ def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], sche
     literals: list[list[Any]] = []
     total = 1
     for name in fields:
-        kind = field_at(schema, name).type
-        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        type_ = field_at(schema, name).type
+        if not (pa.types.is_string(type_) or pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
             return None
-        found = key_literals(condition, name)
-        if found is None:
+        field_literals = key_literals(condition, name)
+        if field_literals is None:
             return None
-        literals.append(found)
-        total *= len(found)
+        literals.append(field_literals)
+        total *= len(field_literals)
     if total > MAX_KEYS:
         return None
     if not total:

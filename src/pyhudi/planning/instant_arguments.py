@@ -121,8 +121,8 @@ def check_not_request_time(
 
 def _zoned(text: str) -> re.Match[str] | None:
     """The parts of ISO text with a zone (2: the fraction of a second), None for other text."""
-    found = _ISO.fullmatch(text.strip())
-    return found if found is not None and found[3] is not None else None
+    match = _ISO.fullmatch(text.strip())
+    return match if match is not None and match[3] is not None else None
 
 
 def _digits(instant_argument: date | datetime, zone: tzinfo) -> str:

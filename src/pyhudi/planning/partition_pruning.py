@@ -62,14 +62,14 @@ def prune_partitions(
     read = {name.split(".")[0] for name in columns(condition)}
     if read and not read & {*partition_columns(keys), *path_columns}:
         return every, PruningStep("partition paths", "partitions", len(every), len(every))
-    kept = tuple(path for path in every if _may_match(path, keys, schema, condition, path_columns))
-    return kept, PruningStep("partition paths", "partitions", len(kept), len(every))
+    matching = tuple(path for path in every if _may_match(path, keys, schema, condition, path_columns))
+    return matching, PruningStep("partition paths", "partitions", len(matching), len(every))
 
 
 def plan_slices(slices: Mapping[str, Iterable[FileSlice]], pruning: PruningStep | None) -> ReadPlan:
     """Return a plan that reads all the given slices."""
-    found = tuple(slice_ for partition in sorted(slices) for slice_ in slices[partition])
-    return ReadPlan(found, (pruning,) if pruning else ())
+    all_slices = tuple(slice_ for partition in sorted(slices) for slice_ in slices[partition])
+    return ReadPlan(all_slices, (pruning,) if pruning else ())
 
 
 def partition_values_from_path(

@@ -96,7 +96,7 @@ def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]],
     recent = islice((pair for pair in commits if pair[0] in (Action.COMMIT, Action.DELTACOMMIT)), ESTIMATION_COMMITS)
     total_bytes = total_rows = 0
     for action, metadata in recent:
-        stats = [stat for found in metadata.partition_to_write_stats.values() for stat in found]
+        stats = [stat for written in metadata.partition_to_write_stats.values() for stat in written]
         if action is Action.COMMIT:
             samples = [(sum(stat.total_write_bytes for stat in stats), sum(stat.num_writes for stat in stats))]
         else:
@@ -118,7 +118,7 @@ def small_files(
     """
     if settings.small_file_limit_bytes <= 0:
         return ()
-    found = [
+    candidates = [
         slice_
         for slice_ in slices
         if slice_.base is not None
@@ -127,7 +127,7 @@ def small_files(
         and slice_.base.size_bytes < settings.small_file_limit_bytes
         and (slice_.partition, slice_.file_id) not in excluded
     ]
-    ordered = sorted(found, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id))
+    ordered = sorted(candidates, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id))
     return tuple(ordered if limit is None else ordered[:limit])
 
 

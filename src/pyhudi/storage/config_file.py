@@ -18,17 +18,17 @@ T = TypeVar("T")
 _INJECTED = ("environment",)
 
 
-def read_toml(path: str, kind: str) -> dict[str, Any]:
+def read_toml(path: str, purpose: str) -> dict[str, Any]:
     """Read a TOML file. kind: what it configures, for messages. Raises InvalidRequest if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise InvalidRequest(f"there is no {kind} file {path}") from None
+        raise InvalidRequest(f"there is no {purpose} file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"the {kind} file {path} cannot be read: {error}") from error
+        raise InvalidRequest(f"the {purpose} file {path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise InvalidRequest(f"the {kind} file {path} is no valid TOML: {error}") from error
+        raise InvalidRequest(f"the {purpose} file {path} is no valid TOML: {error}") from error
 
 
 def parse_section(
@@ -60,31 +60,31 @@ def parse_section(
 def _parsed(name: str, value: object, hint: Any, where: str) -> object:
     """A value of the type of a field: text, number, flag, a list of texts or a section."""
     allowed = get_args(hint) if get_origin(hint) not in (tuple, Mapping, None) else (hint,)
-    kinds = [get_origin(kind) or kind for kind in (allowed if get_origin(hint) is not None else (hint,))]
-    if Any in kinds:
+    types = [get_origin(type_) or type_ for type_ in (allowed if get_origin(hint) is not None else (hint,))]
+    if Any in types:
         return value
-    if any(getattr(kind, "__name__", "") == "tuple" for kind in kinds):
+    if any(getattr(type_, "__name__", "") == "tuple" for type_ in types):
         items = [value] if isinstance(value, str) else value
         if isinstance(items, Sequence) and not isinstance(items, (str, bytes)):
-            inner = next(get_args(kind)[0] for kind in allowed if get_origin(kind) is tuple)
+            inner = next(get_args(type_)[0] for type_ in allowed if get_origin(type_) is tuple)
             if inner is not str or all(isinstance(item, str) for item in items):
                 return tuple(items)
     if isinstance(value, bool):
-        if bool in kinds:
+        if bool in types:
             return value
-    elif isinstance(value, int) and float in kinds:
+    elif isinstance(value, int) and float in types:
         return float(value)
-    elif any(isinstance(kind, type) and isinstance(value, kind) for kind in kinds if kind is not tuple):
+    elif any(isinstance(type_, type) and isinstance(value, type_) for type_ in types if type_ is not tuple):
         return value
-    elif isinstance(value, os.PathLike) and str in kinds:
+    elif isinstance(value, os.PathLike) and str in types:
         return os.fspath(value)
-    expected = " or ".join(_kind_name(kind) for kind in kinds if kind is not type(None))
+    expected = " or ".join(_type_name(type_) for type_ in types if type_ is not type(None))
     raise InvalidRequest(f"{where} has a value of type {type(value).__name__} for {name}: pass {expected}")
 
 
-def _kind_name(kind: Any) -> str:
+def _type_name(type_: Any) -> str:
     names = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "tuple": "a list of texts"}
-    name = getattr(kind, "__name__", str(kind))
+    name = getattr(type_, "__name__", str(type_))
     return names.get(name, "a section")
 
 
@@ -96,10 +96,10 @@ def resolved(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         if set(value) == {"env"}:
-            found = os.environ.get(str(value["env"]))
-            if found is None:
+            text = os.environ.get(str(value["env"]))
+            if text is None:
                 raise InvalidRequest(f"the environment variable {value['env']}, which the configuration names, is not set")
-            return found
+            return text
         if set(value) == {"file"}:
             try:
                 with open(str(value["file"]), encoding="utf-8") as file:

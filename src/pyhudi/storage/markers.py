@@ -58,9 +58,9 @@ class Markers:
         if self._in_lists:
             self._storage.put_if_absent(join_path(self._folder, _TYPE_FILE), _LISTS)
 
-    def create(self, data_path: str, kind: MarkerType) -> None:
+    def create(self, data_path: str, marker_type: MarkerType) -> None:
         """Record that the data file is about to be created.  Idempotent."""
-        marker = format_marker(data_path, kind)
+        marker = format_marker(data_path, marker_type)
         if not self._in_lists:
             self._storage.put_if_absent(join_path(self._folder, marker), b"")
             return
@@ -152,5 +152,5 @@ def files_being_written(storage: Storage, request_times: Iterable[str]) -> dict[
     return {path: time for time in request_times for path, _ in Markers(storage, time).list(in_progress=True)}
 
 
-def _ordered(found: Sequence[tuple[str, MarkerType]]) -> tuple[tuple[str, MarkerType], ...]:
-    return tuple(sorted(set(found)))
+def _ordered(markers: Sequence[tuple[str, MarkerType]]) -> tuple[tuple[str, MarkerType], ...]:
+    return tuple(sorted(set(markers)))

@@ -54,13 +54,13 @@ def with_sources(context: TableContext, slices: Iterable[FileSlice]) -> tuple[Fi
     Raises:
         CorruptData: The bootstrap index is missing, unreadable, or lacks one of the base files.
     """
-    found = tuple(slices)
-    lacking = [(one.partition, one.base.path) for one in found if one.source is None and one.base is not None]
+    every = tuple(slices)
+    lacking = [(one.partition, one.base.path) for one in every if one.source is None and one.base is not None]
     sources = load_sources(context, lacking)
     if not sources:
-        return found
+        return every
     return tuple(
-        replace(one, source=sources[one.base.path]) if one.base is not None and one.base.path in sources else one for one in found
+        replace(one, source=sources[one.base.path]) if one.base is not None and one.base.path in sources else one for one in every
     )
 
 

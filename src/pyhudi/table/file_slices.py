@@ -38,7 +38,7 @@ from pyhudi.table.timeline.active_timeline import Timeline
 T = TypeVar("T")
 
 
-def construct_many(kind: Callable[..., T], count: int, columns: Mapping[str, Iterable[Any]]) -> list[T]:
+def construct_many(class_: Callable[..., T], count: int, columns: Mapping[str, Iterable[Any]]) -> list[T]:
     """Construct many objects of a slotted dataclass, five times as fast as its constructor.
 
     The values are trusted: validation of the class is skipped.
@@ -46,10 +46,10 @@ def construct_many(kind: Callable[..., T], count: int, columns: Mapping[str, Ite
     kind: The dataclass. columns: Values of each field, `count` of each. A field without a column has no value.
     """
     with _no_collection():
-        made = list(map(object.__new__, [kind] * count))  # type: ignore[arg-type]
+        objects = list(map(object.__new__, [class_] * count))  # type: ignore[arg-type]
         for name, values in columns.items():
-            deque(map(getattr(kind, name).__set__, made, values), maxlen=0)
-    return made
+            deque(map(getattr(class_, name).__set__, objects, values), maxlen=0)
+    return objects
 
 
 _lock = threading.Lock()
@@ -211,8 +211,8 @@ def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = Non
 
 def visible_slices(groups: Iterable[FileGroup], state: SlicingState, as_of: str | None = None) -> tuple[FileSlice, ...]:
     """The visible slice of every group that has one, in the order of the groups."""
-    found = (visible_slice(group, state, as_of) for group in groups)
-    return tuple(slice_ for slice_ in found if slice_ is not None)
+    slices = (visible_slice(group, state, as_of) for group in groups)
+    return tuple(slice_ for slice_ in slices if slice_ is not None)
 
 
 def logs_with_uncovered_keys(slice_: FileSlice, timeline: Timeline) -> tuple[LogFile, ...]:
@@ -257,9 +257,9 @@ def visible_slices_from_rows(rows: pa.Table, state: SlicingState, as_of: str | N
     chosen = np.flatnonzero(is_plain[codes] & np.array([*counting, False], dtype=np.bool_)[places])
     result = _single_slices(columns, parts, _newest_of_groups(chosen, codes, columns["name"], parts.field("instant_time")))
     for partition, infos in _infos_by_partition(columns, ~is_plain[codes]).items():
-        found = visible_slices(build_file_groups(partition, infos, state), state, as_of)
-        if found:
-            result[partition] = [*result.get(partition, ()), *found]
+        slices = visible_slices(build_file_groups(partition, infos, state), state, as_of)
+        if slices:
+            result[partition] = [*result.get(partition, ()), *slices]
     return {partition: tuple(sorted(slices, key=_by_file_id)) for partition, slices in sorted(result.items())}
 
 

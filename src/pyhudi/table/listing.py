@@ -47,9 +47,9 @@ class DirectoryListing:
     def partitions(self) -> tuple[str, ...]:
         """Return all partition paths, sorted.  Lists each folder of the table once, several in parallel."""
         if self._partitions is None:
-            found = {folder: listing.files for folder, listing in table_folders(self._storage) if _is_partition(listing)}
-            self._known.update(found)
-            self._partitions = tuple(sorted(found))
+            files = {folder: listing.files for folder, listing in table_folders(self._storage) if _is_partition(listing)}
+            self._known.update(files)
+            self._partitions = tuple(sorted(files))
         return self._partitions
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
@@ -62,9 +62,9 @@ class DirectoryListing:
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
         """As `files`, without files whose name begins with another file id."""
-        found = self.files(groups)
+        files = self.files(groups)
         return {
-            partition: tuple(info for info in found[partition] if info.name.lstrip(".").partition("_")[0] in ids)
+            partition: tuple(info for info in files[partition] if info.name.lstrip(".").partition("_")[0] in ids)
             for partition, ids in groups.items()
         }
 

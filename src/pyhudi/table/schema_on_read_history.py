@@ -127,8 +127,8 @@ class ColumnHistory:
         """
         highest = max(schema.max_column_id for schema in (own_schema, self.cached, *self.entries))
         there = {schema.version_id for schema in self.entries}
-        found = zip(map(_version, self.ids.starts), self.found, strict=True)
-        lacking = [schema for schema in resolve_columns(list(found), own_schema, highest) if schema.version_id not in there]
+        recorded = zip(map(_version, self.ids.starts), self.found, strict=True)
+        lacking = [schema for schema in resolve_columns(list(recorded), own_schema, highest) if schema.version_id not in there]
         return tuple(sorted((*lacking, *self.entries), key=lambda schema: schema.version_id, reverse=True))
 
     @property
@@ -232,7 +232,7 @@ def _read_histories(context: TableContext) -> dict[str, bytes]:
 
 def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[str, bytes]) -> Mapping[int, VersionedSchema]:
     """The valid schemas of the history by version; of a version in several files, that of the newest file."""
-    found = _decoded_histories(context, contents)
+    decoded = _decoded_histories(context, contents)
     vouched: set[int] = set()
     for name in contents:
         schemas = decode_schema_history(contents[name])
@@ -240,24 +240,24 @@ def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[s
         if beside is not None and _is_on_timeline(timeline, beside.request_time):
             vouched.update(schema.version_id for schema in schemas)
     has_archive = bool(context.timeline.history.folder)
-    made = [v for v in found if v and (v in vouched or _has_completed(timeline, str(v), has_archive=has_archive))]
-    if made and 0 not in found:
-        lacking = CorruptData("the history of columns lacks the schema before the first change", expected=0, found=min(made))
+    completed = [v for v in decoded if v and (v in vouched or _has_completed(timeline, str(v), has_archive=has_archive))]
+    if completed and 0 not in decoded:
+        lacking = CorruptData("the history of columns lacks the schema before the first change", expected=0, found=min(completed))
         raise lacking.with_path(context.storage.absolute(SCHEMA_FOLDER))
-    return {version: found[version] for version in (0, *made)} if made else {}
+    return {version: decoded[version] for version in (0, *completed)} if completed else {}
 
 
 def _decoded_histories(context: TableContext, contents: Mapping[str, bytes]) -> dict[int, VersionedSchema]:
     """The schemas in all files of the history by version; of a version in several files, that of the newest file."""
-    found: dict[int, VersionedSchema] = {}
+    by_version: dict[int, VersionedSchema] = {}
     for name in sorted(contents, reverse=True):
         try:
             schemas = decode_schema_history(contents[name])
         except CorruptData as error:
             raise error.with_path(context.storage.absolute(join_path(SCHEMA_FOLDER, name))) from error
         for schema in schemas:
-            found.setdefault(schema.version_id, schema)
-    return found
+            by_version.setdefault(schema.version_id, schema)
+    return by_version
 
 
 def _is_on_timeline(timeline: Timeline, request_time: str) -> bool:
@@ -282,14 +282,14 @@ def _over_time(
     """Start of validity of each schema, oldest first, and whether the files store it; a schema may repeat."""
     yield "", history[0], True
     held = history[0]
-    made = sorted(version for version in history if version)
+    versions = sorted(version for version in history if version)
     by_names = False
     fresh = FIRST_UNKNOWN
     for instant in timeline.completed_writes():
         before = held
-        while made and str(made[0]) <= instant.request_time:
-            before = held if str(made[0]) == instant.request_time else history[made[0]]
-            held = history[made.pop(0)]
+        while versions and str(versions[0]) <= instant.request_time:
+            before = held if str(versions[0]) == instant.request_time else history[versions[0]]
+            held = history[versions.pop(0)]
             yield str(held.version_id), held, True
         metadata = read(store, instant)
         if not _sets_columns(metadata) or (held.version_id == 0 and LATEST_SCHEMA_KEY not in metadata.extra_metadata):
@@ -311,7 +311,7 @@ def _over_time(
             fresh = max(fresh, known.max_column_id + 1)
             held = known if not same_columns(held, known) else held
         yield instant.request_time, held, bool(text)
-    for version in made:
+    for version in versions:
         yield str(version), history[version], True
 
 

@@ -56,11 +56,11 @@ def find_slash_dates(storage: Storage, keys: KeySpec) -> bool | None:
 
 def check_one_spelling(uri: str, partitions: Iterable[str]) -> None:
     """Raise TableState if a table with slash-separated dates also has partitions with dashes: keys may occur twice."""
-    found = next((partition for partition in partitions if "-" in partition.rpartition("=")[2]), None)
-    if found is not None:
+    dashed = next((partition for partition in partitions if "-" in partition.rpartition("=")[2]), None)
+    if dashed is not None:
         raise TableState(
             f"cannot write the table at {uri}: it has slash-separated dates, and a write without {SLASH_DATES} added the "
-            f"partition {found!r}; records may be stored twice. Delete or move the rows of such partitions first"
+            f"partition {dashed!r}; records may be stored twice. Delete or move the rows of such partitions first"
         )
 
 

@@ -99,8 +99,8 @@ class TableSchema:
         schema, omitted = cls.from_avro(text), frozenset(config.omitted_columns)
         if not omitted.intersection(schema.arrow.names):
             return schema
-        kept = pa.schema([field for field in schema.arrow if field.name not in omitted])
-        return cls(kept, arrow_to_avro(kept, config.name, text))
+        columns = pa.schema([field for field in schema.arrow if field.name not in omitted])
+        return cls(columns, arrow_to_avro(columns, config.name, text))
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, table_name: str) -> TableSchema:
@@ -173,9 +173,9 @@ class Snapshot:
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
         """Return all file groups of the partitions. Raises SnapshotOutdated when files of the snapshot may have been deleted."""
-        found = self._grouped(self.listing.files(partitions))
+        grouped = self._grouped(self.listing.files(partitions))
         self.check_not_stale()
-        return found
+        return grouped
 
     def slices(
         self,
@@ -193,12 +193,12 @@ class Snapshot:
         Raises:
             SnapshotOutdated: Files of the snapshot may have been deleted.
         """
-        found = self._slices(partitions, as_of, file_ids)
+        slices = self._slices(partitions, as_of, file_ids)
         # A listing of exactly this state is complete, even if files were deleted later.
         is_complete = isinstance(self.listing, MetadataListing) and self.listing.is_state_of(self.timeline)
         if after_lookup or not is_complete:
             self.check_not_stale(as_of)
-        return found if self.config.bootstrap_base_path is None else self._with_sources(found)
+        return slices if self.config.bootstrap_base_path is None else self._with_sources(slices)
 
     def check_not_stale(self, as_of: str | None = None) -> None:
         """Raise SnapshotOutdated if files of the snapshot, or of its state as of a request time, may have been deleted.
@@ -214,10 +214,10 @@ class Snapshot:
                 instants=loss.instants,
             )
 
-    def _with_sources(self, found: Mapping[str, tuple[FileSlice, ...]]) -> dict[str, tuple[FileSlice, ...]]:
+    def _with_sources(self, by_partition: Mapping[str, tuple[FileSlice, ...]]) -> dict[str, tuple[FileSlice, ...]]:
         """Join slices with their bootstrap source files."""
-        every = iter(with_sources(self.context, [slice_ for slices in found.values() for slice_ in slices]))
-        return {partition: tuple(islice(every, len(slices))) for partition, slices in found.items()}
+        every = iter(with_sources(self.context, [slice_ for slices in by_partition.values() for slice_ in slices]))
+        return {partition: tuple(islice(every, len(slices))) for partition, slices in by_partition.items()}
 
     def _slices(
         self, partitions: Collection[str] | None, as_of: str | None, file_ids: Mapping[str, Collection[str]] | None
@@ -229,10 +229,10 @@ class Snapshot:
                 there = visible_slices_from_rows(rows, self.slicing, as_of)
                 return {partition: there.get(partition, ()) for partition in (wanted if file_ids is None else file_ids)}
         if file_ids is not None:
-            found = self._grouped(self.listing.group_files(file_ids))
+            grouped = self._grouped(self.listing.group_files(file_ids))
         else:
-            found = self._grouped(self.listing.files(self.listing.partitions() if partitions is None else partitions))
-        return {partition: visible_slices(groups, self.slicing, as_of) for partition, groups in found.items()}
+            grouped = self._grouped(self.listing.files(self.listing.partitions() if partitions is None else partitions))
+        return {partition: visible_slices(groups, self.slicing, as_of) for partition, groups in grouped.items()}
 
     def _grouped(self, files: Mapping[str, tuple[FileInfo, ...]]) -> dict[str, tuple[FileGroup, ...]]:
         return {partition: build_file_groups(partition, infos, self.slicing) for partition, infos in files.items()}
@@ -468,12 +468,12 @@ def _archived_commits(store: TimelineStore, until: str | None) -> Iterator[Commi
 
 def load_archived_commits(store: TimelineStore, completed: Bounds) -> tuple[tuple[Instant, CommitMetadata], ...]:
     """Load the archived writes whose completion times are within the bounds, each with its metadata, by request time."""
-    found = []
+    commits = []
     for row in store.history.all_rows(completed=completed, documents=True):
         if row.action not in _COMMIT_WORDS:
             continue
         action = Action(row.action)
         metadata = decode_completed(action, row.metadata or b"")
         if isinstance(metadata, CommitMetadata):
-            found.append((Instant(row.instant_time, action, State.COMPLETED, row.completion_time), metadata))
-    return tuple(sorted(found, key=lambda pair: pair[0].sort_key))
+            commits.append((Instant(row.instant_time, action, State.COMPLETED, row.completion_time), metadata))
+    return tuple(sorted(commits, key=lambda pair: pair[0].sort_key))

@@ -85,8 +85,8 @@ def load_earliest_retained(store: TimelineStore, clean: Instant) -> str | None:
     with store.errors_with_path(clean):
         plan = store.read_state(clean.request_time, Action.CLEAN, State.REQUESTED)
         if plan:
-            found = CleanerPlan.decode(plan).earliest_instant_to_retain
-            return found.timestamp if found else ""
+            earliest = CleanerPlan.decode(plan).earliest_instant_to_retain
+            return earliest.timestamp if earliest else ""
         if clean.state is State.COMPLETED:
             return CleanMetadata.decode(store.read(clean)).earliest_commit_to_retain.strip()
     return None

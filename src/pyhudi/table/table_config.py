@@ -217,8 +217,8 @@ def local_zone_name() -> str | None:
     if named and not named.startswith("/"):
         return named
     target = os.path.realpath("/etc/localtime")
-    _, found, name = target.partition("zoneinfo/")
-    if found:
+    _, folder, name = target.partition("zoneinfo/")
+    if folder:
         return name
     return None if os.path.exists("/etc/localtime") else "UTC"
 
@@ -278,12 +278,12 @@ def _with_file_evidence(storage: Storage, config: TableConfig, data: bytes) -> T
         return config
     key = storage.uri, data
     if key not in _slash_dates:
-        found = find_slash_dates(storage, config.keys)
-        if found is None:
+        evidence = find_slash_dates(storage, config.keys)
+        if evidence is None:
             return config
         if len(_slash_dates) >= _MOST_DECISIONS:
             _slash_dates.clear()
-        _slash_dates[key] = found
+        _slash_dates[key] = evidence
     return config if _slash_dates[key] else replace(config, keys=replace(config.keys, slash_dates=False))
 
 
@@ -509,11 +509,11 @@ def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
         raise Unsupported(f"{props.BASE_FORMAT}=LANCE: Lance base files (release 1.2) are not read, only Parquet and ORC")
 
 
-def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:
+def _parse_enum(enum: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:
     text = values.get(key)
     if text is None:
         return default
     try:
-        return kind(text.strip().upper())
+        return enum(text.strip().upper())
     except ValueError:
-        raise CorruptData(f"property {key} has no known value", expected=", ".join(kind), found=text) from None
+        raise CorruptData(f"property {key} has no known value", expected=", ".join(enum), found=text) from None

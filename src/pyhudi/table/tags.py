@@ -34,7 +34,7 @@ def load_tags(context: TableContext, timeline: Timeline) -> dict[str, str]:
 
     One small file is read for each savepoint.
     """
-    found: dict[str, str] = {}
+    tags: dict[str, str] = {}
     for instant in timeline.completed(Action.SAVEPOINT):
         try:
             first = read_savepoint(context.timeline, instant).comments.partition("\n")[0]
@@ -42,8 +42,8 @@ def load_tags(context: TableContext, timeline: Timeline) -> dict[str, str]:
             # It was deleted concurrently.
             continue
         if first.startswith(PREFIX):
-            found[first.removeprefix(PREFIX)] = instant.request_time
-    return found
+            tags[first.removeprefix(PREFIX)] = instant.request_time
+    return tags
 
 
 def read_savepoint(store: TimelineStore, instant: Instant) -> SavepointMetadata:

@@ -257,12 +257,12 @@ def _key_changes(
 
 def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
     """Return the keys that have a record in a slice."""
-    found = []
+    live = []
     if slice_.base is None and not slice_.logs:
         return keys.slice(0, 0)
     for stored in read_live_keys(reader, slice_):
-        found.append(stored.filter(pc.is_in(stored, value_set=keys)))
-    return pc.unique(pa.concat_arrays([keys.slice(0, 0), *found]))
+        live.append(stored.filter(pc.is_in(stored, value_set=keys)))
+    return pc.unique(pa.concat_arrays([keys.slice(0, 0), *live]))
 
 
 def _live_and_superseded_keys(spec: WriterSpec, task: AppendTask, keys: pa.Array) -> tuple[pa.Array, bool]:
@@ -278,17 +278,17 @@ def _live_and_superseded_keys(spec: WriterSpec, task: AppendTask, keys: pa.Array
     needed = pa.schema([field for field in wanted if field.name not in constants])
     scan, parts = merge_slice(open_storage(spec.storage), reader, slice_, needed)
     records, ordering = scan.records, reader.rule.ordering
-    found, lost = [keys.slice(0, 0)], False
+    live_arrays, lost = [keys.slice(0, 0)], False
     for part in parts:
         rows = with_constants(part.rows, constants, wanted)
         rows = rows.filter(pc.is_in(_record_keys(spec, rows), value_set=keys))
         live = _record_keys(spec, rows)
-        found.append(live)
+        live_arrays.append(live)
         at = pc.index_in(live, value_set=records.keys)
         if part.from_base and ordering and records.ordering is not None and at.null_count < len(at):
             stands = ordering.values(rows.filter(at.is_valid()))
             lost = lost or not newer_or_equal(stands, records.ordering.take(at.drop_null())).all()
-    return pc.unique(pa.concat_arrays(found)), lost
+    return pc.unique(pa.concat_arrays(live_arrays)), lost
 
 
 def log_key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
@@ -318,8 +318,8 @@ def _blocks(
         if spec.populate_meta_fields:
             position = stored.schema.get_field_index(FILE_NAME)
             stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))
-        kind, content = encode_rows(spec.files, spec.avro_schema, stored, part.column(RECORD_KEY).combine_chunks())
-        yield BlockRows((kind, {**headers, **places}, content), batch)
+        block_type, content = encode_rows(spec.files, spec.avro_schema, stored, part.column(RECORD_KEY).combine_chunks())
+        yield BlockRows((block_type, {**headers, **places}, content), batch)
     if deletes:
         places = {} if positions is None else positions.headers(positions.deletes)
         block = BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time, **places}, encode_deletes(deletes)
@@ -350,10 +350,10 @@ def _in_row_order(
         return rows, deletes, None
     keys = pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(batch.column("record_key") for batch in deletes)])
     stored = read_keys(storage, base.path, spec.keys, populate_meta_fields=spec.populate_meta_fields)
-    found = pc.index_in(stored, value_set=keys)
-    at = np.flatnonzero(np.asarray(found.is_valid(), dtype=np.bool_))
+    matches = pc.index_in(stored, value_set=keys)
+    at = np.flatnonzero(np.asarray(matches.is_valid(), dtype=np.bool_))
     positions = np.full(len(keys), -1, dtype=np.int64)
-    positions[np.asarray(found.drop_null(), dtype=np.int64)] = at
+    positions[np.asarray(matches.drop_null(), dtype=np.int64)] = at
     # A key that the base file holds twice, or that comes twice, leaves another count or another record without a row.
     if len(at) != len(keys) or (positions < 0).any():
         return rows, deletes, None
@@ -463,14 +463,14 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Rec
     # delete gets the largest value of all rows.
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
-    found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
-    if rule.custom_merge and task.slice.logs and len(found):
+    stored_keys, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
+    if rule.custom_merge and task.slice.logs and len(stored_keys):
         # Rows that exist by the merge rule exist by event time too.
         by_event_time = replace(reader, rule=EventTimeRule(rule.ordering, rule.marker))
-        found, values = _ordering_now(spec, by_event_time, task.slice, found, rule.ordering)
-    if not len(found) or (pa.types.is_decimal(values.type) and not rule.delete_is_barrier):
-        return deletes_batch(found, task.slice.partition)
-    return deletes_batch(found, task.slice.partition, wrap_ordering(values, decimals=rule.delete_is_barrier))
+        stored_keys, values = _ordering_now(spec, by_event_time, task.slice, stored_keys, rule.ordering)
+    if not len(stored_keys) or (pa.types.is_decimal(values.type) and not rule.delete_is_barrier):
+        return deletes_batch(stored_keys, task.slice.partition)
+    return deletes_batch(stored_keys, task.slice.partition, wrap_ordering(values, decimals=rule.delete_is_barrier))
 
 
 def _ordering_now(

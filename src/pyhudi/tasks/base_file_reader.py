@@ -192,8 +192,8 @@ def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
 
 def footer_text(metadata: Footer, key: str) -> str | None:
     """Return a key-value of a footer as text, None when it is missing."""
-    found = (metadata.metadata or {}).get(key.encode())
-    return None if found is None else found.decode()
+    text = (metadata.metadata or {}).get(key.encode())
+    return None if text is None else text.decode()
 
 
 def footer_filter(metadata: Footer) -> BloomFilter | None:

@@ -356,11 +356,13 @@ def _sampled(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.Chunked
     return pa.chunked_array(parts, column.type)
 
 
-def _leaf_paths(path: str, kind: pa.DataType) -> list[str]:
-    if pa.types.is_struct(kind):
-        return [leaf for i in range(kind.num_fields) for leaf in _leaf_paths(f"{path}.{kind.field(i).name}", kind.field(i).type)]
-    if pa.types.is_map(kind):
-        return _leaf_paths(f"{path}.key_value.key", kind.key_type) + _leaf_paths(f"{path}.key_value.value", kind.item_type)
-    if pa.types.is_list(kind):
-        return _leaf_paths(f"{path}.list.element", kind.value_type)
+def _leaf_paths(path: str, type_: pa.DataType) -> list[str]:
+    if pa.types.is_struct(type_):
+        return [
+            leaf for i in range(type_.num_fields) for leaf in _leaf_paths(f"{path}.{type_.field(i).name}", type_.field(i).type)
+        ]
+    if pa.types.is_map(type_):
+        return _leaf_paths(f"{path}.key_value.key", type_.key_type) + _leaf_paths(f"{path}.key_value.value", type_.item_type)
+    if pa.types.is_list(type_):
+        return _leaf_paths(f"{path}.list.element", type_.value_type)
     return [path]

@@ -39,8 +39,8 @@ class BucketCandidates:
         without a partition.
         """
         if partition == PLACEHOLDER_PARTITION:
-            found = (self._candidate_number(there, cell) for there in self._partitions)
-            return tuple(number for number in found if number is not None)
+            candidates = (self._candidate_number(there, cell) for there in self._partitions)
+            return tuple(number for number in candidates if number is not None)
         known = self._candidate_number(partition, cell)
         if known is not None:
             return (known,)
@@ -62,10 +62,10 @@ class BucketCandidates:
         count = self._lookup.layout.cell_count
         codes = np.asarray(encoded.indices, dtype=np.int64) * count + self._lookup.layout.cells_for_keys(keys, texts, paths)
         distinct, which = np.unique(codes, return_inverse=True)
-        found = [self.numbers(names[code // count], code % count) for code in distinct.tolist()]
-        copies = np.array([len(numbers) for numbers in found], dtype=np.int64)[which] if found else which
+        by_code = [self.numbers(names[code // count], code % count) for code in distinct.tolist()]
+        copies = np.array([len(numbers) for numbers in by_code], dtype=np.int64)[which] if by_code else which
         rows = np.repeat(np.arange(len(texts), dtype=np.int64), copies)
-        flat = np.array([number for numbers in found for number in numbers], dtype=np.int64)
-        starts = np.r_[0, np.cumsum([len(numbers) for numbers in found])].astype(np.int64)[:-1] if found else which
+        flat = np.array([number for numbers in by_code for number in numbers], dtype=np.int64)
+        starts = np.r_[0, np.cumsum([len(numbers) for numbers in by_code])].astype(np.int64)[:-1] if by_code else which
         offset = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
         return rows, flat[np.repeat(starts[which], copies) + offset] if len(rows) else rows

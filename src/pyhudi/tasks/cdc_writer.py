@@ -146,12 +146,13 @@ class ChangeLog:
         position = self._layout.get_field_index(column)
         if position < 0:
             return pa.nulls(count)
-        kind = self._layout.field(position).type
+        image_type = self._layout.field(position).type
         if rows is None:
-            return pa.nulls(count, kind)
-        batch = as_batch(rows.select([field.name for field in kind]))
+            return pa.nulls(count, image_type)
+        batch = as_batch(rows.select([field.name for field in image_type]))
         return pa.StructArray.from_arrays(
-            [relabel_array(values, field) for values, field in zip(batch.columns, kind, strict=True)], fields=list(kind)
+            [relabel_array(values, field) for values, field in zip(batch.columns, image_type, strict=True)],
+            fields=list(image_type),
         )
 
     def _flush(self) -> None:

@@ -97,11 +97,11 @@ def run_range(task: RangeTask) -> SliceRange:
     if task.slice.base is None or task.slice.logs:
         return SliceRange(tuple(None for _ in task.sort_columns))
     with open_base_file(open_storage(task.storage), task.slice.base.path) as file:
-        found = footer_ranges(file.metadata, task.schema, task.current_columns)
+        ranges = footer_ranges(file.metadata, task.schema, task.current_columns)
         low, high = footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)
     columns = []
     for name in task.sort_columns:
-        known = found.get(name)
+        known = ranges.get(name)
         columns.append(None if known is None or known.min is None or known.max is None else (known.min, known.max))
     return SliceRange(tuple(columns), None if low is None or high is None else (low, high))
 
@@ -132,8 +132,8 @@ def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
     rewrite = task.rewrite
     storage = open_storage(rewrite.spec.storage)
     layout = ConsistentHashingLayout({rewrite.partition: task.ring}, task.hash_fields)
-    found = (layout.bucket_from_file_id(rewrite.partition, format_file_id(prefix, 0)) for prefix in rewrite.output_prefixes)
-    numbers = [number for number in found if number is not None]
+    buckets = (layout.bucket_from_file_id(rewrite.partition, format_file_id(prefix, 0)) for prefix in rewrite.output_prefixes)
+    numbers = [number for number in buckets if number is not None]
     with tempfile.TemporaryDirectory(prefix="pyhudi-cluster-") as folder:
         rows = _gathered(storage, rewrite, folder)
         order = _order(rows, rewrite)
@@ -165,11 +165,11 @@ def sort_order(rows: pa.Table, sort_columns: tuple[str, ...], layout: str) -> np
 
 def _nodes_of(rows: pa.Table, task: ClusterTask, layout: ConsistentHashingLayout) -> npt.NDArray[np.int64]:
     """The number of the node of each row."""
-    found = []
+    nodes = []
     for start in range(0, rows.num_rows, _CHUNK_ROWS):
         keys = stored_keys(task.spec, rows.slice(start, _CHUNK_ROWS))
-        found.append(layout.buckets_at(task.partition, layout.cells_for_keys(task.spec.keys, keys.combine_chunks())))
-    return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+        nodes.append(layout.buckets_at(task.partition, layout.cells_for_keys(task.spec.keys, keys.combine_chunks())))
+    return np.concatenate([np.zeros(0, dtype=np.int64), *nodes])
 
 
 def _gathered(storage: Storage, task: ClusterTask, folder: str) -> pa.Table:

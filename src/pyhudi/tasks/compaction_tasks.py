@@ -104,8 +104,8 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     first = next(parts, None)
     if first is None:
         return None
-    kind = MarkerType.CREATE if slice_.base is None else MarkerType.MERGE
-    Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, kind)
+    marker_type = MarkerType.CREATE if slice_.base is None else MarkerType.MERGE
+    Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, marker_type)
     meta = spec.reader.populate_meta_fields
     keyed = meta and spec.files.bloom_enabled
     inherited = None if slice_.base is None or not keyed else _old_filter(storage, slice_.base, spec.files)

@@ -256,7 +256,7 @@ class _KeySummary:
 
 
 def _merged_filter(spec: WriterSpec, sources: Sequence[CopySource]) -> BloomFilter | None:
-    filters = [found for source in sources if (found := footer_filter(source.metadata)) is not None]
+    filters = [filter_ for source in sources if (filter_ := footer_filter(source.metadata)) is not None]
     if len(filters) < len(sources) or filters[0].filter_type != spec.files.bloom_type:
         return None
     return BloomFilter.merged(filters, spec.files.bloom_max_entries)
@@ -326,11 +326,11 @@ def _reason_by_slices(spec: WriterSpec, slices: Sequence[FileSlice], rules: Copy
 
 def _missing_columns(path: str, source: CopySource, own: CopySource, *, may_lack: bool) -> tuple[str, ...] | str:
     """The columns of the table that a file lacks; or the reason why its columns cannot be copied."""
-    found, wanted = source.metadata.schema.to_arrow_schema(), own.metadata.schema.to_arrow_schema()
-    missing = [name for name in wanted.names if name not in found.names]
-    if found.names != [name for name in wanted.names if name in found.names]:
+    present, wanted = source.metadata.schema.to_arrow_schema(), own.metadata.schema.to_arrow_schema()
+    missing = [name for name in wanted.names if name not in present.names]
+    if present.names != [name for name in wanted.names if name in present.names]:
         return f"{path} has other columns than the table, or another order of columns"
-    for field in found:
+    for field in present:
         type_ = wanted.field(field.name).type
         if not same_type(field.type, type_):
             return f"column {field.name} of {path} is {field.type}, and {type_} in the table"
@@ -355,9 +355,9 @@ def _reason_by_footers(spec: WriterSpec, plan: CopyPlan, rules: CopyRules) -> st
     codec = _CODECS[spec.files.codec]
     for file in plan.files:
         if file.source.metadata.num_row_groups:
-            found = file.source.metadata.row_group(0).column(0).compression
-            if found != codec:
-                return f"the codec of {file.path} is {found}, and {spec.files.codec} for new files"
+            compression = file.source.metadata.row_group(0).column(0).compression
+            if compression != codec:
+                return f"the codec of {file.path} is {compression}, and {spec.files.codec} for new files"
     return None
 
 

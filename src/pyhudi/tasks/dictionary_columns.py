@@ -44,7 +44,7 @@ def coded_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Collect
 
     schema: the file's columns as Arrow; columns: their names, of which missing ones are ignored.
     """
-    found = []
+    coded = []
     if not metadata.num_rows:
         return ()
     places = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
@@ -55,8 +55,8 @@ def coded_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Collect
             continue
         chunks = [metadata.row_group(group).column(number) for group in range(metadata.num_row_groups)]
         if all(c.has_dictionary_page and c.total_uncompressed_size <= _MOST_BYTES_A_ROW * c.num_values for c in chunks):
-            found.append(name)
-    return tuple(found)
+            coded.append(name)
+    return tuple(coded)
 
 
 def coded_schema(schema: pa.Schema, coded: Collection[str]) -> pa.Schema:

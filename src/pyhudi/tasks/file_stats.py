@@ -169,10 +169,10 @@ class KeyShard:
     def changes(self, storage: Storage, path: str) -> pa.RecordBatch:
         """Return KEY_CHANGES of the file group, from a side file.  Raises as `open_side_file`."""
         with open_side_file(storage, path) as source:
-            found = pa.ipc.open_file(source).get_batch(self.number if self.count is None else 0)
+            batch = pa.ipc.open_file(source).get_batch(self.number if self.count is None else 0)
         if self.count is None or self.count == 1:
-            return found
-        return found.filter(pa.array(key_shards(found.column("key"), self.count) == self.number))
+            return batch
+        return batch.filter(pa.array(key_shards(batch.column("key"), self.count) == self.number))
 
 
 def base_file_ranges(
@@ -198,29 +198,29 @@ def base_file_ranges(
     heads = {name.split(".")[0] for name in columns}
     elsewhere = frozenset[str]() if ids is None else ids.relocated(instant_time, heads)
     places = None if ids is None or not elsewhere else ids.positions(instant_time)
-    found = footer_ranges(metadata, schema, [name for name in columns if name.split(".")[0] not in elsewhere])
+    ranges = footer_ranges(metadata, schema, [name for name in columns if name.split(".")[0] not in elsewhere])
     count = metadata.num_rows
     present = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
     nan = set(nan_columns or ())
     unknown = []
     for name in columns:
         if places is not None and name.split(".")[0] in elsewhere:
-            found[name] = ColumnRange(null_count=count, value_count=count)
+            ranges[name] = ColumnRange(null_count=count, value_count=count)
             if name.split(".")[0] in places:
                 unknown.append(name)
             continue
         if name not in present:
-            found[name] = ColumnRange(null_count=count, value_count=count)
+            ranges[name] = ColumnRange(null_count=count, value_count=count)
             continue
         may_hide_nan = nan_columns is None and pa.types.is_floating(field_at(schema, name).type)
-        if may_hide_nan or (found[name].min is None and not found[name].is_all_null):
+        if may_hide_nan or (ranges[name].min is None and not ranges[name].is_all_null):
             unknown.append(name)
     if unknown:
         for name, exact in _read_ranges(storage, path, schema, unknown, places).items():
-            before = found[name]
+            before = ranges[name]
             sizes = before.total_size_bytes, before.total_uncompressed_size_bytes
-            found[name] = widen_zeros(ColumnRange(exact.min, exact.max, exact.null_count, exact.value_count, *sizes))
-    return tuple((name, found[name].with_nan() if name in nan else found[name]) for name in columns)
+            ranges[name] = widen_zeros(ColumnRange(exact.min, exact.max, exact.null_count, exact.value_count, *sizes))
+    return tuple((name, ranges[name].with_nan() if name in nan else ranges[name]) for name in columns)
 
 
 def compute_row_ranges(rows: Iterable[pa.Table], columns: Sequence[str]) -> Ranges:
@@ -228,8 +228,8 @@ def compute_row_ranges(rows: Iterable[pa.Table], columns: Sequence[str]) -> Rang
     collector = RangeCollector(columns)
     for table in rows:
         collector.add(as_batch(table))
-    found = collector.ranges()
-    return tuple((name, found[name]) for name in columns)
+    ranges = collector.ranges()
+    return tuple((name, ranges[name]) for name in columns)
 
 
 def log_ranges(collector: RangeCollector | None, row_count: int) -> Ranges:

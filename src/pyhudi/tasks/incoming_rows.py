@@ -96,12 +96,12 @@ def _refuse_violations(request: PrepareRequest, rows: pa.RecordBatch, marked: pa
         stored &= ~pc.fill_null(marked, False).to_numpy(zero_copy_only=False)
     for name, condition in request.constraints:
         columns, violated = _violation_filter(condition, request.input_schema)
-        found = matching_rows(table.select(columns), violated)
-        found = found[stored[found]]
-        if len(found):
-            values = table.select(columns).slice(int(found[0]), 1).to_pylist()[0]
+        bad = matching_rows(table.select(columns), violated)
+        bad = bad[stored[bad]]
+        if len(bad):
+            values = table.select(columns).slice(int(bad[0]), 1).to_pylist()[0]
             raise InvalidRequest(
-                f"constraint {name!r} ({condition}) is violated by row {found[0]} (counted from 0), which has {values!r:.200}: "
+                f"constraint {name!r} ({condition}) is violated by row {bad[0]} (counted from 0), which has {values!r:.200}: "
                 "correct the row, or drop the constraint with Table.alter.drop_constraint"
             )
 
@@ -126,7 +126,7 @@ def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: Prepare
         if field.name not in both:
             continue
         raw, held = columns.field(field.name).type, before.data_schema.field(field.name).type
-        numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (raw, held, field.type))
+        numbers = all(pa.types.is_integer(type_) or pa.types.is_floating(type_) for type_ in (raw, held, field.type))
         if not (numbers or same_type(held, field.type) or same_type(held, raw)):
             raise WriteConflict(
                 f"another writer made column {field.name!r} {field.type} while the rows, given as {raw}, were written as {held}; "
@@ -238,16 +238,16 @@ ReadStored = Callable[[Sequence[StoredRows]], list[pa.Table]]
 
 def run_stored(task: StoredRows) -> pa.Table:
     """Return a row for each key, in order; nulls if the slice has no such record."""
-    found, stored_keys = [task.schema.empty_table()], [pa.array([], pa.string())]
+    tables, stored_keys = [task.schema.empty_table()], [pa.array([], pa.string())]
     for stored in run_read(task.reader, task.slice):
         names = (
             combine_to_array(stored.column(RECORD_KEY)) if task.computed is None else record_keys(task.computed, as_batch(stored))
         )
         requested = pc.is_in(names, value_set=task.keys)
-        found.append(relabel(stored.filter(requested), task.schema))
+        tables.append(relabel(stored.filter(requested), task.schema))
         stored_keys.append(names.filter(requested).cast(pa.string()))
     at = pc.index_in(task.keys, value_set=pa.concat_arrays(stored_keys))
-    return pa.concat_tables(found).take(at)
+    return pa.concat_tables(tables).take(at)
 
 
 def _run_sequentially(tasks: Sequence[StoredRows]) -> list[pa.Table]:
@@ -303,10 +303,10 @@ def resolve_moves(
     keep = np.ones(rows.num_rows, dtype=np.bool_)
     keep[moving_rows[~wins | dead]] = False
     keep[pairs_row[~moved_away]] = True
-    kept = np.flatnonzero(keep)
+    staying = np.flatnonzero(keep)
     renumbered = np.cumsum(keep) - 1
     stays_row = renumbered[pairs_row[~moved_away]]
-    moved_row = len(kept) + np.arange(placed.num_rows, dtype=np.int64)
+    moved_row = len(staying) + np.arange(placed.num_rows, dtype=np.int64)
     return (
         pa.concat_tables([rows.filter(pa.array(keep)), placed]),
         np.concatenate([stays_row, moved_row]).astype(np.int64),
@@ -348,9 +348,9 @@ def _filled(
     data = newer.select(older.column_names)
     wins = request.rule.newer_wins(older, data, plain_deletes)
     dead = _either(plain_deletes, request.rule.deletes(newer))
-    made = _with_columns(request, newer, request.rule.combine(older, data).rows)
-    stays = np.asarray(pc.equal(made.column(PARTITION_PATH), stored_partitions), dtype=np.bool_)
-    return _MoveResolution(made, np.where(dead, wins, ~stays), dead, stays & ~dead)
+    combined = _with_columns(request, newer, request.rule.combine(older, data).rows)
+    stays = np.asarray(pc.equal(combined.column(PARTITION_PATH), stored_partitions), dtype=np.bool_)
+    return _MoveResolution(combined, np.where(dead, wins, ~stays), dead, stays & ~dead)
 
 
 def _merged(

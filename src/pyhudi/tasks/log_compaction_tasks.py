@@ -86,7 +86,7 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     scan = scan_logs(storage, slice_.logs, reader.of_logs(merge_columns(reader)))
     read_ms = spec.clock_ms() - begun_ms
     # A log compaction replaces earlier ones, and with them the blocks that those merged.
-    instants = ",".join(sorted({found.block.instant_time for found in blocks}, reverse=True))
+    instants = ",".join(sorted({valid_block.block.instant_time for valid_block in blocks}, reverse=True))
     name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     merged = _merged_blocks(spec, task, scan.records, instants)
     # Of any size: the blocks of a slice are replaced by one file, so that a reader finds all of it or nothing.
@@ -121,8 +121,10 @@ def _merged_blocks(spec: CompactionSpec, task: CompactionTask, records: LogRecor
     if not marked:
         # An HFile without entries is none.
         files = spec.files if spec.files.log_format != "hfile" else replace(spec.files, log_format="avro")
-        kind, content = encode_rows(files, spec.avro_schema, spec.reader.table_schema.empty_table(), pa.array([], pa.string()))
-        yield BlockRows((kind, {**own, HeaderKey.SCHEMA: spec.avro_schema, **_PARTIAL}, content))
+        block_type, content = encode_rows(
+            files, spec.avro_schema, spec.reader.table_schema.empty_table(), pa.array([], pa.string())
+        )
+        yield BlockRows((block_type, {**own, HeaderKey.SCHEMA: spec.avro_schema, **_PARTIAL}, content))
     deletes = [batch for batch in _deletes(entries, task.partition) if batch.num_rows]
     if deletes or not (entries.rows.any() or (entries.behind_barrier.any() and not records.rule.custom_merge)):
         yield BlockRows((BlockType.DELETE, dict(own), encode_deletes(deletes)))
@@ -141,8 +143,8 @@ def _data_blocks(
     headers = {**own_headers, HeaderKey.SCHEMA: avro, **({} if is_complete else _PARTIAL)}
     for part in block_rows(relabel(rows, schema), spec.files.log_block_size_bytes):
         stored = _as_log_rows(spec, task, part)
-        kind, content = encode_rows(spec.files, avro, stored, part.column(RECORD_KEY).combine_chunks())
-        yield BlockRows((kind, headers, content), as_batch(stored))
+        block_type, content = encode_rows(spec.files, avro, stored, part.column(RECORD_KEY).combine_chunks())
+        yield BlockRows((block_type, headers, content), as_batch(stored))
 
 
 def _deletes(entries: LogEntries, partition: str) -> Iterator[pa.RecordBatch]:

@@ -166,16 +166,16 @@ def scan_logs(storage: Storage, logs: Sequence[LogFile], request: LogScanRequest
     for places in [positions, None] if positions is not None else [None]:
         merger = LogMerger(request.schema, request.rule)
         count = 0
-        for number, found in enumerate(blocks):
+        for number, valid_block in enumerate(blocks):
             block_places = None if places is None else places[number]
             try:
-                read = _add_block(storage, found, merger, request, block_places)
+                read = _add_block(storage, valid_block, merger, request, block_places)
             except CorruptData as error:
                 if error.offset is not None and error.path is None:
-                    error.offset += found.block.content_offset
-                raise error.with_path(storage.absolute(found.path)) from error
+                    error.offset += valid_block.block.content_offset
+                raise error.with_path(storage.absolute(valid_block.path)) from error
             except Unsupported as error:
-                raise Unsupported(f"{error} [{storage.absolute(found.path)}, byte {found.block.offset}]") from error
+                raise Unsupported(f"{error} [{storage.absolute(valid_block.path)}, byte {valid_block.block.offset}]") from error
             if read is None:
                 break
             count += read
@@ -187,19 +187,19 @@ def scan_logs(storage: Storage, logs: Sequence[LogFile], request: LogScanRequest
 def _positions(storage: Storage, blocks: Sequence[ValidBlock], base_instant: str) -> list[Positions] | None:
     """The base row of each record of each block; None unless every block names rows of this base file."""
     texts = []
-    for found in blocks:
-        text = found.block.header(HeaderKey.RECORD_POSITIONS)
-        of = found.block.header(HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS)
+    for valid_block in blocks:
+        text = valid_block.block.header(HeaderKey.RECORD_POSITIONS)
+        of = valid_block.block.header(HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS)
         if not text or of != base_instant:
             return None
         texts.append(text)
     places = []
-    for found, text in zip(blocks, texts, strict=True):
+    for valid_block, text in zip(blocks, texts, strict=True):
         try:
             places.append(decode_positions(text))
         except CorruptData as error:
-            raise CorruptData(f"the record positions of a block: {error}", offset=found.block.offset).with_path(
-                storage.absolute(found.path)
+            raise CorruptData(f"the record positions of a block: {error}", offset=valid_block.block.offset).with_path(
+                storage.absolute(valid_block.path)
             ) from error
     return places if all(map(len, places)) else None
 
@@ -270,7 +270,7 @@ def choose_blocks(
     merged blocks; without such a write, the result equals that of reading all blocks. only_marked: as in
     `without_compacted`.
     """
-    kept: list[ValidBlock] = []
+    chosen: list[ValidBlock] = []
     corrupt = rollbacks = 0
     for path, blocks in files:
         for block in blocks:
@@ -279,23 +279,23 @@ def choose_blocks(
             elif block.kind is BlockType.COMMAND:
                 rollbacks += 1
                 target = decode_command(block).target_instant_time
-                kept = [found for found in kept if found.block.instant_time != target]
+                chosen = [valid_block for valid_block in chosen if valid_block.block.instant_time != target]
             elif block.kind is BlockType.CDC:
                 raise Unsupported(f"a change data block is stored in a data log at byte {block.offset}")
             elif validity.counts(block.instant_time):
-                kept.append(ValidBlock(path, block))
-    kept = deduplicate_attempts(kept, lambda found: found.block)
+                chosen.append(ValidBlock(path, block))
+    chosen = deduplicate_attempts(chosen, lambda valid_block: valid_block.block)
     if skip_compacted:
-        kept = without_compacted(kept, lambda found: found.block, only_marked=only_marked)
-    return kept, corrupt, rollbacks
+        chosen = without_compacted(chosen, lambda valid_block: valid_block.block, only_marked=only_marked)
+    return chosen, corrupt, rollbacks
 
 
 def _add_block(
-    storage: Storage, found: ValidBlock, merger: LogMerger, request: LogScanRequest, positions: Positions | None
+    storage: Storage, valid_block: ValidBlock, merger: LogMerger, request: LogScanRequest, positions: Positions | None
 ) -> int | None:
     """Merge a block; return its number of records, None if it differs from that of the positions (the scan restarts)."""
-    block = found.block
-    content = block.read_content(open_ranges(storage, found.path))
+    block = valid_block.block
+    content = block.read_content(open_ranges(storage, valid_block.path))
     count = 0
     if block.kind is BlockType.DELETE:
         for deletes in decode_deletes(content):

@@ -63,12 +63,12 @@ class RowMerger:
         """Return the batch for the new file."""
         if not len(self._keys):
             return rows
-        found = combine_to_array(pc.index_in(stored_keys(self._spec, rows), value_set=self._keys))
-        hits = np.asarray(found.is_valid(), dtype=np.bool_)
+        matches = combine_to_array(pc.index_in(stored_keys(self._spec, rows), value_set=self._keys))
+        hits = np.asarray(matches.is_valid(), dtype=np.bool_)
         if not hits.any():
             return rows
         positions = np.flatnonzero(hits)
-        sources = np.asarray(found.drop_null(), dtype=np.int64)
+        sources = np.asarray(matches.drop_null(), dtype=np.int64)
         self._matched[sources] = True
         older = decode_dictionaries(rows.take(pa.array(positions)))
         newer = self._incoming.take(pa.array(sources))
@@ -145,13 +145,13 @@ def _unchanged_where_kept(outcome: Merged, stored_rows: pa.Table, instant_time: 
     # If the rule changed values of a row but kept the stored commit time, all such rows of the batch count as changed.
     times = outcome.rows.column(COMMIT_TIME)
     rows = outcome.rows.drop_columns([COMMIT_TIME])
-    kept = pa.chunked_array(pc.fill_null(pc.not_equal(times, instant_time), False))
+    is_kept = pa.chunked_array(pc.fill_null(pc.not_equal(times, instant_time), False))
     is_whole = all(
-        same_values(rows.column(name).filter(kept), stored_rows.column(name).filter(kept))
+        same_values(rows.column(name).filter(is_kept), stored_rows.column(name).filter(is_kept))
         for name in rows.column_names
         if name in stored_rows.column_names
     )
-    changed = outcome.changed & ~np.asarray(kept, dtype=np.bool_) if is_whole else outcome.changed
+    changed = outcome.changed & ~np.asarray(is_kept, dtype=np.bool_) if is_whole else outcome.changed
     return replace(outcome, rows=rows, changed=changed)
 
 
@@ -182,6 +182,6 @@ def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask, before: pa.Table)
     return pa.table(columns, schema=rows.schema)
 
 
-def _is_exact(kind: pa.DataType) -> bool:
+def _is_exact(type_: pa.DataType) -> bool:
     """Return whether equal values of a type are identical; 0.0 and -0.0 are not."""
-    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
+    return not (pa.types.is_floating(type_) or pa.types.is_nested(type_))

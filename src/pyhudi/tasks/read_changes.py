@@ -146,14 +146,14 @@ def _table(spec: ChangeSpec, source: ChangeSource, changes: _Changes) -> pa.Tabl
         return rows_without_columns(count)
     images = {"before": changes.before, "after": changes.after}
     printed = _images(spec, {name: image for name, image in images.items() if name in wanted}, count)
-    made: dict[str, Callable[[], pa.Array]] = {
+    builders: dict[str, Callable[[], pa.Array]] = {
         "op": lambda: changes.operations,
         "ts_ms": lambda: _repeat(source.instant_time, count),
         COMPLETION_TIME: lambda: _repeat(source.completion_time, count),
         "before": lambda: printed["before"],
         "after": lambda: printed["after"],
     }
-    rows = pa.table([made[name]() for name in schema.names], schema=schema)
+    rows = pa.table([builders[name]() for name in schema.names], schema=schema)
     if spec.condition is not None:
         rows = row_filter(spec.condition, schema).select(rows)
     return rows.select(spec.output.names) if spec.output.names else rows_without_columns(rows.num_rows)
@@ -314,8 +314,8 @@ def _find_records(
             "them is missing"
         )
     searched = _KeyReader([keys.filter(lookup_keys)])
-    found = (rows.filter(searched.contains(_keys(spec, rows))) for rows in _rows(spec, slice_))
-    known = _RowsByKey(spec, list(found))
+    records = (rows.filter(searched.contains(_keys(spec, rows))) for rows in _rows(spec, slice_))
+    known = _RowsByKey(spec, list(records))
     lacking = pc.and_(lookup_keys, pc.invert(known.contains(keys)))
     if pc.any(lacking).as_py():
         key = keys.filter(lacking)[0].as_py()
@@ -392,11 +392,11 @@ def _paired(spec: ChangeSpec, keys: pa.Array, before: _RowsByKey, after: _RowsBy
 def _filtered(changes: _Changes, mask: BoolMask) -> _Changes:
     if mask.all():
         return changes
-    kept = pa.array(mask)
+    selection = pa.array(mask)
     return _Changes(
-        changes.operations.filter(kept),
-        None if changes.before is None else changes.before.filter(kept),
-        None if changes.after is None else changes.after.filter(kept),
+        changes.operations.filter(selection),
+        None if changes.before is None else changes.before.filter(selection),
+        None if changes.after is None else changes.after.filter(selection),
     )
 
 

@@ -43,8 +43,8 @@ class LiveKeysTask:
 
 def run_live_keys(task: LiveKeysTask) -> pa.Array:
     """Return those of the task's keys that have a row."""
-    found = [stored.filter(pc.is_in(stored, value_set=task.keys)) for stored in read_live_keys(task.reader, task.slice)]
-    return pc.unique(pa.concat_arrays([task.keys.slice(0, 0), *(part.cast(task.keys.type) for part in found)]))
+    live = [stored.filter(pc.is_in(stored, value_set=task.keys)) for stored in read_live_keys(task.reader, task.slice)]
+    return pc.unique(pa.concat_arrays([task.keys.slice(0, 0), *(part.cast(task.keys.type) for part in live)]))
 
 
 def has_logs(candidate: FileGroupCandidate) -> bool:
@@ -73,30 +73,28 @@ def filter_live(
     keys, pairs: of several sets of rows; keys: the record key of each row.  run: executes tasks, results in their
     order. Raises as reading does.
     """
-    found = [_CandidatePairs(*pair) for pair in pairs]
-    if not any(hits.several.any() for hits in found):
+    sets = [_CandidatePairs(*pair) for pair in pairs]
+    if not any(hits.several.any() for hits in sets):
         return list(pairs)
     logged = np.array([has_logs(place) for place in request.candidates], dtype=np.bool_)
-    doubted = [np.flatnonzero(hits.several & logged[hits.candidates]) for hits in found]
-    numbers: list[int] = np.unique(
-        np.concatenate([hits.candidates[at] for hits, at in zip(found, doubted, strict=True)])
-    ).tolist()
+    doubted = [np.flatnonzero(hits.several & logged[hits.candidates]) for hits in sets]
+    numbers: list[int] = np.unique(np.concatenate([hits.candidates[at] for hits, at in zip(sets, doubted, strict=True)])).tolist()
     if not numbers:
         return list(pairs)
-    asked = [[at[hits.candidates[at] == number] for hits, at in zip(found, doubted, strict=True)] for number in numbers]
-    named = [[texts.take(pa.array(hits.rows[at])) for texts, hits, at in zip(keys, found, parts, strict=True)] for parts in asked]
+    asked = [[at[hits.candidates[at] == number] for hits, at in zip(sets, doubted, strict=True)] for number in numbers]
+    named = [[texts.take(pa.array(hits.rows[at])) for texts, hits, at in zip(keys, sets, parts, strict=True)] for parts in asked]
     reader = request.log_reader
     tasks = [
         LiveKeysTask(reader, _slice_of(request.candidates[number]), pc.unique(pa.concat_arrays(texts)))
         for number, texts in zip(numbers, named, strict=True)
     ]
     for live, parts, texts in zip(run(tasks), asked, named, strict=True):
-        for hits, at, names in zip(found, parts, texts, strict=True):
+        for hits, at, names in zip(sets, parts, texts, strict=True):
             hits.is_live[at] = np.asarray(pc.is_in(names, value_set=live), dtype=np.bool_)
     rank = np.zeros(len(request.candidates), dtype=np.int64)
-    involved: list[int] = np.unique(np.concatenate([hits.candidates[hits.several] for hits in found])).tolist()
+    involved: list[int] = np.unique(np.concatenate([hits.candidates[hits.several] for hits in sets])).tolist()
     rank[by_age(request.candidates, involved)] = np.arange(len(involved))
-    return [hits.live_pairs(rank) for hits in found]
+    return [hits.live_pairs(rank) for hits in sets]
 
 
 class _CandidatePairs:

@@ -47,8 +47,8 @@ def candidate_rows(file: OpenFile, group: int, condition: Expr, schema: pa.Schem
         if pages is None or pages.bounds is None:
             continue
         for number, bounds in enumerate(pages.bounds):
-            found = page_range(bounds.least, bounds.greatest, pages.leaf, type_)
-            if found is not None and not prune_ranges(condition, {name: found}):
+            range_ = page_range(bounds.least, bounds.greatest, pages.leaf, type_)
+            if range_ is not None and not prune_ranges(condition, {name: range_}):
                 wanted[pages.first_rows[number] : pages.first_rows[number + 1]] = False
     return None if wanted.all() else np.flatnonzero(wanted)
 
@@ -65,7 +65,7 @@ def matching_rows(column_values: pa.Table, condition: RowFilter) -> RowNumbers:
 
 def _of_codes(column_values: pa.Table, condition: RowFilter) -> RowNumbers:
     field = column_values.schema.field(0)
-    start, found = 0, [np.zeros(0, dtype=np.int64)]
+    start, rows = 0, [np.zeros(0, dtype=np.int64)]
     for chunk in column_values.column(0).chunks:
         # The last is what rows without a value have.
         values = pa.concat_arrays([chunk.dictionary, pa.nulls(1, chunk.dictionary.type)])
@@ -73,9 +73,9 @@ def _of_codes(column_values: pa.Table, condition: RowFilter) -> RowNumbers:
         flags = np.zeros(len(values), dtype=np.bool_)
         flags[matching_rows(plain, condition)] = True
         codes = chunk.indices.fill_null(len(values) - 1).to_numpy()
-        found.append(np.flatnonzero(flags[codes]) + start)
+        rows.append(np.flatnonzero(flags[codes]) + start)
         start += len(chunk)
-    return np.concatenate(found)
+    return np.concatenate(rows)
 
 
 def rows_at(file: OpenFile, group: int, names: list[str], rows: RowNumbers | None) -> pa.Table:

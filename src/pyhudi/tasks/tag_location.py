@@ -68,21 +68,21 @@ def cached_keys(storage: Storage, file: BaseFile, read: Callable[[], pa.Array]) 
     """Return the keys of a base file of a table, cached.  storage: the table's."""
     name = file.path, file.size_bytes
     with _LOCK:
-        found = _CACHED_KEYS.setdefault(storage.uri, {}).get(name)
-    if found is None:
-        found = read()
+        keys = _CACHED_KEYS.setdefault(storage.uri, {}).get(name)
+    if keys is None:
+        keys = read()
         with _LOCK:
-            _CACHED_KEYS.setdefault(storage.uri, {})[name] = found
-    return found
+            _CACHED_KEYS.setdefault(storage.uri, {})[name] = keys
+    return keys
 
 
 def evict_keys(storage: Storage, partitions: Iterable[str], files: Iterable[BaseFile]) -> None:
     """Evict the cached keys of a table's partitions, except for these files."""
-    kept = {(file.path, file.size_bytes) for file in files}
+    current = {(file.path, file.size_bytes) for file in files}
     folders = frozenset(partitions)
     with _LOCK:
         held = _CACHED_KEYS.get(storage.uri, {})
-        for name in [n for n in held if n not in kept and parent_folder(n[0]) in folders]:
+        for name in [n for n in held if n not in current and parent_folder(n[0]) in folders]:
             del held[name]
 
 
@@ -228,7 +228,7 @@ def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
         in_base = _by_filters(storage, task, task.lookup, key_sets)
     else:
         in_base = _by_columns(storage, task, key_sets)
-    return [TagHits.concatenate(found) for found in zip(in_base, _in_logs(task, key_sets), strict=True)]
+    return [TagHits.concatenate(parts) for parts in zip(in_base, _in_logs(task, key_sets), strict=True)]
 
 
 def _in_logs(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:

@@ -466,7 +466,9 @@ def test_sql(tables: dict[str, Table], kind: str) -> None:
         divisions = assert_same_answer(lambda select=select: hp.sql(select, catalog=catalog))  # type: ignore[misc]
         if number == 0:
             assert (divisions.engine_files > 0) == (kind != "empty")
-    for name in table.scan().schema.names:
+    # Each column in a third of the tables; the wide tier reads every column of every table.
+    names = table.scan().schema.names
+    for name in names if WIDE else names[list(BUILDERS).index(kind) % 3 :: 3]:
         assert_same_answer(lambda name=name: hp.sql(f"SELECT `{name}` FROM t WHERE `{name}` IS NOT NULL", catalog=catalog))  # type: ignore[misc]
 
 

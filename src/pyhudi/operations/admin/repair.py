@@ -170,10 +170,10 @@ def _detect(kind: RepairKind, context: TableContext, engine: Engine, settings: R
     def look(context: TableContext) -> list[RepairStep]:
         return list(_REPAIRS[kind](context, engine, settings, dry_run=True))
 
-    def found(steps: list[RepairStep]) -> frozenset[RepairStep]:
+    def defects(steps: list[RepairStep]) -> frozenset[RepairStep]:
         return frozenset(steps)
 
-    steps, lasting = repeat_until_stable(context, look, found)
+    steps, lasting = repeat_until_stable(context, look, defects)
     return [step for step in steps if step in lasting]
 
 

@@ -33,7 +33,7 @@ def _state_of(context: TableContext) -> tuple[object, ...]:
 
 
 def repeat_until_stable(
-    context: TableContext, attempt: Callable[[TableContext], R], found: Callable[[R], frozenset[F]]
+    context: TableContext, attempt: Callable[[TableContext], R], defects: Callable[[R], frozenset[F]]
 ) -> tuple[R, frozenset[F]]:
     """Return the result of the last run, and its valid findings.
 
@@ -46,7 +46,7 @@ def repeat_until_stable(
     before = _state_of(context)
     for _ in range(_MAX_READS):
         result = attempt(context)
-        named = found(result)
+        named = defects(result)
         lasting = named if lasting is None else lasting & named
         if not lasting:
             break

@@ -286,9 +286,9 @@ class _Validation:
     def check_base_files(self) -> None:
         """Check for current base files that cannot be opened."""
         chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
-        for path, found in zip(chosen, self._footers(chosen, ()), strict=True):
-            if isinstance(found, str):
-                self._error("base files", path, found, MISSING_ROWS)
+        for path, footer in zip(chosen, self._footers(chosen, ()), strict=True):
+            if isinstance(footer, str):
+                self._error("base files", path, footer, MISSING_ROWS)
         self.checks.append(("base files", f"{len(chosen):,} opened"))
 
     def check_logs_and_plans(self) -> None:

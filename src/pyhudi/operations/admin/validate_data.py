@@ -235,14 +235,14 @@ def index_checks(table: CheckedTable, skip: Callable[[str, str], None]) -> Itera
         skip: Called with the name of an index that cannot be checked, and the reason.
     """
     for name in in_build_order(table.metadata.partitions):
-        kind = index_for_partition(name)
-        if table.table_schema is None and kind is not FilesIndex:
+        index_class = index_for_partition(name)
+        if table.table_schema is None and index_class is not FilesIndex:
             continue
-        if kind is None:
+        if index_class is None:
             skip(name, "PyHudi does not know this index")
             continue
         try:
-            index = open_index(name, table.metadata.definitions if kind.is_defined else {})
+            index = open_index(name, table.metadata.definitions if index_class.is_defined else {})
             if table.table_schema is not None:
                 check_computable((index,), table.table_schema)
         except (Unsupported, CorruptData) as error:

@@ -43,27 +43,27 @@ _HIVE = (
 _SPARK = {"int": "integer", "bigint": "long"}
 
 
-def hive_type(kind: pa.DataType, *, timestamps: bool) -> str:
+def hive_type(type_: pa.DataType, *, timestamps: bool) -> str:
     """Return the Hive type of a column. ``timestamps`` selects Hive's timestamp type. Raises Unsupported for types
     without equivalent.
     """
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(type_):
         return "timestamp" if timestamps else "bigint"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"array<{hive_type(kind.value_type, timestamps=timestamps)}>"
-    if pa.types.is_map(kind):
-        item = hive_type(kind.item_type, timestamps=timestamps)
-        return f"map<{hive_type(kind.key_type, timestamps=timestamps)},{item}>"
-    if pa.types.is_struct(kind):
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return f"array<{hive_type(type_.value_type, timestamps=timestamps)}>"
+    if pa.types.is_map(type_):
+        item = hive_type(type_.item_type, timestamps=timestamps)
+        return f"map<{hive_type(type_.key_type, timestamps=timestamps)},{item}>"
+    if pa.types.is_struct(type_):
         # Hive does not accept '-' in field names of a type.
-        inner = (f"{field.name.lower().replace('-', '_')}:{hive_type(field.type, timestamps=timestamps)}" for field in kind)
+        inner = (f"{field.name.lower().replace('-', '_')}:{hive_type(field.type, timestamps=timestamps)}" for field in type_)
         return f"struct<{','.join(inner)}>"
     for matches, name in _HIVE:
-        if matches(kind):
+        if matches(type_):
             return name
-    raise Unsupported(f"a column of type {kind} has no equivalent in Hive, so the table cannot be registered in a catalog")
+    raise Unsupported(f"a column of type {type_} has no equivalent in Hive, so the table cannot be registered in a catalog")
 
 
 def spark_schema(fields: Iterable[pa.Field]) -> str:
@@ -80,19 +80,19 @@ def _struct(fields: Iterable[pa.Field]) -> str:
     return f'{{"type":"struct","fields":[{",".join(parts)}]}}'
 
 
-def _spark_type(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        nulls = _truth(kind.value_field.nullable)
-        return f'{{"type":"array", "elementType":{_spark_type(kind.value_type)},"containsNull":{nulls}}}'
-    if pa.types.is_map(kind):
-        nulls = _truth(kind.item_field.nullable)
-        key, item = _spark_type(kind.key_type), _spark_type(kind.item_type)
+def _spark_type(type_: pa.DataType) -> str:
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        nulls = _truth(type_.value_field.nullable)
+        return f'{{"type":"array", "elementType":{_spark_type(type_.value_type)},"containsNull":{nulls}}}'
+    if pa.types.is_map(type_):
+        nulls = _truth(type_.item_field.nullable)
+        key, item = _spark_type(type_.key_type), _spark_type(type_.item_type)
         return f'{{"type":"map", "keyType":{key},"valueType":{item},"valueContainsNull":{nulls}}}'
-    if pa.types.is_struct(kind):
-        return _struct(kind)
-    if pa.types.is_timestamp(kind):
-        return '"timestamp_ntz"' if kind.tz is None else '"timestamp"'
-    name = hive_type(kind, timestamps=True)
+    if pa.types.is_struct(type_):
+        return _struct(type_)
+    if pa.types.is_timestamp(type_):
+        return '"timestamp_ntz"' if type_.tz is None else '"timestamp"'
+    name = hive_type(type_, timestamps=True)
     return f'"{_SPARK.get(name, name)}"'
 
 

@@ -293,7 +293,7 @@ def _merged(catalog_table: CatalogTable, target: CatalogTable) -> CatalogTable:
     parts = [
         key for key in catalog_table.parameters if key.startswith("spark.sql.sources.schema.") and key not in target.parameters
     ]
-    kept = {key: value for key, value in catalog_table.parameters.items() if key not in parts}
+    own = {key: value for key, value in catalog_table.parameters.items() if key not in parts}
     comments = {column.name: column.comment for column in catalog_table.columns}
     return replace(
         catalog_table,
@@ -302,7 +302,7 @@ def _merged(catalog_table: CatalogTable, target: CatalogTable) -> CatalogTable:
         output_format=target.output_format,
         serde=target.serde,
         serde_parameters={**catalog_table.serde_parameters, **target.serde_parameters},
-        parameters={**kept, **target.parameters},
+        parameters={**own, **target.parameters},
     )
 
 
@@ -313,5 +313,5 @@ def _older_sync_state(current: SyncedInstant, existing: SyncedInstant, before: S
     return min((current, existing), key=lambda state: (state.commit or "", state.completion or ""))
 
 
-def _partitions(found: Mapping[Values, str]) -> list[CatalogPartition]:
-    return [CatalogPartition(values, location) for values, location in found.items()]
+def _partitions(locations: Mapping[Values, str]) -> list[CatalogPartition]:
+    return [CatalogPartition(values, location) for values, location in locations.items()]

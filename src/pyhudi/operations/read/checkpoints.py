@@ -86,5 +86,5 @@ def _rolled_back_times(store: TimelineStore, instant: Instant) -> tuple[str, ...
             planned = RollbackPlan.decode(data).instant_to_rollback
             return (*times, planned.commit_time) if planned is not None else times
         plan = RestorePlan.decode(data)
-    kept = plan.savepoint_to_restore_timestamp
-    return (*times, *(info.commit_time for info in plan.instants_to_rollback), *(() if kept is None else (kept,)))
+    savepoint = plan.savepoint_to_restore_timestamp
+    return (*times, *(info.commit_time for info in plan.instants_to_rollback), *(() if savepoint is None else (savepoint,)))

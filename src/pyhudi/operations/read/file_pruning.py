@@ -194,24 +194,24 @@ class _Request:
             if candidates is not None:
                 groups, excluded = candidates
         slices = self.snapshot.slices(partitions, self.as_of, groups, after_lookup=by_keys)
-        kept = [slice_ for partition in sorted(slices) for slice_ in slices[partition]]
+        remaining = [slice_ for partition in sorted(slices) for slice_ in slices[partition]]
         if self.base_files_only:
-            kept = list(_base_files(kept))
-        current = len(kept)
+            remaining = list(_base_files(remaining))
+        current = len(remaining)
         if excluded:
-            kept = [
+            remaining = [
                 slice_
-                for slice_ in kept
+                for slice_ in remaining
                 if has_candidate(slice_, excluded, exclude_slices_with_logs=self.exclude_slices_with_logs)
             ]
-        if len(kept) < current:
+        if len(remaining) < current:
             # Files of older slices retained the group; those of the current slice do not match.
-            self.prunings.append(PruningStep("statistics of current files", "file slices", len(kept), current))
+            self.prunings.append(PruningStep("statistics of current files", "file slices", len(remaining), current))
         if not by_keys:
-            kept = self._in_buckets(kept)
+            remaining = self._in_buckets(remaining)
             if indexes is not None:
-                kept = indexes.by_key_filters(kept)
-        return ReadPlan(tuple(kept), tuple(self.prunings))
+                remaining = indexes.by_key_filters(remaining)
+        return ReadPlan(tuple(remaining), tuple(self.prunings))
 
     def _groups_with_candidates(
         self, indexes: _Indexes, listing: MetadataListing, partitions: Sequence[str]
@@ -239,8 +239,8 @@ class _Request:
         groups = groups_with_candidates(
             names_table, flags, exclude_slices_with_logs=self.exclude_slices_with_logs and not self.base_files_only
         )
-        kept = sum(map(len, groups.values()))
-        self.prunings.append(PruningStep(step, "file groups", kept, count_groups(names_table)))
+        group_count = sum(map(len, groups.values()))
+        self.prunings.append(PruningStep(step, "file groups", group_count, count_groups(names_table)))
         # Of the remaining groups, only pruned files matter from here on.
         ids = pa.array([file_id for listed in groups.values() for file_id in listed], pa.string())
         out = names_table.filter(pc.and_(pa.array(flags), pc.is_in(names_table.column("file_id"), value_set=ids)))
@@ -256,9 +256,9 @@ class _Request:
             return slices
         counts = {slice_.partition: layout.bucket_count(slice_.partition) for slice_ in slices}
         numbers = {count: frozenset(number % count for number in hashes) for count in set(counts.values())}
-        kept = [slice_ for slice_ in slices if in_buckets(slice_.file_id, numbers[counts[slice_.partition]])]
-        self.prunings.append(PruningStep("buckets", "file slices", len(kept), len(slices)))
-        return kept
+        remaining = [slice_ for slice_ in slices if in_buckets(slice_.file_id, numbers[counts[slice_.partition]])]
+        self.prunings.append(PruningStep("buckets", "file slices", len(remaining), len(slices)))
+        return remaining
 
     def _layout(self) -> BucketLayout | None:
         """Return the bucket layout of the snapshot; None if it is unknown."""
@@ -288,15 +288,15 @@ class _Indexes:
 
     def prune_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the partitions in which rows may match."""
-        for kind, index in self._readable:
+        for index_class, index in self._readable:
             if len(partitions) < 2:
                 # The statistics of its files prune what those of a single partition do.
                 break
-            pruned = kind.pruned_partitions(index, self._metadata, self._filter)
+            pruned = index_class.pruned_partitions(index, self._metadata, self._filter)
             if pruned is not None:
-                kept = tuple(partition for partition in partitions if partition not in pruned)
-                self._prunings.append(PruningStep(kind.step(index), "partitions", len(kept), len(partitions)))
-                partitions = kept
+                remaining = tuple(partition for partition in partitions if partition not in pruned)
+                self._prunings.append(PruningStep(index_class.step(index), "partitions", len(remaining), len(partitions)))
+                partitions = remaining
         return partitions
 
     def key_file_groups(self, partitions: Sequence[str]) -> dict[str, list[str]] | None:
@@ -330,21 +330,21 @@ class _Indexes:
         known: set[str] = set()
         pruned: list[pa.StringArray] = []
         steps = dict.fromkeys(["statistics of files"])
-        for kind, index in self._readable:
-            answer = kind.pruned_files(index, self._metadata, self._filter, partitions, known)
+        for index_class, index in self._readable:
+            answer = index_class.pruned_files(index, self._metadata, self._filter, partitions, known)
             if answer is not None:
                 known.update(answer.columns)
                 pruned.append(answer.units)
-                if kind.is_defined:
-                    steps[kind.step(index)] = None
+                if index_class.is_defined:
+                    steps[index_class.step(index)] = None
         return (", ".join(steps), pa.concat_arrays(pruned)) if pruned else None
 
     def by_key_filters(self, slices: list[FileSlice]) -> list[FileSlice]:
         """Remove slices whose only file is a base file without matching rows."""
-        for kind, index in self._readable:
-            find = kind.prune_base_files(index, self._metadata, self._filter)
+        for index_class, index in self._readable:
+            find = index_class.prune_base_files(index, self._metadata, self._filter)
             if find is not None:
-                slices = self._by_filters(kind.step(index), find, slices)
+                slices = self._by_filters(index_class.step(index), find, slices)
         return slices
 
     def _by_filters(self, step: str, find: BaseFilePruner, slices: list[FileSlice]) -> list[FileSlice]:
@@ -355,9 +355,9 @@ class _Indexes:
         remaining = iter(single)
         while chunk := list(islice(remaining, _FILTERS_AT_ONCE)):
             pruned |= find(chunk)
-        kept = [slice_ for slice_ in slices if slice_.logs or slice_.base is None or slice_.base.path not in pruned]
-        self._prunings.append(PruningStep(step, "file slices", len(kept), len(slices)))
-        return kept
+        unpruned = [slice_ for slice_ in slices if slice_.logs or slice_.base is None or slice_.base.path not in pruned]
+        self._prunings.append(PruningStep(step, "file slices", len(unpruned), len(slices)))
+        return unpruned
 
 
 def _base_files(slices: Sequence[FileSlice]) -> tuple[FileSlice, ...]:

@@ -167,5 +167,5 @@ def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, *, has_
 
 def filter_literal(scalar: pa.Scalar) -> object:
     """Convert a scalar to a filter literal."""
-    kind = scalar.type
-    return scalar.as_py() if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else stored_value(scalar)
+    type_ = scalar.type
+    return scalar.as_py() if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else stored_value(scalar)

@@ -99,9 +99,9 @@ def divide_query(
             candidates.append(slice_)
     files: dict[FileSlice, tuple[NativeFile, tuple[NativeColumn, ...]]] = {}
     threads = os.cpu_count() or 1
-    for slice_, found in zip(candidates, in_threads(layouts.native_file, candidates, threads), strict=True):
-        if found is not None and (can_read is None or can_read(found[0].path, found[0].schema)):
-            files[slice_] = found
+    for slice_, native in zip(candidates, in_threads(layouts.native_file, candidates, threads), strict=True):
+        if native is not None and (can_read is None or can_read(native[0].path, native[0].schema)):
+            files[slice_] = native
     overlays: dict[str, SliceOverlay] = {}
     with_logs = [slice_ for slice_ in files if slice_.logs]
     for slice_, overlay in zip(with_logs, in_threads(partial(_overlay, query.spec), with_logs, threads), strict=True):

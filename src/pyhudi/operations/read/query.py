@@ -128,8 +128,8 @@ class SnapshotQuery:
         if self.found_by is not None:
             with suppress(SnapshotOutdated):
                 plan = self.found_by.plan(self.snapshot, spec)
-                kept = {(slice_.partition, slice_.file_id) for slice_ in plan.slices}
-                return ReadPlan(tuple(s for s in slices if (s.partition, s.file_id) in kept), plan.prunings)
+                remaining = {(slice_.partition, slice_.file_id) for slice_ in plan.slices}
+                return ReadPlan(tuple(s for s in slices if (s.partition, s.file_id) in remaining), plan.prunings)
         slice_partitions = {slice_.partition for slice_ in slices}
         partitions, pruning = prune_partitions(slice_partitions, spec.keys, spec.table_schema, spec.condition, spec.path_columns)
         steps = (*self.plan.prunings, *((pruning,) if pruning else ()))
@@ -438,7 +438,7 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
     state = SlicingState(timeline, replaced, snapshot.slicing.pending_compactions, snapshot.slicing.by_completion_time)
     last = max(instant.request_time for instant in commits if instant.state is State.COMPLETED)
     chosen = {p: visible_slices(build_file_groups(p, infos, state), state, last) for p, infos in files.items()}
-    return {p: _within_slices(snapshot, found, existing.get(p, ())) for p, found in chosen.items()}
+    return {p: _within_slices(snapshot, slices, existing.get(p, ())) for p, slices in chosen.items()}
 
 
 def _within_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files: Iterable[FileInfo]) -> tuple[FileSlice, ...]:

@@ -86,14 +86,14 @@ def matched_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.group_by(table.column_names, use_threads=False).aggregate([])
 
 
-def anti_join(rows: pa.Table, found: pa.Table) -> pa.Table:
+def anti_join(rows: pa.Table, existing: pa.Table) -> pa.Table:
     """Return the rows that equal none of ``found`` in all of its columns; a row with a null there equals none."""
-    names = found.column_names
+    names = existing.column_names
     fitted = pa.Table.from_batches(
-        [conform(batch, found.schema) for batch in rows.select(names).combine_chunks().to_batches()], found.schema
+        [conform(batch, existing.schema) for batch in rows.select(names).combine_chunks().to_batches()], existing.schema
     )
     numbered = fitted.append_column(_NUMBER, pa.array(np.arange(rows.num_rows)))
-    remaining = numbered.join(found, names, join_type="left anti", use_threads=False)
+    remaining = numbered.join(existing, names, join_type="left anti", use_threads=False)
     return _take_rows(rows, pa.array(np.sort(remaining.column(_NUMBER).to_numpy())))
 
 

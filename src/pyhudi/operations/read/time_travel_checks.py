@@ -115,5 +115,5 @@ def _older_files(names: tuple[str, ...], time: str) -> Iterator[tuple[str, str, 
 
 
 def _base_instants(snapshot: Snapshot, requested_files: dict[str, set[str]], as_of: str | None) -> dict[tuple[str, str], str]:
-    found = snapshot.slices(as_of=as_of, file_ids=requested_files)
-    return {(path, slice_.file_id): slice_.base_instant for path, slices in found.items() for slice_ in slices}
+    by_partition = snapshot.slices(as_of=as_of, file_ids=requested_files)
+    return {(path, slice_.file_id): slice_.base_instant for path, slices in by_partition.items() for slice_ in slices}

@@ -336,35 +336,35 @@ def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, conc
     existing = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
     if partition in existing:
         raise InvalidRequest(f"the table at {context.storage.uri} has the index {partition} already, or it is being built")
-    kind = index_for_partition(partition)
-    if kind is None:
+    index_class = index_for_partition(partition)
+    if index_class is None:
         raise InvalidRequest(f"{partition!r} is not the partition of any index type")
-    if kind.needs is not None and kind.needs.partition not in (*config.metadata_partitions, *concurrent_partitions):
-        raise InvalidRequest(f"{kind.needs.reason}: create {kind.needs.required_for} first")
-    needed = None if kind.needs is None else load_index_definitions(context).get(kind.needs.partition)
+    if index_class.needs is not None and index_class.needs.partition not in (*config.metadata_partitions, *concurrent_partitions):
+        raise InvalidRequest(f"{index_class.needs.reason}: create {index_class.needs.required_for} first")
+    needed = None if index_class.needs is None else load_index_definitions(context).get(index_class.needs.partition)
     if needed is not None and needed.by_partition:
         raise Unsupported(
             f"{partition} identifies records by keys of the whole table, which a partitioned {needed.name} does not support"
         )
-    refusal = kind.refusal(config)
+    refusal = index_class.refusal(config)
     if refusal is not None:
         raise InvalidRequest(refusal)
     definition = request.definition
     if definition is None:
         return
-    kind.open(partition, definition).check_columns(schema)
+    index_class.open(partition, definition).check_columns(schema)
     for name in definition.source_fields:
         field_at(with_meta_fields(schema), name)
 
 
 def _definition_of(context: TableContext, request: IndexRequest) -> IndexDefinition | None:
     """Return the definition of a new index, with its layout if the table's version records layouts."""
-    kind, config = index_for_partition(request.partition), context.config
-    assert kind is not None, "the request has been checked"
-    definition = request.definition or kind.implicit_definition(config)
+    index_class, config = index_for_partition(request.partition), context.config
+    assert index_class is not None, "the request has been checked"
+    definition = request.definition or index_class.implicit_definition(config)
     if definition is None or definition.names_layout or not config.version.has_index_versions:
         return definition
-    return replace(definition, other=(*definition.other, *declared_layout(max(kind.layouts))))
+    return replace(definition, other=(*definition.other, *declared_layout(max(index_class.layouts))))
 
 
 def index_plan(context: TableContext, instant_time: str) -> IndexPlan:

@@ -360,8 +360,8 @@ def _find_slices(
     slices: list[FileSlice] = []
     passed_over: set[str] = set()
     for partition, groups in snapshot.groups(partitions).items():
-        found, more = compactable_slices(groups, snapshot.slicing, time, excluded)
-        slices.extend(found)
+        compactable, more = compactable_slices(groups, snapshot.slicing, time, excluded)
+        slices.extend(compactable)
         if more:
             passed_over.add(partition)
     return slices, passed_over

@@ -274,13 +274,13 @@ def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
     for name in sorted({*config.metadata_partitions, *config.metadata_partitions_inflight, *instants} - {FILES}):
         ready = name in config.metadata_partitions
         state = "ready" if ready else "building" if name in config.metadata_partitions_inflight else "planned"
-        kind = index_for_partition(name)
+        index_class = index_for_partition(name)
         known = definitions.get(name) or planned.get(name)
-        is_expression = kind is ExpressionStatsIndex
+        is_expression = index_class is ExpressionStatsIndex
         indexes.append(
             IndexInfo(
                 name,
-                kind.partition_type.rstrip("_") if kind is not None else "unknown",
+                index_class.partition_type.rstrip("_") if index_class is not None else "unknown",
                 known.source_fields if known else (),
                 known.function if known and is_expression else "",
                 known.options if known and is_expression else (),

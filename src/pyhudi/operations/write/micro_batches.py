@@ -109,7 +109,7 @@ def _number_in(extra: Mapping[str, str], identifier: str) -> int | None:
     if not text:
         return None
     try:
-        found = json.loads(text)
-        return int(found[identifier]) if identifier in found else None
+        numbers = json.loads(text)
+        return int(numbers[identifier]) if identifier in numbers else None
     except (ValueError, TypeError) as error:
         raise CorruptData(f"the batch number of a stream in commit metadata is unreadable: {text[:200]!r}") from error

@@ -473,8 +473,8 @@ def _rows_where(other_rows: pa.Table, where: Filter | None) -> Ints:
     if where is None:
         return every
     numbered = other_rows.append_column(_SOURCE_ROW, pa.array(every))
-    kept: Ints = row_filter(parse_filter(where), other_rows.schema).select(numbered).column(_SOURCE_ROW).to_numpy()
-    return kept
+    matching: Ints = row_filter(parse_filter(where), other_rows.schema).select(numbered).column(_SOURCE_ROW).to_numpy()
+    return matching
 
 
 def check_identity(config: TableConfig, rows: pa.Table) -> None:

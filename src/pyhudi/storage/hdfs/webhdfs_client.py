@@ -220,7 +220,7 @@ class _BlockLocation:
         return Upload(self.connections.open_new(self.address), self.target)
 
 
-def _file_status(found: Mapping[str, Any]) -> FileStatus:
+def _file_status(entry: Mapping[str, Any]) -> FileStatus:
     return FileStatus(
-        found["pathSuffix"], found["type"] == "FILE", found["length"], found["modificationTime"], found.get("fileId", 0)
+        entry["pathSuffix"], entry["type"] == "FILE", entry["length"], entry["modificationTime"], entry.get("fileId", 0)
     )

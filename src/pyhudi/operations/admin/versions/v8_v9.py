@@ -221,9 +221,9 @@ def _drop_later_layouts(locked_context: TableContext) -> set[str]:
     if not later:
         return later
     drop_partitions(locked_context, later)
-    kept = [definition for name, definition in definitions.items() if name not in later]
-    if len(kept) < len(definitions):
-        put_index_definitions(locked_context, kept)
+    remaining = [definition for name, definition in definitions.items() if name not in later]
+    if len(remaining) < len(definitions):
+        put_index_definitions(locked_context, remaining)
     return later
 
 
