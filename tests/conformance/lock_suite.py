@@ -28,7 +28,7 @@ class LockSuite:
 
     def test_waiting_writer_acquires_before_a_later_one(self, make_lock: MakeLock) -> None:
         if not self.is_fair:
-            pytest.skip("this lock knows nobody who waits")
+            pytest.skip("this lock has no queue of waiting writers")
         env = ReplayEnvironment(5)
         holder, waiter, newcomer = make_lock(env), make_lock(env), make_lock(env)
         holder.acquire(0)

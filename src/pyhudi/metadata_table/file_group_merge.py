@@ -1,16 +1,18 @@
 """Compaction of one file group of the metadata table: computes the content of its next base file.
 Format: docs/formats/metadata-table.md, "Which record counts".
 
-    1. The log blocks are read: layers of cells and removals, oldest first, with their distinct keys.
-    2. The base file's cells of these keys are looked up. The rule of the index type merges them with the layers.
-    3. The base file is streamed. Keys of the logs are omitted from it, and the merged records take their place.
+    1. The log blocks are divided into ranges of keys by the first keys of their HFile blocks. For each range:
+    2. The log blocks are read: layers of cells and removals, oldest first, with their distinct keys.
+    3. The base file's cells of these keys are looked up. The rule of the index type merges them with the layers.
+    4. The base file is streamed. Keys of the logs are omitted from it, and the merged records take their place.
 
-Memory: the logs' cells and one batch of the base file. Values with the layout of PyHudi's schema are copied. Values of
-later Hudi versions are decoded and encoded again.
+Memory: about RANGE_BYTES of the logs' cells and their merged copies, all removed keys, and one batch of the base file.
+Values with the layout of PyHudi's schema are copied. Values of later Hudi versions are decoded and encoded again.
 """
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from pyhudi.format.hfile import HFile
 from pyhudi.format.hfile.file_info import SCHEMA
 from pyhudi.format.log.command_blocks import surviving_blocks, without_compacted
 from pyhudi.format.log.delete_blocks import decode_deletes
-from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
+from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.metadata_table.codecs.bloom_filter_codec import decode_bloom_filters, encode_bloom_filters
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, decode_column_stats, encode_column_stats
 from pyhudi.metadata_table.codecs.files_codec import ALL_PARTITIONS, decode_files, encode_files
@@ -49,7 +51,10 @@ from pyhudi.metadata_table.reader.cell_merge import (
 )
 from pyhudi.metadata_table.reader.metadata_file_cache import MetadataFiles
 from pyhudi.storage.base import Storage
-from pyhudi.table.file_slices import FileSlice, LogFile
+from pyhudi.table.file_slices import FileSlice
+
+RANGE_BYTES = 16 << 20
+"""Cells of log blocks that are merged at once."""
 
 Entries = tuple[pa.BinaryArray, pa.BinaryArray]
 """Keys and values: binary, ascending by key, no nulls, values in PyHudi's own schema."""
@@ -85,20 +90,21 @@ def merged_group(storage: Storage, rule: CellMergeRule, slice_: FileSlice) -> It
     """
     files = MetadataFiles(storage)
     files.fetch(slice_.logs)
-    layers = _layers(files, slice_)
-    base = None if slice_.base is None else files.base(slice_.base)
+    stored = _stored_layers(files, slice_)
+    base = None if slice_.base is None else _RangedFile(files.base(slice_.base), storage.absolute(slice_.base.path))
     schema = _schema_of(base)
-    if rule.filters is not None and _holds_filters(base, schema, layers):
+    if rule.filters is not None and _holds_filters(base, schema, stored):
         rule = rule.filters
-    log_keys = _distinct(layers)
-    base_cells = []
-    if base is not None and len(log_keys):
-        base_cells = [Cells(batch.column("key"), batch.column("value"), schema) for batch in base.lookup(log_keys)]
-    overlay = _sorted(rule.overlay(GroupCells(tuple(base_cells), tuple(layers))))
-    try:
-        yield from _interleaved(rule, base, schema, log_keys, overlay)
-    except CorruptData as error:
-        raise error.with_path(storage.absolute(slice_.base.path)) if slice_.base is not None else error from error
+    for start, stop in itertools.pairwise([None, *_bounds(stored), None]):
+        layers = [layer for layer in (source.read(start, stop) for source in stored) if layer is not None]
+        log_keys = _distinct(layers)
+        base_cells = []
+        if base is not None and len(log_keys):
+            base_cells = [Cells(batch.column("key"), batch.column("value"), schema) for batch in base.file.lookup(log_keys)]
+        overlay = _sorted(rule.overlay(GroupCells(tuple(base_cells), tuple(layers))))
+        del layers, base_cells
+        base_rows = () if base is None else base.scan(start, stop)
+        yield from _interleaved(rule, base_rows, schema, log_keys, overlay)
 
 
 def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> CellMergeRule:
@@ -111,57 +117,101 @@ def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> CellMergeRule:
     return CellMergeRule(partial(_newest, values), values)
 
 
-def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes]) -> bool:
+@dataclass(slots=True)
+class _RangedFile:
+    """An HFile that is scanned in ascending ranges of keys up to None. path: for errors."""
+
+    file: HFile
+    path: str
+    row_count: int = 0
+
+    def scan(self, start: bytes | None, stop: bytes | None) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self.file.scan(start, stop):
+                self.row_count += batch.num_rows
+                yield batch
+            if stop is None:
+                self.file.check_entry_count(self.row_count)
+        except CorruptData as error:
+            raise error.with_path(self.path) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredLayer:
+    """One log block. content: an HFile, or the keys that the block removes."""
+
+    content: _RangedFile | pa.BinaryArray
+    schema: str = ""
+
+    def read(self, start: bytes | None, stop: bytes | None) -> Cells | Deletes | None:
+        """Return the cells or removals with start <= key < stop (None: no bound); None without any."""
+        if not isinstance(self.content, _RangedFile):
+            keys = self.content
+            if start is not None:
+                keys = keys.filter(pc.greater_equal(keys, pa.scalar(start, pa.binary())))
+            if stop is not None:
+                keys = keys.filter(pc.less(keys, pa.scalar(stop, pa.binary())))
+            return Deletes(keys) if len(keys) else None
+        batches = list(self.content.scan(start, stop))
+        if not batches:
+            return None
+        keys, values = (pa.concat_arrays([batch.column(name) for batch in batches]) for name in ("key", "value"))
+        return Cells(keys, values, self.schema)
+
+
+def _holds_filters(base: _RangedFile | None, schema: str, stored: list[_StoredLayer]) -> bool:
     """Whether a file group holds Bloom filters rather than statistics."""
-    first = next(iter(base.scan()), None) if base is not None else None
-    samples = [Cells(first.column("key"), first.column("value"), schema)] if first is not None else []
-    for cells in (*samples, *(layer for layer in layers if isinstance(layer, Cells))):
-        if len(cells.keys):
-            try:
-                _, payloads = decode_payload(cells.values.slice(0, 1), cells.schema, Payload.BLOOM_FILTER)
-            except CorruptData:
-                # It holds another type. Damage is detected when it is decoded as that type.
-                return False
-            return bool(payloads.null_count == 0)
+    files = [(base, schema)] if base is not None else []
+    files += [(layer.content, layer.schema) for layer in stored if isinstance(layer.content, _RangedFile)]
+    for file, file_schema in files:
+        try:
+            first = next(file.file.scan(), None)
+            if first is not None:
+                _, payloads = decode_payload(first.column("value").slice(0, 1), file_schema, Payload.BLOOM_FILTER)
+                return bool(payloads.null_count == 0)
+        except CorruptData:
+            # It holds another type. Damage is detected when it is decoded as that type.
+            return False
     return False
 
 
-def _layers(files: MetadataFiles, slice_: FileSlice) -> list[Cells | Deletes]:
+def _stored_layers(files: MetadataFiles, slice_: FileSlice) -> list[_StoredLayer]:
     blocks = ((log, block) for log in slice_.logs for block in files.blocks(log, verified=True))
-    valid = without_compacted(surviving_blocks(blocks, lambda instant: True), lambda entry: entry[1])
     layers = []
-    for log, block in valid:
+    for log, block in without_compacted(surviving_blocks(blocks, lambda instant: True), lambda entry: entry[1]):
+        path = files.absolute(log)
         try:
-            layer = _layer(files, log, block)
+            if block.kind is BlockType.DELETE:
+                keys = [batch.column("record_key").view(pa.binary()) for batch in decode_deletes(files.content(log, block))]
+                layers.append(_StoredLayer(pa.concat_arrays([pa.array([], pa.binary()), *keys])))
+            elif block.kind is BlockType.HFILE:
+                file = _RangedFile(files.inner(log, block), path)
+                layers.append(_StoredLayer(file, files.schema(block.required(HeaderKey.SCHEMA))))
+            else:
+                raise Unsupported(f"cannot read a log block of type {block.kind.name} in the metadata table")
         except CorruptData as error:
-            raise error.with_path(files.absolute(log)) from error
-        if layer is not None:
-            layers.append(layer)
+            raise error.with_path(path) from error
     return layers
 
 
-def _layer(files: MetadataFiles, log: LogFile, block: LogBlock) -> Cells | Deletes | None:
-    if block.kind is BlockType.DELETE:
-        keys = [batch.column("record_key").view(pa.binary()) for batch in decode_deletes(files.content(log, block))]
-        return Deletes(pa.concat_arrays(keys)) if keys else None
-    if block.kind is not BlockType.HFILE:
-        raise Unsupported(f"cannot read a log block of type {block.kind.name} in the metadata table")
-    read_batches = list(files.inner(log, block).scan())
-    if not read_batches:
-        return None
-    return Cells(
-        pa.concat_arrays([batch.column("key") for batch in read_batches]),
-        pa.concat_arrays([batch.column("value") for batch in read_batches]),
-        files.schema(block.required(HeaderKey.SCHEMA)),
-    )
+def _bounds(stored: list[_StoredLayer]) -> list[bytes]:
+    """The keys that divide the cells of the log blocks into ranges of about RANGE_BYTES, ascending."""
+    files = [layer.content.file for layer in stored if isinstance(layer.content, _RangedFile)]
+    total_bytes = sum(file.trailer.total_uncompressed_bytes for file in files)
+    if total_bytes <= RANGE_BYTES:
+        return []
+    rows = sorted(row for file in files for row in file.block_rows())
+    step = max(1, len(rows) * RANGE_BYTES // total_bytes)
+    # The range before the first row of all has no cells.
+    return sorted(set(rows[step::step]) - {rows[0]})
 
 
-def _schema_of(base: HFile | None) -> str:
+def _schema_of(base: _RangedFile | None) -> str:
     if base is None:
         return ""
-    text = base.file_info.get(SCHEMA)
+    text = base.file.file_info.get(SCHEMA)
     if text is None:
-        raise CorruptData("an HFile of the metadata table has no value schema in its file info")
+        raise CorruptData("an HFile of the metadata table has no value schema in its file info", path=base.path)
     return text.decode("utf-8", "replace")
 
 
@@ -188,11 +238,11 @@ def _listed(group: GroupCells) -> tuple[str, ...]:
 
 
 def _interleaved(
-    rule: CellMergeRule, base: HFile | None, schema: str, affected_keys: pa.BinaryArray, overlay: Entries
+    rule: CellMergeRule, base_rows: Iterable[pa.RecordBatch], schema: str, affected_keys: pa.BinaryArray, overlay: Entries
 ) -> Iterator[Entries]:
     keys, values = overlay
     position = 0
-    for batch in base.scan() if base is not None else ():
+    for batch in base_rows:
         last = batch.column("key")[-1].as_py()
         end = bisect_right(range(len(keys)), last, lo=position, key=lambda index: keys[index].as_py())
         unchanged = (

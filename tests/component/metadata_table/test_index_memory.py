@@ -1,4 +1,4 @@
-"""Record and secondary indexes are built in ranges of keys: with bounded memory, and with the records of one range."""
+"""Indexes are built and compacted in ranges of keys: with bounded memory, and with the records of one range."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import itertools
 import random
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.metadata_table import file_tasks, index_tasks
+from pyhudi.metadata_table import file_group_merge, file_tasks, index_tasks
+from pyhudi.metadata_table.file_group_merge import merged_group
+from pyhudi.metadata_table.file_tasks import MergeGroupTask, run_metadata_merge
 from pyhudi.metadata_table.reader.index_lookups import find_secondary_values
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.metadata_table.writer import metadata_services
+from pyhudi.storage import open_storage
 
 _names = itertools.count()
 GROUPS = {
@@ -85,13 +90,58 @@ def test_indexes_built_in_ranges_are_equal(table_type: str, version: int, monkey
     assert pairs(whole) == pairs(divided)
 
 
+def merged(task: MergeGroupTask) -> list[tuple[bytes, bytes]]:
+    """Keys and values of the next base file of a file group."""
+    parts = merged_group(open_storage(task.file.storage), task.rule, task.slice)
+    return [pair for keys, values in parts for pair in zip(keys.to_pylist(), values.to_pylist(), strict=True)]
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(("table_type", "version"), [("cow", 8), ("cow", 9), ("mor", 8), ("mor", 9)])
+def test_compaction_in_ranges_is_equal(table_type: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = written(table_type, version)
+    table.index.create("record_index")
+    table.index.create("secondary_index", "note")
+    for turn in range(3):
+        keys = [f"k{number}" for number in range(turn * 50, 500, 3)]
+        columns = {"id": keys, "part": [f"p{len(key) % 2}" for key in keys], "ts": [turn + 9] * len(keys), "note": keys}
+        table.upsert(pa.table(columns))
+        table.delete(keys[turn::4])
+    tasks: list[MergeGroupTask] = []
+
+    def recorded(task: MergeGroupTask) -> object:
+        tasks.append(task)
+        return run_metadata_merge(task)
+
+    ranges: list[int] = []
+    original = file_group_merge._interleaved
+
+    def interleaved(*arguments: Any) -> Iterator[Any]:
+        ranges.append(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(metadata_services, "run_metadata_merge", recorded)
+    table.run_services(["metadata"], options={"hoodie.metadata.compact.max.delta.commits": 1})
+    assert {task.file.partition for task in tasks} >= {"files", "column_stats", "record_index", "secondary_index_note"}
+    monkeypatch.setattr(file_group_merge, "_interleaved", interleaved)
+    whole = [merged(task) for task in tasks]
+    assert len(ranges) == len(tasks)
+    monkeypatch.setattr(file_group_merge, "RANGE_BYTES", 1)
+    assert [merged(task) for task in tasks] == whole
+    assert len(ranges) > 2.5 * len(tasks)
+    report = table.validate()
+    assert report.ok, str(report)
+
+
 _PROGRAM = """
 import sys
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyhudi import Table
-from pyhudi.metadata_table import file_tasks, index_tasks
+from pyhudi.metadata_table import file_group_merge, file_tasks, index_tasks
+from pyhudi.metadata_table.file_group_merge import merged_group
+from pyhudi.metadata_table.file_tasks import MergeGroupTask, run_metadata_merge
 
 step, path, batches = sys.argv[1], sys.argv[2], int(sys.argv[3])
 groups = {"hoodie.metadata.record.index.min.filegroup.count": 1, "hoodie.metadata.record.index.max.filegroup.count": 1}
@@ -109,6 +159,17 @@ if step == "write":
     for batch in stream():
         table.bulk_insert(batch)
     table.index.create("record_index")
+elif step == "write logs":
+    options |= {"hoodie.metadata.record.index.enable": True, "hoodie.metadata.compact.max.delta.commits": 100}
+    table = Table.create(path, record_key="id", options=options)
+    rows = list(stream())
+    for place in range(5):
+        table.bulk_insert(pa.Table.from_batches(rows[place::5]))
+elif step == "compact":
+    file_group_merge.RANGE_BYTES = 1 << 20
+    before = pa.total_allocated_bytes()
+    Table(path).run_services(["metadata"], options={"hoodie.metadata.compact.max.delta.commits": 1})
+    print(pa.default_memory_pool().max_memory() - before)
 else:
     file_tasks.RANGE_BYTES = index_tasks.SIDE_FILE_BYTES = 1 << 20
     table = Table(path, options=options)
@@ -118,17 +179,18 @@ else:
 """
 
 
-def peak_of_build(path: Path, batches: int) -> int:
-    """Peak of Arrow's memory while an index over 5,000 keys a batch is built, in another process."""
-    for step in ("write", "build"):
+def peak_of(steps: tuple[str, str], path: Path, batches: int) -> int:
+    """Peak of Arrow's memory in the second step, with 5,000 keys a batch; each step is another process."""
+    for step in steps:
         command = [sys.executable, "-c", _PROGRAM, step, str(path), str(batches)]
         answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=1200).stdout
     return int(answer)
 
 
 @pytest.mark.full
-def test_memory_of_a_build_does_not_grow_with_the_keys(tmp_path: Path) -> None:
-    some, more = (peak_of_build(tmp_path / str(batches), batches) for batches in (10, 40))
+@pytest.mark.parametrize("steps", [("write", "build"), ("write logs", "compact")])
+def test_memory_does_not_grow_with_the_keys(steps: tuple[str, str], tmp_path: Path) -> None:
+    some, more = (peak_of(steps, tmp_path / str(batches), batches) for batches in (10, 40))
     # The 200,000 pairs of the larger one have 14 MB.
     assert more < some * 1.3, (some, more)
     assert more < 12 << 20, (some, more)

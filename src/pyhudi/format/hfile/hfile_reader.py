@@ -116,6 +116,10 @@ class HFile:
             if len(matches):
                 yield batch.take(matches)
 
+    def block_rows(self) -> list[bytes]:
+        """Return for each data block a row up to its first one, after all rows of the blocks before it."""
+        return [entry.row for entry in self._touched(None)]
+
     def meta_block(self, name: str) -> bytes | None:
         """Return the data of a meta block; None if the file has no block of that name."""
         entry = self.meta.get(name)
@@ -129,6 +133,10 @@ class HFile:
         for batch in self._batches(self._touched(None)):
             row_count += batch.num_rows
             yield batch
+        self.check_entry_count(row_count)
+
+    def check_entry_count(self, row_count: int) -> None:
+        """Raise CorruptData if a scan of all entries, perhaps in ranges, had another number than the trailer records."""
         if row_count != self.entry_count:
             raise CorruptData(
                 "an HFile scan and its trailer disagree on the number of entries", expected=self.entry_count, found=row_count
