@@ -670,3 +670,13 @@ def test_another_writer_changes_columns_of_the_same_rows(spark: SparkSession, tm
     first.finish()
     found = {row["id"]: row for row in Table(tmp_path / "t").scan().to_arrow().to_pylist()}
     assert found["a"] == {"id": "a", "ts": 3, "n": "7", "more": None} and found["b"]["n"] == "1"
+
+
+def test_python_dictionaries_are_maps_where_the_table_has_maps(spark: SparkSession, tmp_path: Path) -> None:
+    maps = pa.schema([("id", pa.int64()), ("m", pa.map_(pa.string(), pa.int64()))])
+    path = Table.create(tmp_path / "t", record_key="id", schema=maps).uri
+    hs.write([{"id": 1, "m": {"a": 1}}, {"id": 2, "m": None}], path, mode="append")
+    merge = hs.merge(spark, path, [{"id": 2, "m": {"z": 2}}, {"id": 3, "m": {}}], on="id")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    found = hs.read(spark, path).select("id", "m").collect()
+    assert sorted(map(tuple, found)) == [(1, {"a": 1}), (2, {"z": 2}), (3, {})]
