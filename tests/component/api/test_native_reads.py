@@ -714,6 +714,16 @@ def test_duckdb_relations(tables: dict[str, Table], kind: str) -> None:
     assert len(tables[kind].scan(limit=1).to_duckdb(connection).fetchall()) == min(1, tables[kind].scan().count())
 
 
+def test_duckdb_relation_of_files_with_a_narrower_type_has_the_type_of_the_table(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="part")
+    table.insert(pa.table({"id": ["a", "b"], "part": ["p0", "p0"], "n": pa.array([1, None], pa.int32())}))
+    new = pa.table({"id": ["c"], "part": ["p1"], "n": pa.array([2**40], pa.int64())})
+    table.insert(new, options={"pyhudi.schema.mode": "evolve"})
+    relation = table.scan(["id", "n"], filter="part = 'p0'").to_duckdb(duckdb.connect())
+    assert relation.types == ["VARCHAR", "BIGINT"]
+    assert relation.order("id").fetchall() == [("a", 1), ("b", None)]
+
+
 def test_a_relation_needs_a_connection(tables: dict[str, Table]) -> None:
     with pytest.raises(InvalidRequest, match="takes a DuckDB connection"):
         tables["typed"].scan().to_duckdb("file.db")
