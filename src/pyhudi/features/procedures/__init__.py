@@ -144,7 +144,7 @@ def _help(arguments: Mapping[str, object]) -> pa.Table:
 
 
 _UNAVAILABLE = {
-    "create_metadata_table": "the next write builds the metadata table; hoodie.metadata.index.* options name its indexes",
+    "create_metadata_table": "the next write builds the metadata table; write options name its indexes",
     "init_metadata_table": "the next write builds the metadata table",
     "show_fs_path_detail": "use Table.inspect.files and Table.inspect.sizes",
     "show_metadata_column_stats_overlap": "use show_metadata_table_column_stats",
