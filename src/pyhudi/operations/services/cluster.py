@@ -52,10 +52,12 @@ from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.clustering_plans import (
     ClusteringWork,
     WrittenGroups,
+    candidate_partitions,
     check_not_superseded,
     clustering_document,
     commit_checkpoint,
     commits_after,
+    last_clustering,
     load_clustering,
     never_runnable_reason,
     since_plan,
@@ -70,6 +72,7 @@ from pyhudi.options.service_options import (
     CLUSTERING_SORT_COLUMNS,
     CLUSTERING_TARGET_FILE_MAX_BYTES,
     LAYOUT_OPTIMIZE_STRATEGY,
+    TABLE_SERVICES_INCREMENTAL_ENABLED,
 )
 from pyhudi.options.write_options import INDEX_TYPE, MEMORY_BUDGET
 from pyhudi.planning.clustering import (
@@ -87,7 +90,7 @@ from pyhudi.planning.clustering import (
 )
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.mergers import merge_rule
-from pyhudi.table.snapshot import Snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_writer import FileSettings
@@ -191,6 +194,7 @@ class ClusteringResult(OperationResult):
         bytes_written: Bytes written.
         order: Sort columns.
         seconds: Seconds by phase, if it was run.
+        reason: Why there was nothing to cluster; empty for a plan.
     """
 
     instant: str | None
@@ -205,10 +209,11 @@ class ClusteringResult(OperationResult):
     bytes_written: int = 0
     order: tuple[str, ...] = field(default=())
     seconds: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
 
     def __str__(self) -> str:
         if self.instant is None:
-            return "clustering (nothing to cluster)"
+            return f"clustering ({self.reason})"
         by = f", ordered by {', '.join(self.order)}" if self.order else ""
         state = "" if self.completion_time else " (planned, not run)"
         spent = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
@@ -243,7 +248,7 @@ def schedule_clustering(
     action = Clustering(context, engine, options)
     planned = schedule(action, if_due=if_due)
     if isinstance(planned, NotDue):
-        return ClusteringResult(None, None)
+        return ClusteringResult(None, None, reason=planned.reason)
     return _of_groups(planned.instant, action.planned, options.plan.sort_columns)
 
 
@@ -252,7 +257,7 @@ def plan_and_run_clustering(context: TableContext, engine: Engine, options: Clus
     `execute_clustering`.
     """
     done = plan_and_run(Clustering(context, engine, options), if_due=False)
-    return ClusteringResult(None, None) if isinstance(done, NotDue) else done
+    return ClusteringResult(None, None, reason=done.reason) if isinstance(done, NotDue) else done
 
 
 def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusterSettings) -> ClusteringResult:
@@ -342,13 +347,19 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
             if busy is not None:
                 return busy
         commits = commits_after(snapshot, self.options.plan.after_commit)
-        groups = _choose_groups(self.workers, snapshot, self.options, commits)
+        candidates = candidate_partitions(snapshot, self.options.plan)
+        groups, missing = _choose_groups(self.workers, snapshot, candidates, self.options, commits)
         if not groups:
-            return NotDue("nothing to cluster")
+            if len(candidates) == len(snapshot.listing.partitions()):
+                return NotDue("nothing to cluster")
+            return NotDue(
+                f"nothing to cluster in the {len(candidates)} partitions that changed since the last clustering; "
+                f"{TABLE_SERVICES_INCREMENTAL_ENABLED}=false inspects all"
+            )
         self.planned[:] = groups
         checkpoint = commit_checkpoint(snapshot, self.options.plan, commits, groups)
         is_copy = self.options.copy.mode == "always"
-        plan = clustering_document(snapshot.context, groups, self.options.plan, is_copy=is_copy, checkpoint=checkpoint)
+        plan = clustering_document(snapshot.context, groups, self.options.plan, missing, is_copy=is_copy, checkpoint=checkpoint)
         document = RequestedReplaceMetadata.of_clustering(plan)
         return document.encode(self.context.env.token_bytes(16))
 
@@ -416,12 +427,8 @@ def is_clustering_due(context: TableContext, timeline: Timeline, options: Cluste
     """Return whether enough writes completed since a clustering was planned or run."""
     waiting = timeline.pending(Action.CLUSTERING)
     last = waiting[-1].request_time if waiting else ""
-    for instant in reversed(timeline.completed(Action.REPLACECOMMIT)):
-        if instant.request_time <= last:
-            break
-        if read_commit(context.timeline, instant).operation is Operation.CLUSTER:
-            last = instant.request_time
-            break
+    completed = last_clustering(context, timeline, after=last)
+    last = last if completed is None else completed.request_time
     return clustering_due(timeline, last, options.max_commits)
 
 
@@ -467,22 +474,28 @@ def drop_orphaned_clusterings(context: TableContext, settings: CommitSettings) -
 
 
 def _choose_groups(
-    engine: Engine, snapshot: Snapshot, options: ClusterSettings, commits: Sequence[WrittenGroups]
-) -> tuple[ClusterGroup, ...]:
+    engine: Engine,
+    snapshot: Snapshot,
+    changed: Sequence[str],
+    options: ClusterSettings,
+    commits: Sequence[WrittenGroups],
+) -> tuple[tuple[ClusterGroup, ...], set[str]]:
+    """Return the groups to rewrite, and the candidate partitions with slices that remain for later plans."""
     if snapshot.schema is None:
-        return ()
+        return (), set()
     context, settings = snapshot.context, options.plan
     schema = with_meta_fields(snapshot.schema.arrow)
     for name in settings.sort_columns:
         field_at(schema, name)
     hour = datetime.fromtimestamp(context.env.now_ms() / 1000, context.config.zone).hour
-    partitions = choose_partitions(snapshot.listing.partitions(), settings, hour)
     if options.resize is not None:
-        return choose_resizes(snapshot, partitions, options.resize)
+        partitions = choose_partitions(snapshot.listing.partitions(), settings, hour)
+        return choose_resizes(snapshot, partitions, options.resize), set()
+    named = snapshot.listing.partitions() if settings.selected_partitions else changed
+    partitions = choose_partitions(named, settings, hour)
     busy = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
-    candidates = {
-        p: eligible_slices(partition_slices, busy, settings) for p, partition_slices in snapshot.slices(partitions).items()
-    }
+    inspected = snapshot.slices(partitions)
+    candidates = {p: eligible_slices(slices, busy, settings) for p, slices in inspected.items()}
     if settings.after_commit is not None:
         written = {group for _, groups in commits for group in groups}
         candidates = {p: tuple(s for s in slices if (p, s.file_id) in written) for p, slices in candidates.items()}
@@ -496,8 +509,14 @@ def _choose_groups(
         found_ranges = engine.map(run_range, tasks)
         ranges = {(s.partition, s.file_id): r for s, r in zip(slices, found_ranges, strict=True)}
     groups = plan_groups(candidates, ranges, settings)
-    by_bucket = requires_bucket_preservation(groups, is_bucketed=options.bucketed)
-    return tuple(replace(group, output_count=len(group.slices)) for group in groups) if by_bucket else groups
+    planned = {(group.partition, slice_.file_id) for group in groups for slice_ in group.slices}
+    missing = set(changed).difference(partitions)
+    for partition, partition_slices in inspected.items():
+        if any((partition, s.file_id) not in planned for s in eligible_slices(partition_slices, frozenset(), settings)):
+            missing.add(partition)
+    if requires_bucket_preservation(groups, is_bucketed=options.bucketed):
+        groups = tuple(replace(group, output_count=len(group.slices)) for group in groups)
+    return groups, missing
 
 
 def _writer_spec(
