@@ -353,7 +353,7 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
             if len(candidates) == len(snapshot.listing.partitions()):
                 return NotDue("nothing to cluster")
             return NotDue(
-                f"nothing to cluster in the {len(candidates)} partitions that changed since the last clustering; "
+                f"nothing to cluster: {len(candidates)} partitions changed since the last clustering; "
                 f"{TABLE_SERVICES_INCREMENTAL_ENABLED}=false inspects all"
             )
         self.planned[:] = groups
