@@ -16,7 +16,7 @@ from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.plan_ownership import claim
-from pyhudi.operations.services.cluster import ClusteringResult
+from pyhudi.operations.commit.results import ClusteringResult
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
