@@ -169,7 +169,8 @@ class TableAdmin(TableServices):
     def restore(self, instant: InstantArgument, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Restore the table to a savepoint, or to any completed write whose files all exist. Later writes are deleted.
 
-        A restore that died blocks writes until it is run again.
+        A restore that died blocks writes until it is run again. The metadata table is dropped with all indexes, which the
+        result lists; the next write builds them again, except those in `indexes_to_create`.
 
         Args:
             instant: Request time of that write, its result, `tag:NAME` of its savepoint, or a datetime or date: the latest

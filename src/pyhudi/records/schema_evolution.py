@@ -91,7 +91,8 @@ def evolve(
       them.
     - A wider incoming number widens the table: int to long and double, float to double; under EVOLVE also int to float
       and string, long to float, double and string, float and double to string; under STRICT none. A narrower number,
-      and a string for a decimal or date column, is cast to the table's type.
+      and a string for a decimal or date column, is cast to the table's type. A fixed string column takes integers, but no
+      other numbers and no dates: the text of 1.0 is not the text of 1.
     - A column keeps the table's nullability. Under WIDEN and EVOLVE it becomes nullable if the incoming one is, unless it
       is a record key field or has a default that is not null.
     - A column that `incoming` lacks is an error, unless null_for_missing (the column stays; the written rows get null,
@@ -214,28 +215,32 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
             required = f"a column that may not be null: pass values for it, or {_MODE_OPTION}=widen to make it nullable"
             rules.problems.append(_SchemaDifference(column_path, str(field.type), "missing", required))
         elif not rules.allow_drop:
-            rules.problems.append(
-                _SchemaDifference(
-                    column_path,
-                    str(field.type),
-                    "missing",
-                    f"set {write_options.SET_NULL_FOR_MISSING_COLUMNS}=true to write nulls, or "
-                    f"{write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP}=true to drop it from the table",
-                )
-            )
+            problem = _missing_problem(column_path, rules)
+            rules.problems.append(_SchemaDifference(column_path, str(field.type), "missing", problem))
     for field in incoming:
         if field.name in names:
             continue
         same_name_in_table = names_by_lower_case.get(field.name.lower())
-        problem = None
+        problem = ""
         if same_name_in_table is not None:
             problem = f"it differs only in case from the table's column {path}{same_name_in_table}: names are case sensitive"
         elif rules.mode is SchemaMode.STRICT:
             problem = f"schema mode strict allows no new columns: leave it out, or {_MODE_OPTION}=merge to add it"
-        if problem is not None:
+        if problem:
             rules.problems.append(_SchemaDifference(path + field.name, "missing", str(field.type), problem))
         result.append(field.with_nullable(True))
     return result
+
+
+def _missing_problem(path: str, rules: _Evolution) -> str:
+    for name, role in rules.fixed.items():
+        if name == path or name.startswith(path + "."):
+            return f"{name!r} is {role}: add it to the data"
+    return (
+        f"set {write_options.SET_NULL_FOR_MISSING_COLUMNS}=true to write nulls, or "
+        f"{write_options.SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP}=true to drop it from the table; "
+        "upsert with partial=True keeps the stored values"
+    )
 
 
 def _has_default(field: pa.Field) -> bool:
@@ -276,10 +281,12 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
         return pa.map_(
             pa.field("key", pa.string(), False), pa.field("value", type_, _nullable_after(ours, theirs, path + "{}", rules))
         )
-    if _casts_to_table(incoming, table) or (is_vector(table) and _is_number_list(incoming)):
+    casts = _casts_to_table(incoming, table) or (is_vector(table) and _is_number_list(incoming))
+    fixed_text = path in rules.fixed and types.is_string(table) and not types.is_integer(incoming)
+    if casts and not fixed_text:
         return table
     # A string never widens a decimal or date column: the cases above cast it.
-    if str(incoming) not in _WIDENINGS.get(str(table), ()):
+    if not casts and str(incoming) not in _WIDENINGS.get(str(table), ()):
         problem = _incompatibility(table, incoming)
     elif path in rules.fixed:
         problem = f"it is {rules.fixed[path]}, whose type cannot change: cast the column to the table's type"
@@ -299,9 +306,11 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
 
 def integer_hint(table: pa.DataType, incoming: pa.DataType) -> str:
     """Return a hint on how to keep whole numbers with missing values, which pandas stores as float64; "" for other types."""
-    if not (pa.types.is_integer(table) and pa.types.is_floating(incoming)):
+    is_text = pa.types.is_string(table)
+    if not (pa.types.is_floating(incoming) and (is_text or pa.types.is_integer(table))):
         return ""
-    return f' (in pandas a missing value makes whole numbers float64: astype("{str(table).capitalize()}") keeps them)'
+    cast = 'astype("Int64").astype("string")' if is_text else f'astype("{str(table).capitalize()}")'
+    return f" (in pandas a missing value makes whole numbers float64: {cast} keeps them)"
 
 
 def _casts_to_table(incoming: pa.DataType, table: pa.DataType) -> bool:

@@ -130,3 +130,36 @@ def test_a_write_whose_predecessor_was_cleaned_is_not_rolled_back(operation: str
         table.rollback(str(instant))
     assert_same_rows(table.scan().to_arrow(), before)
     assert table.validate().ok
+
+
+def test_dropped_indexes_are_named_and_those_that_no_write_builds_again() -> None:
+    table = hp.Table.create("memory://restore-indexes", record_key="id", ordering="ts", options=OPTIONS)
+    table.upsert(rows(0))
+    table.index.create("bloom_filters")
+    table.index.create("record_index")
+    table.index.create("secondary_index", ["part"])
+    target = table.savepoint().instant
+    table.upsert(rows(1, 20))
+    before = {index.name for index in table.index.list()}
+    result = table.restore(target)
+    assert set(result.dropped_indexes) == before >= {"bloom_filters", "record_index", "secondary_index_part", "column_stats"}
+    assert result.indexes_to_create == ("bloom_filters",)
+    assert "create again  bloom_filters: dropped" in str(result) and "secondary_index_part dropped until" in str(result)
+    assert not table.index.list()
+    table.upsert(rows(2))
+    assert {index.name for index in table.index.list()} == before - {"bloom_filters"}
+    table.index.create("bloom_filters")
+    assert table.restore(target).dropped_indexes == tuple(sorted(before))
+    assert table.restore(target).dropped_indexes == ()
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_record_index_that_no_write_builds_again_is_named(version: int) -> None:
+    table = hp.Table.create(
+        f"memory://restore-record-{version}", record_key="id", options={**OPTIONS, "hoodie.write.table.version": version}
+    )
+    target = table.upsert(rows(0)).instant or ""
+    table.index.create("record_index")
+    lost = table.restore(target).indexes_to_create
+    table.upsert(rows(1))
+    assert ("record_index" in lost) == ("record_index" not in {index.name for index in table.index.list()})

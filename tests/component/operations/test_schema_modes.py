@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +29,9 @@ def made(table_type: str = "cow", **types: pa.DataType) -> Table:
         table_type=table_type,
         options={"hoodie.index.bloom.num_entries": 100, "hoodie.compact.inline": False},
     )
-    table.upsert(pa.Table.from_pylist([{"id": 1, "p": 1, "ts": 10, "n": 1.5 if types else LARGE, "i": 1, "f": 0.1}], schema))
+    row = {"id": 1, "p": 1, "ts": 10, "n": 1.5 if "n" in types else LARGE, "i": 1, "f": 0.1}
+    text = {name: str(value) for name, value in row.items() if kinds[name] == pa.string()}
+    table.upsert(pa.Table.from_pylist([{**row, **text}], schema))
     return table
 
 
@@ -133,3 +137,21 @@ def test_keys_to_delete_have_the_types_of_the_table() -> None:
         with pytest.raises(InvalidRequest, match="cast it"):
             table.delete(pa.table(keys))
     assert table.delete(pa.table({"id": pa.array([1], pa.int8()), "p": [1]})).rows_deleted == 1
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_text_of_keys_partitions_and_ordering_values_takes_no_floats_and_no_dates(table_type: str) -> None:
+    table = made(table_type, id=pa.string(), p=pa.string(), ts=pa.string())
+    before = read(table)
+    text = {"id": "1", "p": "1", "ts": "2"}
+    for name, role in (("id", "a record key field"), ("p", "a partition field"), ("ts", "the ordering field")):
+        for value in (1.0, date(2026, 7, 1), Decimal("1.0"), True, datetime(2026, 7, 1, tzinfo=UTC)):
+            for operation in (table.upsert, table.insert):
+                with pytest.raises(InvalidRequest, match="cast the column to the table's type") as refused:
+                    operation(batch(**{n: pa.array([v]) for n, v in {**text, name: value}.items()}))
+                assert isinstance(value, (bool, datetime)) or role in str(refused.value)
+    with pytest.raises(InvalidRequest, match="cast"):
+        table.delete(pa.table({"id": ["1"], "p": [1.0]}))
+    assert read(table) == before
+    table.upsert(batch(id=1, p=1, ts=pa.array(["2"])))
+    assert [(row["id"], row["p"], row["ts"], row["n"]) for row in read(table)] == [("1", "1", "2", 5)]

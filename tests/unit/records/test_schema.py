@@ -370,6 +370,27 @@ def test_fixed_columns_keep_their_type_in_every_mode() -> None:
     assert evolve(table, incoming, fixed=fixed).equals(table)
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.date32(), TIMESTAMP, pa.bool_(), pa.decimal128(4, 1)], ids=str)
+@pytest.mark.parametrize("mode", SchemaMode)
+def test_text_of_a_fixed_column_takes_no_dates_and_no_numbers_but_integers(kind: pa.DataType, mode: SchemaMode) -> None:
+    table, fixed = pa.schema([("k", pa.string())]), {"k": "a record key field"}
+    with pytest.raises(InvalidRequest, match="cast the column to the table's type") as refused:
+        evolve(table, pa.schema([("k", kind)]), mode, fixed=fixed)
+    assert ('astype("Int64").astype("string")' in str(refused.value)) == pa.types.is_floating(kind)
+    assert evolve(table, pa.schema([("k", pa.dictionary(pa.int8(), pa.int16()))]), mode, fixed=fixed) == table
+
+
+def test_missing_column_is_named_with_a_remedy_that_works() -> None:
+    table = pa.schema([("k", pa.string()), ("s", pa.struct([("t", pa.int64())])), ("v", pa.int64())])
+    fixed = {"s.t": "the ordering field", "k": "a record key field"}
+    with pytest.raises(InvalidRequest) as refused:
+        evolve(table, pa.schema([("other", pa.int64())]), fixed=fixed)
+    by_column = {line.split()[0]: line for line in str(refused.value).splitlines()[2:]}
+    assert by_column["k"].endswith("'k' is a record key field: add it to the data")
+    assert by_column["s"].endswith("'s.t' is the ordering field: add it to the data")
+    assert "set.null.for.missing.columns=true" in by_column["v"] and "partial=True" in by_column["v"]
+
+
 def test_schema_changes_are_listed() -> None:
     old, new = pa.struct([("x", pa.float32()), ("y", pa.int32())]), pa.struct([("x", pa.float64()), ("z", pa.date32())])
     before = pa.schema([pa.field("a", pa.int32(), False), ("s", old), ("b", pa.int32())])

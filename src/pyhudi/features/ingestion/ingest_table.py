@@ -23,6 +23,7 @@ from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.commit.events import OperationEvent, notify_listeners
 from pyhudi.operations.commit.results import IngestedBatch, WriteResult
 from pyhudi.operations.write.write_once import CommitSearch
+from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
 from pyhudi.options.service_options import SERVICES_SWITCH
 from pyhudi.records.schema_evolution import SchemaMode
@@ -313,6 +314,7 @@ class TableIngestion:
             tuple(dict.fromkeys([*config.ordering_fields, *sorted(required)])),
             table_constraints(config),
             mode,
+            tuple(fixed_columns(config).items()),
         )
 
 

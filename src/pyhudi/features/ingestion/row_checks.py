@@ -39,6 +39,7 @@ class RowRules:
         required: Other fields that may not be null in rows that are stored: ordering and required columns.
         constraints: Names and conditions of the table's constraints.
         mode: Schema evolution that the rows may cause.
+        fixed: Columns whose type must not change, with their role in the table.
     """
 
     schema: pa.Schema | None
@@ -46,6 +47,7 @@ class RowRules:
     required: tuple[str, ...] = ()
     constraints: tuple[tuple[str, str], ...] = ()
     mode: SchemaMode = SchemaMode.MERGE
+    fixed: tuple[tuple[str, str], ...] = ()
 
     def output_schema(self, incoming: pa.Schema) -> pa.Schema:
         """Return the schema of checked rows: the table's types, where the incoming values are cast to them."""
@@ -81,8 +83,9 @@ class RowRules:
         own = self.schema.field(position)
         if same_type(own.type, field.type):
             return None
+        before, incoming = pa.schema([own.with_nullable(True)]), pa.schema([field.with_nullable(True)])
         try:
-            evolved = evolve(pa.schema([own.with_nullable(True)]), pa.schema([field.with_nullable(True)]), self.mode)
+            evolved = evolve(before, incoming, self.mode, fixed=dict(self.fixed))
         except InvalidRequest:
             return own.with_nullable(True) if is_string_like(field.type) and not pa.types.is_nested(own.type) else None
         return own.with_nullable(True) if same_type(evolved.field(0).type, own.type) else None

@@ -14,7 +14,7 @@ next write deletes and rebuilds it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, parse_data_file_instant
 from pyhudi.format.paths import SIDE_FOLDER, join_path
-from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, RECORD_INDEX, grouped
+from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, PARTITION_STATS, RECORD_INDEX, grouped
 from pyhudi.metadata_table.file_tasks import BaseTask, KeyTask, MetadataFile, run_key_base, run_metadata_base
 from pyhudi.metadata_table.indexes import (
     INDEX_TYPES,
@@ -168,6 +168,13 @@ def _missing(context: TableContext, settings: MetadataSettings) -> tuple[str, ..
             missing.append(required)
     planned = planned_partitions(context) if defined else frozenset()
     return (*missing, *(name for name in defined if name not in existing | building | planned))
+
+
+def unrestored_indexes(context: TableContext, dropped: Iterable[str]) -> tuple[str, ...]:
+    """Return the dropped partitions that a write with default options does not build again: no definition names them."""
+    defined = [name for name in load_index_definitions(context) if is_defined(name)]
+    needed = {kind.needs.partition for kind in map(index_for_partition, defined) if kind is not None and kind.needs is not None}
+    return tuple(name for name in dropped if name not in {FILES, COLUMN_STATS, PARTITION_STATS, *defined, *needed})
 
 
 def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, ...]:

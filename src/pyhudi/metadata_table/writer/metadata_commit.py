@@ -358,8 +358,12 @@ def apply_rollback_to_metadata(
     _roll_back(store, request_time, target, current_timeline)
 
 
-def apply_restore_to_metadata(context: TableContext) -> None:
-    """Drop the metadata table before a restore; the next write rebuilds it. The caller holds the lock."""
+def apply_restore_to_metadata(context: TableContext) -> tuple[str, ...]:
+    """Drop the metadata table before a restore; the next write rebuilds it. The caller holds the lock.
+
+    Returns:
+        The dropped partitions.
+    """
     context = context.reloaded()
     existing = (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight)
     dropped = [
@@ -367,6 +371,7 @@ def apply_restore_to_metadata(context: TableContext) -> None:
     ]
     if dropped:
         drop_partitions(context, dropped)
+    return tuple(sorted(dropped))
 
 
 def _built_after(store: MetadataStore, timeline: Timeline, completed: str) -> frozenset[str]:

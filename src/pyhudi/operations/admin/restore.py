@@ -26,6 +26,8 @@ from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 from pyhudi.format.names import MarkerType, parse_data_file_instant
+from pyhudi.metadata_table.codecs.metadata_partitions import FILES
+from pyhudi.metadata_table.writer.initialize_partitions import unrestored_indexes
 from pyhudi.metadata_table.writer.metadata_commit import apply_restore_to_metadata
 from pyhudi.operations.admin.savepoint import check_retained, completed_write
 from pyhudi.operations.commit.check_writable import check_writable
@@ -119,7 +121,7 @@ def _execute(
     begun_ms = context.env.now_ms()
     removed_instants = tuple(info.commit_time for info in plan.instants_to_rollback)
     with context.locked(settings.lock_wait_ms) as locked:
-        apply_restore_to_metadata(locked)
+        dropped = apply_restore_to_metadata(locked)
         files = locked.timeline.load_files()
         times = frozenset(removed_instants)
         now = locked.timeline.build_timeline(files)
@@ -171,6 +173,8 @@ def _execute(
         restored_to=target,
         rolled_back=removed_instants,
         files_deleted=sum(len(paths) for by_partition in deleted.values() for paths in by_partition.values()),
+        dropped_indexes=tuple(name for name in dropped if name != FILES),
+        indexes_to_create=unrestored_indexes(context, dropped),
     )
 
 

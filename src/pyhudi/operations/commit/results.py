@@ -298,6 +298,9 @@ class RestoreResult(OperationResult):
         restored_to: Request time of the newest remaining write.
         rolled_back: Request times of the removed instants, newest first.
         files_deleted: Number of deleted files.
+        dropped_indexes: Indexes that this call dropped with the metadata table. The next write builds it and them again,
+            except `indexes_to_create`.
+        indexes_to_create: Dropped indexes that only `Table.index.create`, or their option, builds again.
     """
 
     instant: str
@@ -305,15 +308,21 @@ class RestoreResult(OperationResult):
     restored_to: str
     rolled_back: tuple[str, ...]
     files_deleted: int
+    dropped_indexes: tuple[str, ...] = ()
+    indexes_to_create: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"restore {self.instant} to {self.restored_to}",
-                f"  rolled back   {', '.join(self.rolled_back) or '(nothing was later)'}",
-                f"  files         {self.files_deleted:,} deleted",
-            ]
-        )
+        lines = [
+            f"restore {self.instant} to {self.restored_to}",
+            f"  rolled back   {', '.join(self.rolled_back) or '(nothing was later)'}",
+            f"  files         {self.files_deleted:,} deleted",
+        ]
+        rebuilt = [name for name in self.dropped_indexes if name not in self.indexes_to_create]
+        if rebuilt:
+            lines.append(f"  indexes       {', '.join(rebuilt)} dropped until the next write")
+        if self.indexes_to_create:
+            lines.append(f"  create again  {', '.join(self.indexes_to_create)}: dropped")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

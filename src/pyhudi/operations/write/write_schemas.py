@@ -236,7 +236,8 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zone
             check_key_argument(name, input_type, stored)
         families = (pa.types.is_integer, pa.types.is_floating)
         alike = input_type == stored or any(family(input_type) and family(stored) for family in families)
-        if not alike and not (pa.types.is_string(input_type) or pa.types.is_string(stored)):
+        text = pa.types.is_string(input_type) or (pa.types.is_string(stored) and pa.types.is_integer(input_type))
+        if not alike and not text:
             raise InvalidRequest(
                 f"column {name!r} of the rows to delete is {input_type}, and the table's is {stored}: cast "
                 f"it{integer_hint(stored, input_type)}"
