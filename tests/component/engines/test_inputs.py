@@ -334,7 +334,7 @@ _PART = pa.struct([("x", pa.int64()), ("m", pa.map_(pa.string(), pa.int64()))])
         (MAPS.field("m").type, [pa.scalar([("a", 1)], MAPS.field("m").type), {"b": 2}], [[("a", 1)], [("b", 2)]]),
     ],
 )
-def test_empty_and_null_values_beside_maps_are_stored(type_: pa.DataType, values: list[Any], stored: list[Any]) -> None:
+def test_empty_and_null_values_of_types_with_maps_are_stored(type_: pa.DataType, values: list[Any], stored: list[Any]) -> None:
     schema = pa.schema([("id", pa.string()), ("v", type_)])
     table = Table.create(f"memory://inputs-empty-maps-{next(_names)}", record_key="id", schema=schema)
     table.upsert([{"id": str(number), "v": value} for number, value in enumerate(values)])
