@@ -67,6 +67,8 @@ TO_JSON_MACRO = f"""
 _OTHER_VALUES = frozenset({"hash", "xxhash64", "crc32", "rand", "randn", "random", "uuid", "monotonically_increasing_id"})
 """Functions that DuckDB has by the same name with other values, or whose values differ at every call."""
 
+_OTHER_GENERATORS = frozenset({"inline_outer", "json_tuple", "variant_explode", "variant_explode_outer"})
+"""Generators that are no class of the parser."""
 
 _DIGITS = 38
 """Maximum number of digits of a number without an exponent."""
@@ -513,13 +515,22 @@ def check_alias(name: str, named: int, count: int | None) -> None:
 
 def _column_count(node: exp.Expr | None, tables: Mapping[str, int]) -> int | None:
     """Number of columns of a relation; None if it is unknown."""
+    if node is not None and node.args.get("joins") and not isinstance(node, exp.Select):
+        return None
     if isinstance(node, exp.Table):
         return tables.get(node.name)
     if isinstance(node, exp.Values):
         return len(node.expressions[0].expressions)
     if isinstance(node, exp.Select):
-        return None if node.is_star else len(node.expressions)
+        is_unknown = node.is_star or any(_generates_columns(part) for one in node.expressions for part in one.walk())
+        return None if is_unknown else len(node.expressions)
     return _column_count(node.this, tables) if isinstance(node, (exp.CTE, exp.Subquery, exp.SetOperation)) else None
+
+
+def _generates_columns(node: exp.Expr) -> bool:
+    """True for a generator, such as posexplode, whose number of columns depends on its kind and arguments."""
+    is_named = isinstance(node, exp.Anonymous) and node.name.lower() in _OTHER_GENERATORS
+    return is_named or isinstance(node, (exp.UDTF, exp.QueryTransform))
 
 
 def _refuse(tree: exp.Expr) -> None:

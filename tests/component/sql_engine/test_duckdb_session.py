@@ -664,6 +664,28 @@ def test_alias_must_name_all_columns(sql: Sql, trips: hp.Table, relation: str, n
         sql("WITH c(x) AS (SELECT id, ts FROM trips) SELECT * FROM c")
 
 
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT * FROM (SELECT posexplode(array(7))) z(a, b)", [{"a": 0, "b": 7}]),
+        ("WITH c(a, b) AS (SELECT posexplode(array(7, 8))) SELECT b FROM c", [{"b": 7}, {"b": 8}]),
+        ("SELECT * FROM (SELECT explode(array(7)) UNION ALL SELECT 8) z(a)", [{"a": 7}, {"a": 8}]),
+        ("SELECT a, d FROM (t JOIN u ON t.id = u.id) AS j(a, b, c, d)", [{"a": 1, "d": "w"}]),
+        ("SELECT a, d FROM ((SELECT * FROM t) x JOIN u ON x.id = u.id) AS j(a, b, c, d)", [{"a": 1, "d": "w"}]),
+    ],
+)
+def test_alias_names_columns_of_generators_and_joins(query: str, rows: list[dict[str, Any]]) -> None:
+    tables = {"t": pa.table({"id": [1, 2], "v": ["a", "b"]}), "u": pa.table({"id": [1], "v": ["w"]})}
+    assert hp.sql(query, tables=tables).to_pylist() == rows
+
+
+@pytest.mark.parametrize("projection", ["inline(array(struct(1, 2)))", "stack(1, 1, 2)", "json_tuple('{}', 'a', 'b')"])
+def test_number_of_columns_of_a_generator_is_unknown(projection: str) -> None:
+    """An engine that lacks the generator says so, not that the alias is wrong."""
+    with pytest.raises(hp.Unsupported):
+        hp.sql(f"SELECT * FROM (SELECT {projection}) z(a, b)")
+
+
 def test_columns_of_a_table_that_an_alias_renames(sql: Sql, trips: hp.Table) -> None:
     assert sql("SELECT s.i FROM trips AS s(a, b, c, d, e, f, g, h, i) ORDER BY 1") == [{"i": "ny"}, {"i": "sf"}]
     assert sql("SELECT s.f FROM trips AS s(a, b, c, d, e, f, g, h, i) WHERE s.i = 'sf'") == [{"f": 1}]

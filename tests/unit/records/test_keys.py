@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -241,10 +242,39 @@ def test_times_in_paths(time: TimeRule, values: Any, expected: list[str]) -> Non
     ],
 )
 def test_null_time_is_one_unit_after_the_epoch(time_type: str, unit: str, expected: str) -> None:
-    """As Hudi 1.1.1 writes it; a null text is the epoch."""
+    """As Hudi 1.1.1 writes it."""
     time = rule(time_type, "dd HH.mm.ss.SSS", scalar_unit=unit, input_patterns=("yyyy",))
     values = pa.array([None], pa.string() if time_type == "DATE_STRING" else pa.int64())
     assert paths_of(spec("id", "t", "TIMESTAMP", time=time), t=values) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "input_zone", "output_zone", "expected"),
+    [
+        ("yyyy-MM-dd HH:mm:ss.SSS", "UTC", "UTC", "1970-01-01 00.00.00.001"),
+        ("yyyy-MM-dd", "America/Los_Angeles", "America/Los_Angeles", "1969-12-31 00.00.00.000"),
+        ("yyyy-MM-dd", "America/Los_Angeles", "UTC", "1969-12-31 08.00.00.000"),
+        ("yyyy-MM,yyyy-MM-dd HH", "Asia/Tokyo", "Asia/Tokyo", "1970-01-01 00.00.00.000"),
+        ("yyyy-MM-dd HH", "", "America/Los_Angeles", "1969-12-31 08.00.00.000"),
+    ],
+)
+def test_null_text_is_printed_and_parsed(patterns: str, input_zone: str, output_zone: str, expected: str) -> None:
+    prefix = "hoodie.keygen.timebased."
+    properties = {
+        prefix + "timestamp.type": "DATE_STRING",
+        prefix + "input.dateformat": patterns,
+        prefix + "output.dateformat": "yyyy-MM-dd HH.mm.ss.SSS",
+        prefix + "output.timezone": output_zone,
+    } | ({prefix + "input.timezone": input_zone} if input_zone else {})
+    time = TimeRule.from_properties(properties)
+    assert paths_of(spec("id", "t", "TIMESTAMP", time=time), t=pa.array([None], pa.string())) == [expected]
+
+
+def test_null_timestamp_is_one_unit_after_the_epoch() -> None:
+    time = rule("SCALAR", "yyyy-MM-dd", scalar_unit="DAYS")
+    values = pa.array([None, 0], pa.timestamp("us", "UTC"))
+    key_spec = replace(spec("id", "t", "TIMESTAMP", time=time), consistent_timestamps=True)
+    assert paths_of(key_spec, t=values) == ["1970-01-02", "1970-01-01"]
 
 
 def test_times_in_hive_style_and_encoded() -> None:

@@ -5,7 +5,7 @@ Source: docs/formats/record-keys.md, "Formatted times".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import tzinfo
 
 import numpy as np
@@ -22,7 +22,7 @@ from pyhudi.records.keys.timestamp_key_rule import UNIT_MS, UNITS_PER_MS, TimeRu
 
 
 def time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
-    """Return the code of each row's formatted time, and the distinct strings; null is formatted as 1 ms after the epoch."""
+    """Return the code of each row's formatted time, and the distinct strings."""
     if field.kind is PartitionFieldType.UNKNOWN:
         raise InvalidRequest(
             f"the type of the partition field {field.name!r} is not known: specify {field.name}:SIMPLE or :TIMESTAMP"
@@ -48,7 +48,8 @@ def _instants_ms(spec: KeySpec, rule: TimeRule, name: str, array: pa.Array) -> n
             )
         return _parsed_instants(rule, name, array)
     if spec.consistent_timestamps and pa.types.is_timestamp(array.type):
-        millis: np.ndarray = pc.fill_null(pc.divide(timestamp_micros(array), 1000), 1).to_numpy(zero_copy_only=False)
+        null = _null_instant_ms(rule) if array.null_count else 0
+        millis: np.ndarray = pc.fill_null(pc.divide(timestamp_micros(array), 1000), null).to_numpy(zero_copy_only=False)
         return _checked_range(millis, millis, name)
     if rule.type.is_textual:
         raise InvalidRequest(f"column {name!r} has type {array.type}, but the time type {rule.type} requires strings")
@@ -67,6 +68,20 @@ def _instants_ms(spec: KeySpec, rule: TimeRule, name: str, array: pa.Array) -> n
         instants = np.where(filled < 0, -(-filled // divisor), filled // divisor)
         _checked_range(instants, filled, name)
     return instants
+
+
+def _null_instant_ms(rule: TimeRule) -> int:
+    """The instant of a null: 1 in the unit of the column, or the text of 1 ms after the epoch in the first pattern, parsed."""
+    if not rule.type.is_textual:
+        unit = _time_unit(rule)
+        return UNIT_MS[unit] if unit in UNIT_MS else 1 // UNITS_PER_MS[unit]
+    text = parse_pattern(rule.input_patterns[0]).format(1, time_zone(rule.null_zone or rule.input_zone))
+    instant = _first_parsed(_parsers(rule), text)
+    if instant is None:
+        raise InvalidRequest(
+            f"a null is the text {text!r}, which matches none of the input patterns {', '.join(rule.input_patterns)}"
+        )
+    return instant
 
 
 def _time_unit(rule: TimeRule) -> str:
@@ -110,11 +125,10 @@ def _checked_range(
 
 def _parsed_instants(rule: TimeRule, name: str, array: pa.Array) -> np.ndarray:
     encoded = pc.dictionary_encode(pc.cast(array, pa.string()))
-    zone = time_zone(rule.input_zone)
-    parsers: list[Callable[[str], int]] = [_parser(parse_pattern(text), zone) for text in rule.input_patterns]
+    parsers = _parsers(rule)
     instants: list[int] = []
     for code, text in enumerate(encoded.dictionary.to_pylist()):
-        instant = next((found for found in (_attempt(parse, text) for parse in parsers) if found is not None), None)
+        instant = _first_parsed(parsers, text)
         if instant is None:
             row = pc.index(encoded.indices, pa.scalar(code, encoded.indices.type)).as_py()
             raise InvalidRequest(
@@ -123,13 +137,22 @@ def _parsed_instants(rule: TimeRule, name: str, array: pa.Array) -> np.ndarray:
             )
         instants.append(instant)
     # The last entry is the instant of a null.
-    by_code: np.ndarray = np.array([*instants, 0], dtype=np.int64)
+    by_code: np.ndarray = np.array([*instants, _null_instant_ms(rule) if array.null_count else 0], dtype=np.int64)
     rows: np.ndarray = by_code[value_codes(encoded.indices, len(instants))]
     return rows
 
 
+def _parsers(rule: TimeRule) -> list[Callable[[str], int]]:
+    zone = time_zone(rule.input_zone)
+    return [_parser(parse_pattern(text), zone) for text in rule.input_patterns]
+
+
 def _parser(pattern: TimePattern, zone: tzinfo) -> Callable[[str], int]:
     return lambda text: pattern.parse(text, zone)
+
+
+def _first_parsed(parsers: Iterable[Callable[[str], int]], text: str) -> int | None:
+    return next((found for found in (_attempt(parse, text) for parse in parsers) if found is not None), None)
 
 
 def _attempt(parse: Callable[[str], int], text: str) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
@@ -50,6 +50,7 @@ class TimeRule:
         input_patterns: Joda patterns that are tried in order for strings.
         input_zone: Time zone identifier of the input.
         output_zone: Time zone identifier of the path.
+        null_zone: Time zone identifier of the text of a null; None for the input zone.
     """
 
     type: TimeType
@@ -58,6 +59,7 @@ class TimeRule:
     input_patterns: tuple[str, ...] = ()
     input_zone: str = "UTC"
     output_zone: str = "UTC"
+    null_zone: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         parse_pattern(self.output_pattern)
@@ -94,13 +96,15 @@ class TimeRule:
                 f"{TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is not a valid regular expression: {error}"
             ) from error
         zone = value("timezone")
+        input_zone, output_zone = value("input.timezone") or zone, value("output.timezone") or zone or "UTC"
         return cls(
             type=TimeType(type_.upper()),
             output_pattern=output,
             scalar_unit=(value("timestamp.scalar.time.unit") or "SECONDS").upper(),
             input_patterns=tuple(part for part in patterns if part),
-            input_zone=value("input.timezone") or zone or "UTC",
-            output_zone=value("output.timezone") or zone or "UTC",
+            input_zone=input_zone or "UTC",
+            output_zone=output_zone,
+            null_zone=None if input_zone else output_zone,
         )
 
     def to_properties(self) -> dict[str, str]:
