@@ -326,7 +326,7 @@ class TableServices(OpenedTable):
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the delete; no instant if no partition was expired.
+            The instant of the delete; no instant, and `reason`, if no partition was expired.
         """
         parsed = self._open.parse(TABLE_OPERATIONS["run_ttl"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)

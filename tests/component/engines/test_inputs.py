@@ -501,3 +501,12 @@ def test_writes_without_rows_and_columns_change_nothing(rows: Any) -> None:
     with pytest.raises(InvalidRequest):
         table.insert_overwrite_table(rows)
     assert table.scan().to_arrow().equals(before)
+
+
+@pytest.mark.parametrize("wrap", [lambda frame: frame, lambda frame: [frame, frame], lambda frame: iter([frame])])
+def test_pandas_columns_of_one_name_are_refused(wrap: Callable[[pd.DataFrame], Any]) -> None:
+    table = Table.create("memory://pandas-equal-names", record_key="a", exist_ok=True)
+    frame = pd.DataFrame([[1, 2, 3]], columns=["a", "v", "v"])
+    for write in (table.upsert, table.insert):
+        with pytest.raises(InvalidRequest, match="two columns named 'v': rename one of them"):
+            write(wrap(frame))

@@ -40,11 +40,14 @@ def arrow_reader(data: Any) -> pa.RecordBatchReader:
     except (UnicodeEncodeError, OverflowError, pa.ArrowException) as error:
         # Column names that are not text, arrays that are not rows, numbers of more than 64 bits.
         raise InvalidRequest(f"the data cannot be read as Arrow rows: {error}") from error
-    names = reader.schema.names
+    _refuse_equal_names(reader.schema.names)
+    return reader
+
+
+def _refuse_equal_names(names: Sequence[Any]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise InvalidRequest(f"the data has two columns named {twice!r}: rename one of them")
-    return reader
 
 
 def _opened(data: Any) -> pa.RecordBatchReader:
@@ -59,6 +62,8 @@ def _opened(data: Any) -> pa.RecordBatchReader:
         if type(data).__name__ == "LazyFrame":
             data = data.collect()
         _refuse_types_of_polars(data)
+    if package == "pandas" and hasattr(data, "columns"):
+        _refuse_equal_names(list(data.columns))
     if hasattr(data, "__arrow_c_stream__"):
         try:
             return _without_index(pa.RecordBatchReader.from_stream(data))

@@ -49,6 +49,7 @@ class WriteResult(OperationResult):
         services: `due`, `run`, `planned`, `not due` or `off` for each table service.
         callbacks: `delivered`, or the failure, for each commit callback, and for messages that earlier writes left.
         seconds: Seconds by phase.
+        reason: Why `run_ttl` deleted no partition; '' for other results.
     """
 
     operation: str
@@ -75,10 +76,13 @@ class WriteResult(OperationResult):
     services: Mapping[str, str] = field(default_factory=dict)
     callbacks: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
 
     def __str__(self) -> str:
         if self.skipped:
             return f"{self.operation} (skipped: committed earlier)"
+        if self.reason:
+            return f"{self.operation} (nothing to commit)\n  reason        {self.reason}"
         lines = [
             f"{self.operation} {self.instant or '(nothing to commit)'}",
             f"  rows          {self.rows_in:,} in, {self.rows_inserted:,} inserted, {self.rows_updated:,} updated, "
