@@ -22,12 +22,11 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings, with_names
 from pyhudi.operations.catalog_sync.sync_table import SyncResult, run_sync
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
+from pyhudi.operations.commit.results import ArchiveResult, CleanResult, ClusteringResult, CompactionResult, WriteResult
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.background_services import BackgroundServices, ServiceOutcomes, run_loop
 from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.services.cluster import (
-    ClusteringResult,
     ClusterSettings,
     drop_clustering,
     execute_clustering,
@@ -327,7 +326,7 @@ class TableServices(OpenedTable):
             options: `hoodie.*` options of this call.
 
         Returns:
-            The instant of the delete; no instant if no partition was expired.
+            The instant of the delete; no instant, and `reason`, if no partition was expired.
         """
         parsed = self._open.parse(TABLE_OPERATIONS["run_ttl"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)

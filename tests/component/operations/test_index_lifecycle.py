@@ -462,3 +462,14 @@ def test_index_definitions_changed_by_another_table_are_kept(tmp_path: Path, mon
     table.upsert(rows(range(6, 8)))
     table.index.drop("secondary_index_note")
     assert "secondary_index_note" not in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"), [("secondary", "secondary_index"), ("bloom", "bloom_filters"), ("record", "record_index"), ("x", None)]
+)
+def test_unknown_kind_is_refused_with_the_nearest_one(tmp_path: Path, kind: str, meant: str | None) -> None:
+    table = Table.create(str(tmp_path / "t"), record_key="id")
+    for arguments in ((), ("note",)):
+        with pytest.raises(InvalidRequest, match=f"index kind '{kind}' does not exist; .*secondary_index") as refused:
+            table.index.create(kind, *arguments)
+        assert (f"did you mean '{meant}'?" in str(refused.value)) == (meant is not None)

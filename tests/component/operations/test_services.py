@@ -146,8 +146,16 @@ def test_partitions_without_writes_expire(environment: ReplayEnvironment) -> Non
     result = table.run_ttl(options=days)
     assert result.operation == "delete_partition" and result.file_groups_replaced == 2
     assert table.scan(["part"]).to_arrow()["part"].to_pylist() == ["new"]
-    assert table.run_ttl(options=days).instant is None
-    assert table.expired_partitions() == ()
+    nothing = table.run_ttl(options=days)
+    assert nothing.instant is None and "no partition is older than 3 days since its last write" in str(nothing)
+    by_creation = {**days, "hoodie.partition.ttl.management.strategy.type": "KEEP_BY_CREATION_TIME"}
+    assert "3 days since its creation" in table.run_ttl(options=by_creation).reason
+    selected = {**days, "hoodie.partition.ttl.strategy.partition.selected": "new"}
+    assert "no selected partition is older" in table.run_ttl(options=selected).reason
+    for value in (-1, 0):
+        never = table.run_ttl(options={"hoodie.partition.ttl.strategy.days.retain": value})
+        assert f"hoodie.partition.ttl.strategy.days.retain is {value}; set it to 1 or more days" in never.reason
+    assert table.expired_partitions() == () and "days.retain is -1" in table.run_ttl().reason
 
 
 def test_partitions_expire_by_the_time_of_their_creation(environment: ReplayEnvironment) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.admin.validate import FINDINGS_SCHEMA
+from pyhudi.operations.admin.validate import FINDINGS_SCHEMA, ValidationResult
 from tests.support.golden_tables import CLOSED_TRAITS, golden_cases, open_golden
 
 INDEXES: dict[str, Any] = {
@@ -184,3 +184,9 @@ def test_an_empty_table(tmp_path: Path) -> None:
     result = Table.create(tmp_path / "t", name="t", record_key="id").validate()
     assert result.ok and not result.findings
     assert result.skipped == ("files", "column_stats", "record_index")
+
+
+def test_amounts_are_aligned_after_the_longest_name() -> None:
+    checks = (("files", "3 of 3"), ("secondary_index_of_a_long_name", "2 keys"))
+    lines = str(ValidationResult("memory://t", (), checks, ("record_index",))).splitlines()[1:]
+    assert [line.index(amount) for line, amount in zip(lines, ("3 of", "2 keys", "none"), strict=True)] == [34, 34, 34]

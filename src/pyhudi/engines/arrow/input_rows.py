@@ -40,11 +40,14 @@ def arrow_reader(data: Any) -> pa.RecordBatchReader:
     except (UnicodeEncodeError, OverflowError, pa.ArrowException) as error:
         # Column names that are not text, arrays that are not rows, numbers of more than 64 bits.
         raise InvalidRequest(f"the data cannot be read as Arrow rows: {error}") from error
-    names = reader.schema.names
+    _refuse_equal_names(reader.schema.names)
+    return reader
+
+
+def _refuse_equal_names(names: Sequence[Any]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise InvalidRequest(f"the data has two columns named {twice!r}: rename one of them")
-    return reader
 
 
 def _opened(data: Any) -> pa.RecordBatchReader:
@@ -59,6 +62,8 @@ def _opened(data: Any) -> pa.RecordBatchReader:
         if type(data).__name__ == "LazyFrame":
             data = data.collect()
         _refuse_types_of_polars(data)
+    if package == "pandas" and hasattr(data, "columns"):
+        _refuse_equal_names(list(data.columns))
     if hasattr(data, "__arrow_c_stream__"):
         try:
             return _without_index(pa.RecordBatchReader.from_stream(data))
@@ -114,6 +119,9 @@ def _has_map(kind: pa.DataType | None) -> bool:
 
 def _with_map(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """The values of a column whose type has maps. Other parts of the type are inferred."""
+    values = [value.as_py() if isinstance(value, pa.Scalar) else value for value in values]
+    if all(value is None for value in values):
+        return pa.nulls(len(values))
     if pa.types.is_struct(kind):
         present = [value for value in values if value is not None]
         if not all(isinstance(value, Mapping) for value in present):
@@ -124,7 +132,9 @@ def _with_map(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array |
             _array(f"{name}.{child}", [None if value is None else value.get(child) for value in values], types.get(child))
             for child in children
         ]
-        return pa.StructArray.from_arrays(arrays, list(children), mask=pa.array([value is None for value in values]))
+        if not children:
+            return pa.array(values, kind)
+        return pa.StructArray.from_arrays(arrays, list(children), mask=pa.array([value is None for value in values], pa.bool_()))
     is_map = pa.types.is_map(kind)
     lists = [list(value.items()) if is_map and isinstance(value, Mapping) else value for value in values]
     if any(not isinstance(entries, (list, tuple)) for entries in lists if entries is not None):

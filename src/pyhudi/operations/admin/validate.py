@@ -151,8 +151,9 @@ class ValidationResult(HtmlRepr):
         ]
         if counts[ValidationSeverity.UNCHECKED]:
             lines[0] += f", {counts[ValidationSeverity.UNCHECKED]} not checked"
-        lines += [f"  {name:<16}{amount}" for name, amount in self.checks]
-        lines += [f"  {name:<16}none" for name in self.skipped]
+        amounts = (*self.checks, *((name, "none") for name in self.skipped))
+        width = max((len(name) for name, _ in amounts), default=0) + 2
+        lines += [f"  {name:<{width}}{amount}" for name, amount in amounts]
         lines += [f"  {f.severity.value:<10}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.findings]
         lines += [f"  remedy  {remedy}" for remedy in self.remedies]
         return "\n".join(lines)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition
@@ -92,6 +93,15 @@ def index_request(
         InvalidRequest: The arguments do not define an index.
     """
     options = dict(function_options or {})
+    kinds = [
+        index_type.partition_type.rstrip("_")
+        for index_type in INDEX_TYPES
+        if index_type is not FilesIndex and index_type is not ExpressionStatsIndex
+    ]
+    if kind not in kinds:
+        near = get_close_matches(kind, kinds, 1, 0.5)
+        hint = f"did you mean {near[0]!r}? There are" if near else "use one of"
+        raise InvalidRequest(f"index kind {kind!r} does not exist; {hint} {', '.join(kinds)}")
     if function is None and options:
         raise InvalidRequest("function options require a function")
     if function is not None:
@@ -112,13 +122,6 @@ def index_request(
         return IndexRequest(kind, column_stats_definition(columns) if columns else None)
     if columns:
         raise InvalidRequest(f"an index of kind {kind!r} does not accept columns")
-    kinds = [
-        index_type.partition_type.rstrip("_")
-        for index_type in INDEX_TYPES
-        if index_type is not FilesIndex and index_type is not ExpressionStatsIndex
-    ]
-    if kind not in kinds:
-        raise InvalidRequest(f"index kind {kind!r} does not exist; use one of {', '.join(kinds)}")
     return IndexRequest(kind)
 
 

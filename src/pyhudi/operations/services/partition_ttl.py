@@ -74,11 +74,23 @@ def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tup
 
 
 def run_ttl(context: TableContext, ttl: TtlSettings, delete: DeletePartitions) -> WriteResult:
-    """Delete the expired partitions in one replacecommit; commit nothing if there are none."""
+    """Delete the expired partitions in one replacecommit; commit nothing, with the reason, if there are none."""
     expired = find_expired_partitions(context, ttl)
     if not expired:
-        return WriteResult("delete_partition", None, None)
+        return WriteResult("delete_partition", None, None, reason=f"no partition expires: {_why_none(context, ttl)}")
     return delete(expired)
+
+
+def _why_none(context: TableContext, ttl: TtlSettings) -> str:
+    if not context.config.keys.partition_fields:
+        return "the table has no partitions"
+    if ttl.days < 1:
+        return f"{service_options.PARTITION_TTL_STRATEGY_DAYS_RETAIN} is {ttl.days}; set it to 1 or more days"
+    if ttl.limit < 1:
+        return f"{service_options.PARTITION_TTL_STRATEGY_MAX_DELETE_PARTITIONS} is {ttl.limit}; set it to 1 or more"
+    start = "creation" if ttl.by_creation else "last write"
+    selected = "partition" if ttl.selected is None else "selected partition"
+    return f"no {selected} is older than {ttl.days} days since its {start}"
 
 
 def _creation_time(context: TableContext, partition: str) -> str | None:
