@@ -151,7 +151,7 @@ def write(
         InvalidRequest: Options or columns do not fit the table.
         WriteConflict: Other writers won.
     """
-    df = _dataframe(df, lambda _: table_columns(path, storage_options))
+    df = _dataframe(df, lambda _: None if mode == "ignore" else table_columns(path, storage_options))
     _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
     options = with_once(with_schema_mode(options, schema_mode), once)

@@ -10,6 +10,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.format.instants import Action
+from pyhudi.table.snapshot import read_commit
 from tests.interop.oracle import ApacheHudi, HudiFailure
 from tests.support.rows import assert_same_rows
 
@@ -76,6 +77,32 @@ def test_pyhudi_executes_a_clustering_plan_of_hudi(hudi: ApacheHudi, table: hp.T
     assert result.order == ("x",)
     assert_same_rows(hudi.read(table.uri), table.scan(["*"]).to_arrow())
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+
+
+def test_each_library_continues_with_the_partitions_that_a_plan_of_the_other_left_out(hudi: ApacheHudi, table: hp.Table) -> None:
+    one_group = {"hoodie.clustering.plan.strategy.max.num.groups": "1"}
+    text = ",".join(f"{key}={value}" for key, value in one_group.items())
+    assert table.cluster(options={**OPTIONS, **one_group}).groups == 1
+    assert _partitions_of_last_clustering(table) == {"ny"}
+    hudi.call("run_clustering", path=table.uri, op="scheduleAndExecute")
+    assert _partitions_of_last_clustering(table) == {"sf"}
+    assert table.cluster(options=OPTIONS).instant is None
+    for batch in (3, 4):
+        table.bulk_insert(rows(batch), options=OPTIONS)
+    hudi.call("run_clustering", path=table.uri, op="scheduleAndExecute", options=text)
+    theirs = _partitions_of_last_clustering(table)
+    assert len(theirs) == 1
+    assert table.cluster(options=OPTIONS).groups == 1
+    assert _partitions_of_last_clustering(table) == {"ny", "sf"} - theirs
+    done = len(table.timeline().completed(Action.REPLACECOMMIT))
+    hudi.call("run_clustering", path=table.uri, op="scheduleAndExecute")
+    assert len(table.timeline().completed(Action.REPLACECOMMIT)) == done
+    assert_same_rows(hudi.read(table.uri), table.scan(["*"]).to_arrow())
+
+
+def _partitions_of_last_clustering(table: hp.Table) -> set[str]:
+    last = table.timeline().completed(Action.REPLACECOMMIT)[-1]
+    return set(read_commit(table.context.timeline, last).partition_to_write_stats)
 
 
 def test_hudi_writes_buckets_clustered_by_pyhudi(hudi: ApacheHudi, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def test_plans_of_each_library_are_executed_by_the_other(newest_hudi: ApacheHudi
     (theirs,) = pair.table.timeline().pending(Action.CLUSTERING)
     assert pair.table.cluster(theirs.request_time).instant == theirs.request_time
     pair.check()
+    pair.theirs("upsert", make(range(9), 2), check=False)
     ours = pair.table.schedule_clustering().instant
     assert ours is not None
     newest_hudi.call("run_clustering", path=str(pair.path), op="execute", instants=ours)

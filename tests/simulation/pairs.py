@@ -26,9 +26,8 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest, TableState, WriteConflict
 from pyhudi.operations.admin.versions.version_step import VersionChange
-from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
+from pyhudi.operations.commit.results import ArchiveResult, CleanResult, ClusteringResult, CompactionResult, WriteResult
 from pyhudi.operations.services import clean
-from pyhudi.operations.services.cluster import ClusteringResult
 from pyhudi.storage import Storage
 from pyhudi.storage.locks import LockProvider
 from pyhudi.table.table_context import TableContext

@@ -22,12 +22,11 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings, with_names
 from pyhudi.operations.catalog_sync.sync_table import SyncResult, run_sync
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
+from pyhudi.operations.commit.results import ArchiveResult, CleanResult, ClusteringResult, CompactionResult, WriteResult
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.background_services import BackgroundServices, ServiceOutcomes, run_loop
 from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.services.cluster import (
-    ClusteringResult,
     ClusterSettings,
     drop_clustering,
     execute_clustering,

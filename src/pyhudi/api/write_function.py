@@ -89,7 +89,7 @@ def write(
         table_type=table_type,
     )
     engine = engine_for(data, parsed)
-    data = with_maps(data, lambda: table_columns(path, storage_options))
+    data = with_maps(data, lambda: None if mode == "ignore" else table_columns(path, storage_options))
     if parsed.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE):
         stored = table_columns(path, storage_options) or ()
         data = required_without_nulls(data, {field.name for field in stored if not field.nullable})

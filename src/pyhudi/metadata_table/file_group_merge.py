@@ -201,6 +201,8 @@ def _bounds(stored: list[_StoredLayer]) -> list[bytes]:
     if total_bytes <= RANGE_BYTES:
         return []
     rows = sorted(row for file in files for row in file.block_rows())
+    if not rows:
+        return []
     step = max(1, len(rows) * RANGE_BYTES // total_bytes)
     # The range before the first row of all has no cells.
     return sorted(set(rows[step::step]) - {rows[0]})

@@ -310,7 +310,7 @@ TABLE_SERVICES_INCREMENTAL_ENABLED = Option(
     "hoodie.table.services.incremental.enabled",
     bool,
     "true",
-    "a compaction looks only at partitions that changed since the last one",
+    "a compaction or clustering looks only at partitions that changed since the last one",
 )
 LOG_COMPACTION_BLOCKS_THRESHOLD = Option(
     "hoodie.log.compaction.blocks.threshold", int, "5", "log blocks that make a file slice worth a log compaction"

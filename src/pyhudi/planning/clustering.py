@@ -91,6 +91,7 @@ class ClusteringRules:
     end_partition: Annotated[str | None, service_options.CLUSTERING_CLUSTER_END_PARTITION]
     recent_partitions: Annotated[int, service_options.CLUSTERING_DAYBASED_LOOKBACK_PARTITIONS]
     skipped_partitions: Annotated[int, service_options.CLUSTERING_DAYBASED_SKIPFROMLATEST_PARTITIONS]
+    incremental: Annotated[bool, service_options.TABLE_SERVICES_INCREMENTAL_ENABLED] = True
     seed: int = 0
     after_commit: Annotated[str | None, service_options.CLUSTERING_EARLIEST_COMMIT, service_options.CLUSTERING_PLAN_CLASS] = None
 

@@ -479,16 +479,12 @@ _OPERATION_RULES: Mapping[Strategy, Callable[[Operations, CompactionRules, str],
 }
 
 
-def partitions_to_plan(
-    written: Iterable[Sequence[str]], missing: Sequence[str] | None, existing: Iterable[str]
-) -> tuple[str, ...] | None:
-    """Return the partitions that changed since the last compaction; None when its plan does not record what it skipped.
+def partitions_to_plan(written: Iterable[Sequence[str]], missing: Iterable[str], existing: Iterable[str]) -> tuple[str, ...]:
+    """Return the partitions that changed since the last plan of a service was made, or that it did not complete.
 
     written: the partitions of each commit that completed since the last plan was made. missing: partitions skipped by
     that plan. existing: current partitions; others are dropped.
     """
-    if missing is None:
-        return None
     changed = set(missing)
     for partitions in written:
         changed.update(partitions)

@@ -320,6 +320,33 @@ def test_python_dictionaries_are_maps_where_the_table_has_maps(form: str) -> Non
     assert table.schema().field("s").type == MAPS.field("s").type
 
 
+_PART = pa.struct([("x", pa.int64()), ("m", pa.map_(pa.string(), pa.int64()))])
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "stored"),
+    [
+        (pa.list_(_PART), [[], None, [None]], [[], None, [None]]),
+        (pa.struct([("y", pa.list_(_PART))]), [{"y": []}, {"y": None}, None], [{"y": []}, {"y": None}, None]),
+        (pa.map_(pa.string(), _PART), [{"k": None}, {}, None], [[("k", None)], [], None]),
+        (_PART, [{}, None], [{"x": None, "m": None}, None]),
+        (_PART, [pa.scalar({"x": 1, "m": [("a", 2)]}, _PART)], [{"x": 1, "m": [("a", 2)]}]),
+        (MAPS.field("m").type, [pa.scalar([("a", 1)], MAPS.field("m").type), {"b": 2}], [[("a", 1)], [("b", 2)]]),
+    ],
+)
+def test_empty_and_null_values_of_types_with_maps_are_stored(type_: pa.DataType, values: list[Any], stored: list[Any]) -> None:
+    schema = pa.schema([("id", pa.string()), ("v", type_)])
+    table = Table.create(f"memory://inputs-empty-maps-{next(_names)}", record_key="id", schema=schema)
+    table.upsert([{"id": str(number), "v": value} for number, value in enumerate(values)])
+    assert table.scan(["id", "v"]).to_arrow().sort_by("id")["v"].to_pylist() == stored
+
+
+def test_write_that_ignores_an_existing_table_does_not_convert_its_rows() -> None:
+    table = Table.create("memory://inputs-ignored", record_key="id", schema=MAPS)
+    hp.write(table.uri, [{"id": "a", "m": [1, 2]}], mode="ignore")
+    assert table.scan().count() == 0
+
+
 def test_new_fields_next_to_a_map_are_added() -> None:
     """The types of other fields are inferred: the table gets a field that it lacks."""
     table = Table.create("memory://inputs-fields-beside-maps", record_key="id", schema=MAPS)

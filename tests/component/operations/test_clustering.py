@@ -16,7 +16,7 @@ from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.plan_ownership import claim
-from pyhudi.operations.services.cluster import ClusteringResult
+from pyhudi.operations.commit.results import ClusteringResult
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -67,7 +67,7 @@ def test_columns_stay_known_when_no_write_that_names_them_is_active() -> None:
     before = table.scan(["*"]).to_arrow()
     few = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
     for _ in range(2):
-        table.cluster(options=OPTIONS)
+        table.cluster(options=OPTIONS | {"hoodie.table.services.incremental.enabled": False})
     table.archive(options=few)
     assert {i.action for i in table.timeline().completed_writes()} == {Action.REPLACECOMMIT}
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))

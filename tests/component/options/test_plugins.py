@@ -126,6 +126,7 @@ def test_custom_clustering_strategy(uri: str) -> None:
     assert (done.groups, done.file_groups_read, done.rows) == (2, 4, 4)
     assert len(table.inspect.file_slices()) == 2
     hp.register_clustering_strategy("com.example.Pairs", lambda partition, slices: [slices, slices])
+    table.insert(rows(1, ts=9))
     with pytest.raises(InvalidRequest, match="duplicate slices"):
         table.cluster(options=options)
     assert not table.timeline().pending()

@@ -119,6 +119,9 @@ def _has_map(kind: pa.DataType | None) -> bool:
 
 def _with_map(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """The values of a column whose type has maps. Other parts of the type are inferred."""
+    values = [value.as_py() if isinstance(value, pa.Scalar) else value for value in values]
+    if all(value is None for value in values):
+        return pa.nulls(len(values))
     if pa.types.is_struct(kind):
         present = [value for value in values if value is not None]
         if not all(isinstance(value, Mapping) for value in present):
@@ -129,7 +132,9 @@ def _with_map(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array |
             _array(f"{name}.{child}", [None if value is None else value.get(child) for value in values], types.get(child))
             for child in children
         ]
-        return pa.StructArray.from_arrays(arrays, list(children), mask=pa.array([value is None for value in values]))
+        if not children:
+            return pa.array(values, kind)
+        return pa.StructArray.from_arrays(arrays, list(children), mask=pa.array([value is None for value in values], pa.bool_()))
     is_map = pa.types.is_map(kind)
     lists = [list(value.items()) if is_map and isinstance(value, Mapping) else value for value in values]
     if any(not isinstance(entries, (list, tuple)) for entries in lists if entries is not None):

@@ -15,9 +15,15 @@ from dataclasses import dataclass
 from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action, Instant, parse_instant_time
 from pyhudi.operations.commit.events import OperationEvent
-from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, IngestedBatch, WriteResult
+from pyhudi.operations.commit.results import (
+    ArchiveResult,
+    CleanResult,
+    ClusteringResult,
+    CompactionResult,
+    IngestedBatch,
+    WriteResult,
+)
 from pyhudi.operations.commit.rollback import RollbackResult
-from pyhudi.operations.services.cluster import ClusteringResult
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline

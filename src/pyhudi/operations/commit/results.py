@@ -362,6 +362,58 @@ class CompactionRun:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusteringResult(OperationResult):
+    """The outcome of a clustering.
+
+    Attributes:
+        instant: Request time, None if there was nothing to cluster.
+        completion_time: Completion time, None if it was not run.
+        groups: Clustering groups.
+        file_groups_read: File groups read.
+        file_groups_written: File groups written.
+        file_groups_copied: File groups written by copying row groups, without decoding rows.
+        decoded_reasons: Why the others were not copied, without duplicates.
+        rows: Rows written.
+        bytes_read: Bytes read.
+        bytes_written: Bytes written.
+        order: Sort columns.
+        seconds: Seconds by phase, if it was run.
+        reason: Why there was nothing to cluster; empty for a plan.
+    """
+
+    instant: str | None
+    completion_time: str | None
+    groups: int = 0
+    file_groups_read: int = 0
+    file_groups_written: int = 0
+    file_groups_copied: int = 0
+    decoded_reasons: tuple[str, ...] = ()
+    rows: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    order: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.instant is None:
+            return f"clustering ({self.reason})"
+        by = f", ordered by {', '.join(self.order)}" if self.order else ""
+        state = "" if self.completion_time else " (planned, not run)"
+        spent = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
+        return (
+            f"clustering {self.instant}{state}\n"
+            f"  groups        {self.groups:,}{by}\n"
+            f"  file groups   {self.file_groups_read:,} read, {self.file_groups_written:,} written, "
+            f"{self.file_groups_copied:,} of them copied\n"
+            + "".join(f"  decoded       {reason}\n" for reason in self.decoded_reasons)
+            + f"  rows          {self.rows:,}\n"
+            f"  bytes         {self.bytes_read:,} read, {self.bytes_written:,} written"
+            + (f"\n  seconds       {spent}" if spent else "")
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionResult(OperationResult):
     """The outcome of scheduling or running compactions (`compact`) or log compactions (`log_compact`).
 

@@ -44,7 +44,7 @@ from pyhudi.operations.commit.hbase_hooks import check_hbase
 from pyhudi.operations.commit.orphan_cleanup import delete_files_of_attempts
 from pyhudi.operations.commit.plan_ownership import drop_orphaned_plan, drop_plan
 from pyhudi.operations.commit.precommit_checks import ValidatorSettings
-from pyhudi.operations.commit.results import OperationResult
+from pyhudi.operations.commit.results import ClusteringResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, plan_and_run, run_all, run_planned, schedule
 from pyhudi.operations.commit.service_result import NotDue, RunSummary
@@ -52,10 +52,12 @@ from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.clustering_plans import (
     ClusteringWork,
     WrittenGroups,
+    candidate_partitions,
     check_not_superseded,
     clustering_document,
     commit_checkpoint,
     commits_after,
+    last_clustering,
     load_clustering,
     never_runnable_reason,
     since_plan,
@@ -70,6 +72,7 @@ from pyhudi.options.service_options import (
     CLUSTERING_SORT_COLUMNS,
     CLUSTERING_TARGET_FILE_MAX_BYTES,
     LAYOUT_OPTIMIZE_STRATEGY,
+    TABLE_SERVICES_INCREMENTAL_ENABLED,
 )
 from pyhudi.options.write_options import INDEX_TYPE, MEMORY_BUDGET
 from pyhudi.planning.clustering import (
@@ -87,7 +90,7 @@ from pyhudi.planning.clustering import (
 )
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.mergers import merge_rule
-from pyhudi.table.snapshot import Snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_writer import FileSettings
@@ -174,56 +177,6 @@ class ClusterSettings:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ClusteringResult(OperationResult):
-    """The outcome of a clustering.
-
-    Attributes:
-        instant: Request time, None if there was nothing to cluster.
-        completion_time: Completion time, None if it was not run.
-        groups: Clustering groups.
-        file_groups_read: File groups read.
-        file_groups_written: File groups written.
-        file_groups_copied: File groups written by copying row groups, without decoding rows.
-        decoded_reasons: Why the others were not copied, without duplicates.
-        rows: Rows written.
-        bytes_read: Bytes read.
-        bytes_written: Bytes written.
-        order: Sort columns.
-        seconds: Seconds by phase, if it was run.
-    """
-
-    instant: str | None
-    completion_time: str | None
-    groups: int = 0
-    file_groups_read: int = 0
-    file_groups_written: int = 0
-    file_groups_copied: int = 0
-    decoded_reasons: tuple[str, ...] = ()
-    rows: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    order: tuple[str, ...] = field(default=())
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        if self.instant is None:
-            return "clustering (nothing to cluster)"
-        by = f", ordered by {', '.join(self.order)}" if self.order else ""
-        state = "" if self.completion_time else " (planned, not run)"
-        spent = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
-        return (
-            f"clustering {self.instant}{state}\n"
-            f"  groups        {self.groups:,}{by}\n"
-            f"  file groups   {self.file_groups_read:,} read, {self.file_groups_written:,} written, "
-            f"{self.file_groups_copied:,} of them copied\n"
-            + "".join(f"  decoded       {reason}\n" for reason in self.decoded_reasons)
-            + f"  rows          {self.rows:,}\n"
-            f"  bytes         {self.bytes_read:,} read, {self.bytes_written:,} written"
-            + (f"\n  seconds       {spent}" if spent else "")
-        )
-
-
 def schedule_clustering(
     context: TableContext, engine: Engine, options: ClusterSettings, *, if_due: bool = False
 ) -> ClusteringResult:
@@ -243,7 +196,7 @@ def schedule_clustering(
     action = Clustering(context, engine, options)
     planned = schedule(action, if_due=if_due)
     if isinstance(planned, NotDue):
-        return ClusteringResult(None, None)
+        return ClusteringResult(None, None, reason=planned.reason)
     return _of_groups(planned.instant, action.planned, options.plan.sort_columns)
 
 
@@ -252,7 +205,7 @@ def plan_and_run_clustering(context: TableContext, engine: Engine, options: Clus
     `execute_clustering`.
     """
     done = plan_and_run(Clustering(context, engine, options), if_due=False)
-    return ClusteringResult(None, None) if isinstance(done, NotDue) else done
+    return ClusteringResult(None, None, reason=done.reason) if isinstance(done, NotDue) else done
 
 
 def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusterSettings) -> ClusteringResult:
@@ -342,13 +295,19 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
             if busy is not None:
                 return busy
         commits = commits_after(snapshot, self.options.plan.after_commit)
-        groups = _choose_groups(self.workers, snapshot, self.options, commits)
+        candidates = candidate_partitions(snapshot, self.options.plan)
+        groups, missing = _choose_groups(self.workers, snapshot, candidates, self.options, commits)
         if not groups:
-            return NotDue("nothing to cluster")
+            if len(candidates) == len(snapshot.listing.partitions()):
+                return NotDue("nothing to cluster")
+            return NotDue(
+                f"nothing to cluster: {len(candidates)} partitions changed since the last clustering; "
+                f"{TABLE_SERVICES_INCREMENTAL_ENABLED}=false inspects all"
+            )
         self.planned[:] = groups
         checkpoint = commit_checkpoint(snapshot, self.options.plan, commits, groups)
         is_copy = self.options.copy.mode == "always"
-        plan = clustering_document(snapshot.context, groups, self.options.plan, is_copy=is_copy, checkpoint=checkpoint)
+        plan = clustering_document(snapshot.context, groups, self.options.plan, missing, is_copy=is_copy, checkpoint=checkpoint)
         document = RequestedReplaceMetadata.of_clustering(plan)
         return document.encode(self.context.env.token_bytes(16))
 
@@ -416,12 +375,8 @@ def is_clustering_due(context: TableContext, timeline: Timeline, options: Cluste
     """Return whether enough writes completed since a clustering was planned or run."""
     waiting = timeline.pending(Action.CLUSTERING)
     last = waiting[-1].request_time if waiting else ""
-    for instant in reversed(timeline.completed(Action.REPLACECOMMIT)):
-        if instant.request_time <= last:
-            break
-        if read_commit(context.timeline, instant).operation is Operation.CLUSTER:
-            last = instant.request_time
-            break
+    completed = last_clustering(context, timeline, after=last)
+    last = last if completed is None else completed.request_time
     return clustering_due(timeline, last, options.max_commits)
 
 
@@ -467,22 +422,28 @@ def drop_orphaned_clusterings(context: TableContext, settings: CommitSettings) -
 
 
 def _choose_groups(
-    engine: Engine, snapshot: Snapshot, options: ClusterSettings, commits: Sequence[WrittenGroups]
-) -> tuple[ClusterGroup, ...]:
+    engine: Engine,
+    snapshot: Snapshot,
+    changed: Sequence[str],
+    options: ClusterSettings,
+    commits: Sequence[WrittenGroups],
+) -> tuple[tuple[ClusterGroup, ...], set[str]]:
+    """Return the groups to rewrite, and the candidate partitions with slices that remain for later plans."""
     if snapshot.schema is None:
-        return ()
+        return (), set()
     context, settings = snapshot.context, options.plan
     schema = with_meta_fields(snapshot.schema.arrow)
     for name in settings.sort_columns:
         field_at(schema, name)
     hour = datetime.fromtimestamp(context.env.now_ms() / 1000, context.config.zone).hour
-    partitions = choose_partitions(snapshot.listing.partitions(), settings, hour)
     if options.resize is not None:
-        return choose_resizes(snapshot, partitions, options.resize)
+        partitions = choose_partitions(snapshot.listing.partitions(), settings, hour)
+        return choose_resizes(snapshot, partitions, options.resize), set()
+    named = snapshot.listing.partitions() if settings.selected_partitions else changed
+    partitions = choose_partitions(named, settings, hour)
     busy = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
-    candidates = {
-        p: eligible_slices(partition_slices, busy, settings) for p, partition_slices in snapshot.slices(partitions).items()
-    }
+    inspected = snapshot.slices(partitions)
+    candidates = {p: eligible_slices(slices, busy, settings) for p, slices in inspected.items()}
     if settings.after_commit is not None:
         written = {group for _, groups in commits for group in groups}
         candidates = {p: tuple(s for s in slices if (p, s.file_id) in written) for p, slices in candidates.items()}
@@ -496,8 +457,14 @@ def _choose_groups(
         found_ranges = engine.map(run_range, tasks)
         ranges = {(s.partition, s.file_id): r for s, r in zip(slices, found_ranges, strict=True)}
     groups = plan_groups(candidates, ranges, settings)
-    by_bucket = requires_bucket_preservation(groups, is_bucketed=options.bucketed)
-    return tuple(replace(group, output_count=len(group.slices)) for group in groups) if by_bucket else groups
+    planned = {(group.partition, slice_.file_id) for group in groups for slice_ in group.slices}
+    missing = set(changed).difference(partitions)
+    for partition, partition_slices in inspected.items():
+        if any((partition, s.file_id) not in planned for s in eligible_slices(partition_slices, frozenset(), settings)):
+            missing.add(partition)
+    if requires_bucket_preservation(groups, is_bucketed=options.bucketed):
+        groups = tuple(replace(group, output_count=len(group.slices)) for group in groups)
+    return groups, missing
 
 
 def _writer_spec(

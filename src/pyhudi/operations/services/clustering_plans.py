@@ -29,7 +29,7 @@ from pyhudi.format.actions.clustering_plan import (
     ClusteringStrategy,
     SliceInfo,
 )
-from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
@@ -37,6 +37,7 @@ from pyhudi.format.paths import file_name
 from pyhudi.format.properties import split_list
 from pyhudi.operations.commit.plan_ownership import PlanSuperseded
 from pyhudi.operations.commit.touched_file_groups import file_groups_of_commit, load_replaced_groups, written_groups
+from pyhudi.operations.services.candidate_partitions import changed_partitions
 from pyhudi.options.service_options import LAYOUT_OPTIMIZE_STRATEGY
 from pyhudi.planning.clustering import ClusterGroup, ClusteringRules, group_metrics
 from pyhudi.planning.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
@@ -75,17 +76,47 @@ class ClusteringWork:
         return changes
 
 
+def last_clustering(context: TableContext, timeline: Timeline, after: str = "") -> Instant | None:
+    """Return the completed clustering with the newest request time; None if there is none after `after`."""
+    for instant in reversed(timeline.completed(Action.REPLACECOMMIT)):
+        if instant.request_time <= after:
+            break
+        if read_commit(context.timeline, instant).operation is Operation.CLUSTER:
+            return instant
+    return None
+
+
+def candidate_partitions(snapshot: Snapshot, settings: ClusteringRules) -> tuple[str, ...]:
+    """Return the partitions that changed since the last clustering.
+
+    All, if there is none, if the last one had another sort order, or if plans are not incremental.
+    """
+    context, existing = snapshot.context, snapshot.listing.partitions()
+    if not settings.incremental or settings.after_commit is not None:
+        return existing
+    last = last_clustering(context, snapshot.timeline)
+    if last is None or not context.timeline.read_state(last.request_time, Action.CLUSTERING, State.REQUESTED):
+        return existing
+    plan = _load_plan(context, last.request_time)
+    columns, layout = _sort_order(plan)
+    if columns != settings.sort_columns or (columns and layout != settings.layout):
+        return existing
+    return changed_partitions(snapshot, last, plan.missing_schedule_partitions)
+
+
 def clustering_document(
     context: TableContext,
     groups: Iterable[ClusterGroup],
     settings: ClusteringRules,
+    missing: Iterable[str] = (),
     *,
     is_copy: bool = False,
     checkpoint: str | None = None,
 ) -> ClusteringPlan:
     """Build the plan document of chosen groups.
 
-    is_copy: it requests to copy row groups. checkpoint: the last commit whose files are in the plan.
+    missing: partitions that changed and that the plan does not complete. is_copy: it requests to copy row groups.
+    checkpoint: the last commit whose files are in the plan.
     """
     chosen = tuple(groups)
     absolute = context.storage.absolute
@@ -112,11 +143,12 @@ def clustering_document(
         parameters[SORT_COLUMNS_KEY] = ",".join(settings.sort_columns)
         if settings.layout != "LINEAR":
             parameters[LAYOUT_OPTIMIZE_STRATEGY.key] = settings.layout
-    resized = tuple(dict.fromkeys(group.partition for group in chosen if group.change is not None))
+    resized = {group.partition for group in chosen if group.change is not None}
     class_name = RESIZE_STRATEGY if resized else COPY_STRATEGY if is_copy else SORT_AND_SIZE_STRATEGY
     strategy = ClusteringStrategy(class_name, parameters)
     extra = {} if checkpoint is None else {COMMIT_CHECKPOINT_KEY: checkpoint}
-    return ClusteringPlan(documents, strategy, extra, missing_schedule_partitions=resized)
+    left = tuple(sorted(resized.union(missing))) if settings.incremental else None
+    return ClusteringPlan(documents, strategy, extra, missing_schedule_partitions=left)
 
 
 WrittenGroups = tuple[str, set[FileGroupId]]
@@ -155,8 +187,7 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
         CorruptData: A log file is shorter or longer than its commit records.
     """
     plan = _load_plan(context, request_time)
-    parameters: Mapping[str, str] = (plan.strategy.strategy_params if plan.strategy else None) or {}
-    columns = split_list(parameters.get(SORT_COLUMNS_KEY))
+    columns, layout = _sort_order(plan)
     groups = []
     pieces = [piece for document in plan.input_groups or () for piece in document.slices or ()]
     logs = [_below(context, piece, file) for piece in pieces for file in piece.delta_file_paths or ()]
@@ -172,7 +203,7 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
     return ClusteringWork(
         tuple(groups),
         columns,
-        parameters.get(LAYOUT_OPTIMIZE_STRATEGY.key, "LINEAR").upper(),
+        layout,
         is_copy=class_name.rsplit(".", 1)[-1] in COPY_STRATEGIES,
     )
 
@@ -269,6 +300,12 @@ def _copied_groups(metadata: CommitMetadata, instant: Instant, planned: str) -> 
             if is_copy(path, instant.request_time) and parse_data_file_instant(file_name(path)) == planned:
                 copied.add((partition, stat.file_id or ""))
     return copied
+
+
+def _sort_order(plan: ClusteringPlan) -> tuple[tuple[str, ...], str]:
+    """Return the sort columns of a plan and its layout, in capitals."""
+    parameters: Mapping[str, str] = (plan.strategy.strategy_params if plan.strategy else None) or {}
+    return split_list(parameters.get(SORT_COLUMNS_KEY)), parameters.get(LAYOUT_OPTIMIZE_STRATEGY.key, "LINEAR").upper()
 
 
 def _load_plan(context: TableContext, request_time: str) -> ClusteringPlan:

@@ -41,6 +41,7 @@ from pyhudi.operations.commit.results import CompactionResult, CompactionRun
 from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, run_all, run_planned, schedule
 from pyhudi.operations.commit.service_result import NotDue, RunSummary, Scheduled
 from pyhudi.operations.commit.touched_file_groups import touched_file_groups
+from pyhudi.operations.services.candidate_partitions import changed_partitions
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.write_options import DELETE_FIELD, DELETE_MARKER
 from pyhudi.planning.compaction import (
@@ -50,7 +51,6 @@ from pyhudi.planning.compaction import (
     compaction_due,
     last_compaction,
     log_compaction_due,
-    partitions_to_plan,
     plan_compaction,
     plan_log_compaction,
     planned_groups,
@@ -63,7 +63,7 @@ from pyhudi.table.bootstrap_sources import load_sources
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.log_file_sizes import load_written_sizes
 from pyhudi.table.pending_plans import load_compaction_plan
-from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 from pyhudi.tasks.base_file_writer import FileSettings
@@ -347,11 +347,7 @@ def _candidate_partitions(context: TableContext, snapshot: Snapshot, settings: C
     requested = Instant(last.request_time, Action.COMPACTION, State.REQUESTED)
     if context.storage.stat(context.timeline.path(requested)) is None:
         return existing
-    missing = load_compaction_plan(context.timeline, requested).missing_schedule_partitions
-    since = [i for i in snapshot.timeline.completed_writes() if (i.completion_time or "") >= last.request_time]
-    written = (tuple(read_commit(context.timeline, i).partition_to_write_stats) for i in since)
-    candidates = partitions_to_plan(written, missing, existing)
-    return existing if candidates is None else candidates
+    return changed_partitions(snapshot, last, load_compaction_plan(context.timeline, requested).missing_schedule_partitions)
 
 
 def _find_slices(

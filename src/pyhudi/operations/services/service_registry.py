@@ -265,8 +265,8 @@ def _cluster_due(service_run: ServiceRun) -> NotDue | None:
 def _cluster(service_run: ServiceRun) -> Outcome:
     settings = service_run.settings.clustering
     if service_run.part is Mode.PLAN:
-        planned = schedule_clustering(service_run.context, service_run.workers, settings, if_due=True).instant
-        return Scheduled(planned) if planned else NotDue("nothing to cluster")
+        planned = schedule_clustering(service_run.context, service_run.workers, settings, if_due=True)
+        return Scheduled(planned.instant) if planned.instant else NotDue(planned.reason)
     schedule = service_run.part is Mode.RUN
     done = run_clusterings(
         service_run.context, service_run.workers, settings, schedule=schedule, should_continue=service_run.should_continue
