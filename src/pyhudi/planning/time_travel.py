@@ -47,7 +47,7 @@ def parse_as_of(text: str) -> str:
             return digits
     raise InvalidRequest(
         f"{text!r} is not a time to travel to: write yyyyMMddHHmmssSSS, yyyyMMddHHmmss, 'yyyy-MM-dd HH:mm:ss.SSS', "
-        "'yyyy-MM-dd HH:mm:ss' or 'yyyy-MM-dd'"
+        "'yyyy-MM-dd HH:mm:ss' or 'yyyy-MM-dd'; a read as of a savepoint takes tag:NAME"
     )
 
 

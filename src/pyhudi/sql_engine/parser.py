@@ -49,7 +49,8 @@ def parse(statement: str) -> S.Statement:
     if read is not None:
         return read(cursor)
     if word.keyword in _UNSUPPORTED_STATEMENTS:
-        raise Unsupported(f"the statement {word.keyword}")
+        hint = f"; use {_ALTERNATIVES[word.keyword]}" if word.keyword in _ALTERNATIVES else ""
+        raise Unsupported(f"the statement {word.keyword}{hint}")
     cursor.fail(f"a statement ({', '.join(_STATEMENTS)})")
 
 
@@ -342,6 +343,10 @@ def _describe(cursor: TokenCursor) -> S.Statement:
     for word in ("QUERY", "FUNCTION", "DATABASE", "SCHEMA", "NAMESPACE", "SELECT", "WITH"):
         if cursor.at_keywords(word):
             raise Unsupported(f"the statement DESCRIBE {word}")
+    mark = cursor.mark()
+    if cursor.accept_keywords("HISTORY") and cursor.peek is not None and not cursor.at_any(".", ";"):
+        raise Unsupported("the statement DESCRIBE HISTORY; use CALL show_commits")
+    cursor.back_to(mark)
     cursor.accept_keywords("TABLE")
     extended = cursor.accept_any("EXTENDED", "FORMATTED")
     table = cursor.table()
@@ -445,3 +450,6 @@ _UNSUPPORTED_STATEMENTS = frozenset({
 })
 # fmt: on
 """Keywords of legal statements that are not Hudi's, or not supported."""
+
+_ALTERNATIVES = {"OPTIMIZE": "CALL run_clustering", "VACUUM": "CALL run_clean"}
+"""Procedures that do the work of statements of other table formats."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 
@@ -47,16 +49,30 @@ from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import StatementOptions
 from pyhudi.sql_engine.sql_types import COMMENT, backquoted, column_type_name, column_type_text, field
 
-_SHORT = {
-    "primarykey": RECORD_KEY_FIELDS.key,
+_NAMED = {
+    "primaryKey": RECORD_KEY_FIELDS.key,
     "type": TABLE_TYPE.key,
-    "precombinefield": ORDERING.key,
-    "orderingfields": ORDERING.key,
-    "payloadclass": PAYLOAD.key,
-    "recordmergemode": MERGE_MODE.key,
-    "recordmergestrategyid": STRATEGY_ID.key,
+    "preCombineField": ORDERING.key,
+    "orderingFields": ORDERING.key,
+    "payloadClass": PAYLOAD.key,
+    "recordMergeMode": MERGE_MODE.key,
+    "recordMergeStrategyId": STRATEGY_ID.key,
 }
-"""Short names of table properties in Hudi's SQL, in lower case: the case does not matter."""
+"""Short names of table properties in Hudi's SQL; the case does not matter."""
+
+_SHORT = {name.lower(): option for name, option in _NAMED.items()}
+
+_MEANT = {
+    **{name.lower().rstrip("s"): name for name in _NAMED},
+    "recordkey": "primaryKey",
+    "recordkeyfield": "primaryKey",
+    "precombine": "preCombineField",
+    "precombinekey": "preCombineField",
+    "tabletype": "type",
+}
+"""Short names by what users write, in lower case, without other characters than letters and without plural."""
+
+_MISSPELLABLE = [name for name in _MEANT if name != "type"]
 
 _SHORT_NAMES = {TABLE_TYPE.key: "type", RECORD_KEY_FIELDS.key: "primaryKey", ORDERING.key: "preCombineField"}
 """Short names that SHOW CREATE TABLE prints, by option."""
@@ -121,6 +137,8 @@ def new_options(
         if key.lower() == "path":
             raise InvalidRequest(f"CREATE TABLE {statement.table}: write LOCATION '{value}' instead of property path")
         if option is None and not key.startswith(("hoodie.", "pyhudi.")):
+            if meant := _meant_name(key):
+                raise InvalidRequest(f"CREATE TABLE {statement.table}: unknown property {key!r}: did you mean {meant}?")
             options[USER_PREFIX + key] = value
             continue
         if option is None:
@@ -145,6 +163,13 @@ def new_options(
         raise InvalidRequest(f"CREATE TABLE {statement.table}: use PARTITIONED BY instead of property {PARTITION_FIELDS}")
     parse_options(options)
     return options
+
+
+def _meant_name(key: str) -> str | None:
+    """The short name that a property misspells; None for any other property. A table without its key would have duplicates."""
+    plain = re.sub(r"[^a-z]", "", key.lower()).rstrip("s")
+    near = [plain] if plain in _MEANT else difflib.get_close_matches(plain, _MISSPELLABLE, n=1, cutoff=0.9)
+    return _MEANT[near[0]] if near else None
 
 
 def create(statement: S.CreateTable, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool) -> Table:
@@ -558,7 +583,8 @@ def _printed_property(option: str) -> str | None:
         if option.startswith(prefix):
             name = option.removeprefix(prefix)
             # The name of a user property can have another meaning in a statement.
-            is_ambiguous = prefix == USER_PREFIX and (name.lower() in (*_SHORT, "path") or name in _SPELLING)
+            is_meaningful = name.lower() == "path" or name in _SPELLING or _meant_name(name) is not None
+            is_ambiguous = prefix == USER_PREFIX and is_meaningful
             return option if is_ambiguous else name
     return _SHORT_NAMES.get(option, option)
 

@@ -316,3 +316,27 @@ def test_partial_updates_after_newer_rows_contain_only_given_columns() -> None:
     update(table, {"id": "w", "ts": 7, "b": 70})
     assert len(partial_blocks(table)) == 2
     assert seen(table)["w"] == (7, "new", 70, [0])
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_counts_of_late_rows_and_late_rows_after_a_delete(table_type: str, compacted: bool) -> None:
+    location = f"memory://late-rows-{table_type}-{compacted}"
+    table = Table.create(
+        location, record_key="id", ordering="ts", table_type=table_type, options={"hoodie.compact.inline": False}
+    )
+    table.upsert([{"id": 1, "ts": 10, "v": "stored", "w": 1}])
+    partial = table.upsert([{"id": 1, "ts": 11, "v": "partial"}, {"id": 2, "ts": 11, "v": "unknown"}], partial=True)
+    assert (partial.rows_in, partial.rows_inserted, partial.rows_updated) == (2, 0, 1)
+    late = table.upsert([{"id": 1, "ts": 5, "v": "late", "w": 2}])
+    assert late.rows_updated == (0 if table_type == "cow" else 1)
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == ["partial"]
+    if table_type == "mor":
+        table.compact()
+    table.delete([1])
+    assert table.count() == 0
+    if compacted and table_type == "mor":
+        table.compact()
+    table.upsert([{"id": 1, "ts": 5, "v": "after", "w": 3}])
+    kept = [] if table_type == "mor" and not compacted else ["after"]
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == kept

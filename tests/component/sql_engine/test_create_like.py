@@ -244,3 +244,42 @@ def test_a_repeated_statement_adds_the_constraints_that_are_missing() -> None:
     hp.sql(statement)
     hp.sql("DROP TABLE copied")
     assert hp.sql(f"SHOW TBLPROPERTIES `{path}`").filter(pa.compute.field("value") == "ts > 0").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("primaryKeys", "primaryKey"),
+        ("primary_key", "primaryKey"),
+        ("primarKey", "primaryKey"),
+        ("recordKey", "primaryKey"),
+        ("record_keys", "primaryKey"),
+        ("recordkey.fields", "primaryKey"),
+        ("preCombine", "preCombineField"),
+        ("precombineFields", "preCombineField"),
+        ("orderingField", "orderingFields"),
+        ("table_type", "type"),
+        ("types", "type"),
+        ("payload_class", "payloadClass"),
+        ("recordMergeModes", "recordMergeMode"),
+    ],
+)
+def test_misspelled_property_is_refused(key: str, meant: str) -> None:
+    path = f"memory://misspelled-{next(_numbers)}/t"
+    with pytest.raises(hp.InvalidRequest, match=f"unknown property '{key}': did you mean {meant}\\?$"):
+        hp.sql(f"CREATE TABLE `{path}` (id INT) USING hudi TBLPROPERTIES ('{key}' = 'id')")
+    hp.sql(f"CREATE TABLE `{path}` (id INT) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+    with pytest.raises(hp.InvalidRequest, match=f"did you mean {meant}"):
+        hp.sql(f"CREATE TABLE `{path}-like` LIKE `{path}` TBLPROPERTIES ('{key}' = 'id')")
+
+
+def test_other_properties_are_stored() -> None:
+    names = ("owner", "key", "typed", "primary", "records", "ordering", "team.name")
+    path = f"memory://misspelled-{next(_numbers)}/t"
+    listed = ", ".join(f"'{name}' = 'x'" for name in names)
+    hp.sql(f"CREATE TABLE `{path}` (id INT) USING hudi TBLPROPERTIES (PRIMARYKEY = 'id', {listed})")
+    table = hp.Table(path)
+    assert table.config.keys.record_fields == ("id",)
+    assert all(table.config.property(name) == "x" for name in names)
+    table.set_properties({"primaryKeys": "x"})
+    check_recreated(table)

@@ -237,6 +237,11 @@ def test_syntax_errors_name_their_position(text: str, message: str) -> None:
     assert not isinstance(caught.value, Unsupported)
 
 
+@pytest.mark.parametrize("text", ["DESCRIBE history", "DESC history;", "DESCRIBE TABLE history", "DESCRIBE EXTENDED history"])
+def test_a_table_can_have_the_name_history(text: str) -> None:
+    assert parse(text) == S.Describe(S.TableName(("history",)), "EXTENDED" in text)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -252,6 +257,11 @@ def test_syntax_errors_name_their_position(text: str, message: str) -> None:
         ("ALTER TABLE t PARTITION (a = 1) RENAME TO PARTITION (a = 2)", "ALTER TABLE ... PARTITION"),
         ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", "NOT NULL"),
         ("DROP FUNCTION f", "DROP FUNCTION"),
+        ("OPTIMIZE t ZORDER BY (a)", "OPTIMIZE; use CALL run_clustering$"),
+        ("VACUUM t RETAIN 168 HOURS", "VACUUM; use CALL run_clean$"),
+        ("DESCRIBE HISTORY t", "DESCRIBE HISTORY; use CALL show_commits$"),
+        ("DESC HISTORY `/data/t`;", "DESCRIBE HISTORY; use CALL show_commits$"),
+        ("ANALYZE TABLE t COMPUTE STATISTICS", "the statement ANALYZE$"),
         ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
         ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "WITH in front of INSERT"),
         ("SELECT * FROM t TIMESTAMP AS OF current_timestamp()", "AS OF"),

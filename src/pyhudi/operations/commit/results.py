@@ -28,7 +28,8 @@ class WriteResult(OperationResult):
         completion_time: Completion time; None if there was nothing to commit.
         rows_in: Incoming rows after duplicates were combined.
         rows_inserted: Rows inserted.
-        rows_updated: Rows updated. Rows that lost to newer records are not counted.
+        rows_updated: Rows updated. In copy-on-write tables, rows that lost to newer records are not counted. Log files of
+            merge-on-read tables are merged later, so updates that may lose are counted.
         rows_deleted: Rows deleted. If file groups were replaced (overwrites, deleted partitions), the number of records
             in them, from the footers of their base files. None if that number is unknown without reading rows, because
             replaced file groups have log files or there are more than 1,000 of them.
