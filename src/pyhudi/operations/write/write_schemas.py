@@ -82,7 +82,7 @@ class WriteSchemas:
             _check_delete_columns(config.keys, incoming)
             if current is None:
                 raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to delete")
-            _check_delete_types(config.keys, incoming, known, zones)
+            _check_delete_types(config, incoming, known, zones)
             data_schema, text = current.arrow, current.avro
         else:
             columns = typed_nulls(with_zones(without_meta_fields(incoming), known, zones), known)
@@ -222,10 +222,11 @@ def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
         )
 
 
-def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zones: ZonelessTimestamps) -> None:
+def _check_delete_types(config: TableConfig, schema: pa.Schema, table: pa.Schema, zones: ZonelessTimestamps) -> None:
     """Check the key types of rows to delete: 1.0 and 1 are different key strings, and a delete of one does not find the other."""
     if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
         return
+    keys = config.keys
     for name in (*keys.record_fields, *partition_columns(keys)):
         head = name.split(".")[0]
         if head not in schema.names:
@@ -236,7 +237,9 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zone
             check_key_argument(name, input_type, stored)
         families = (pa.types.is_integer, pa.types.is_floating)
         alike = input_type == stored or any(family(input_type) and family(stored) for family in families)
-        text = pa.types.is_string(input_type) or (pa.types.is_string(stored) and pa.types.is_integer(input_type))
+        # A column that files omit is known as the text of its partition paths.
+        takes_any = name in config.omitted_columns or pa.types.is_integer(input_type)
+        text = pa.types.is_string(input_type) or (pa.types.is_string(stored) and takes_any)
         if not alike and not text:
             raise InvalidRequest(
                 f"column {name!r} of the rows to delete is {input_type}, and the table's is {stored}: cast "
