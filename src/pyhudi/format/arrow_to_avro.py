@@ -236,7 +236,14 @@ def _is_described(field: pa.Field, stated: pa.Field) -> bool:
     comment = (field.metadata or {}).get(COMMENT)
     if comment is not None and comment != (stated.metadata or {}).get(COMMENT):
         return False
-    return all(_is_described(field.type.field(at), stated.type.field(at)) for at in range(field.type.num_fields))
+    return all(map(_is_described, _children(field.type), _children(stated.type)))
+
+
+def _children(type_: pa.DataType) -> list[pa.Field]:
+    """The fields of a type; those of a map without the struct around them, whose field names vary."""
+    if pa.types.is_map(type_):
+        return [type_.key_field, type_.item_field]
+    return [type_.field(at) for at in range(type_.num_fields)]
 
 
 def _branch(node: Any) -> Any:

@@ -100,11 +100,14 @@ def merged_group(storage: Storage, rule: CellMergeRule, slice_: FileSlice) -> It
         log_keys = _distinct(layers)
         base_cells = []
         if base is not None and len(log_keys):
-            base_cells = [Cells(batch.column("key"), batch.column("value"), schema) for batch in base.file.lookup(log_keys)]
+            base_cells = [Cells(batch.column("key"), batch.column("value"), schema) for batch in base.lookup(log_keys)]
         overlay = _sorted(rule.overlay(GroupCells(tuple(base_cells), tuple(layers))))
         del layers, base_cells
         base_rows = () if base is None else base.scan(start, stop)
-        yield from _interleaved(rule, base_rows, schema, log_keys, overlay)
+        try:
+            yield from _interleaved(rule, base_rows, schema, log_keys, overlay)
+        except CorruptData as error:
+            raise error if base is None else error.with_path(base.path) from error
 
 
 def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> CellMergeRule:
@@ -124,6 +127,12 @@ class _RangedFile:
     file: HFile
     path: str
     row_count: int = 0
+
+    def lookup(self, keys: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self.file.lookup(keys)
+        except CorruptData as error:
+            raise error.with_path(self.path) from error
 
     def scan(self, start: bytes | None, stop: bytes | None) -> Iterator[pa.RecordBatch]:
         try:

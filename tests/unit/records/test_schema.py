@@ -708,3 +708,23 @@ def test_items_of_null_lists_and_maps_are_dropped(text: pa.DataType, start: int)
         unshared.validate(full=True)
         assert (unshared.to_pylist(), unshared.type) == (rows.to_pylist(), rows.type)
         assert len(unshared.values) == [3, 1][start]
+
+
+def test_map_with_other_names_of_its_entries_keeps_its_stored_schema() -> None:
+    stored = {
+        "type": "record",
+        "name": "t_record",
+        "namespace": "hoodie.t",
+        "fields": [
+            {
+                "name": "m",
+                "type": ["null", {"type": "map", "values": {"type": "string", "avro.java.string": "String"}}],
+                "default": None,
+                "doc": "kept",
+                "aliases": ["old"],
+            }
+        ],
+    }
+    map_type = pa.map_(pa.field("keys", pa.string(), False), pa.field("values", pa.string(), False))
+    schema = pa.schema([pa.field("m", map_type, metadata={"comment": "kept"})])
+    assert json.loads(arrow_to_avro(schema, "t", previous=json.dumps(stored)))["fields"] == stored["fields"]
