@@ -292,7 +292,7 @@ register_lock_provider(LOCK, lambda settings, storage, env: Refusing())
 )
 def test_the_lock_that_a_call_names_is_the_one_it_takes(table: Table, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name not in calls(table):
-        pytest.skip("a door of Spark: see tests/spark")
+        pytest.skip("an entry point of Spark: see tests/spark")
     wanted: list[str | None] = []
     opened = open_lock
 
