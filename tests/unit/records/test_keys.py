@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
+from pyhudi.options.table_options import TIME_PREFIXES
 from pyhudi.records.keys.key_spec import (
     KeyGenerator,
     KeySpec,
@@ -464,6 +465,8 @@ def test_properties_of_real_tables_are_read() -> None:
         paths_of(KeySpec.from_properties(untold), t=["2024"])
     found = KeySpec.from_properties(time).time
     assert found == rule("MIXED", "yyyy", input_patterns=("yyyy-MM-dd", "yyyy"), input_zone="GMT+8:00", output_zone="GMT+8:00")
+    specific = {TIME_PREFIXES[0] + name: "UTC" for name in ("input.timezone", "output.timezone")}
+    assert KeySpec.from_properties(time | specific).time == found, "timezone takes precedence"
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,9 @@ class TimeRule:
             raise InvalidRequest(
                 f"{TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is not a valid regular expression: {error}"
             ) from error
+        # The common zone takes precedence over the two specific ones, as in Hudi.
         zone = value("timezone")
-        input_zone, output_zone = value("input.timezone") or zone, value("output.timezone") or zone or "UTC"
+        input_zone, output_zone = zone or value("input.timezone"), zone or value("output.timezone") or "UTC"
         return cls(
             type=TimeType(type_.upper()),
             output_pattern=output,
