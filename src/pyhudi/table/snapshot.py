@@ -374,16 +374,24 @@ def load_path_fields(config: TableConfig, schema: TableSchema | None) -> pa.Sche
     A path holds text, so the column is text; it has the type declared at table creation if there is one and the path
     holds the value itself.  Source: docs/formats/reading.md, "Partitions and path filters".
     """
-    stated = TableSchema.from_avro(config.create_schema).arrow if config.path_columns and config.create_schema else pa.schema([])
-    plain = path_valued_columns(config.keys)
+    declared = declared_path_fields(config)
     held = frozenset(() if schema is None else schema.arrow.names)
     return pa.schema(
         [
-            stated.field(name).with_nullable(True) if name in plain and name in stated.names else pa.field(name, pa.string())
+            declared.field(name) if name in declared.names else pa.field(name, pa.string())
             for name in config.path_columns
             if name not in held
         ]
     )
+
+
+def declared_path_fields(config: TableConfig) -> pa.Schema:
+    """Return the partition columns that files omit and whose type the table declares; the paths hold their values."""
+    if not config.path_columns or not config.create_schema:
+        return pa.schema([])
+    declared, plain = TableSchema.from_avro(config.create_schema).arrow, path_valued_columns(config.keys)
+    names = [name for name in config.path_columns if name in plain and name in declared.names]
+    return pa.schema([declared.field(name).with_nullable(True) for name in names])
 
 
 def load_schema_as_of(

@@ -140,6 +140,27 @@ def test_types_that_the_table_was_created_with(tmp_path: Path) -> None:
         Table(tmp_path / "t").scan().to_arrow()
 
 
+@pytest.mark.parametrize("value", [1.0, True, datetime.date(2026, 1, 1)])
+def test_a_declared_text_column_refuses_what_a_record_key_of_text_refuses(tmp_path: Path, value: Any) -> None:
+    table = new_table(tmp_path, "region", schema=SCHEMA)
+    table.upsert(rows(range(2), 1))
+    place = SCHEMA.get_field_index("region")
+    other = rows([5], 1).set_column(place, "region", pa.array([value]))
+    with pytest.raises(InvalidRequest, match="region  string  "):
+        table.upsert(other)
+    with pytest.raises(InvalidRequest, match="'region' of the rows to delete"):
+        table.delete(other.select(["id", "region"]))
+    table.upsert(rows([5], 1).set_column(place, "region", pa.array([7])))
+    assert found(table, ("region",), filter="id = 'k5'") == {("7",)}
+
+
+def test_a_column_without_declared_type_takes_the_type_of_each_batch(tmp_path: Path) -> None:
+    table = new_table(tmp_path, "day")
+    for time in (1, 2):
+        table.upsert(rows([0], time))
+    assert found(table, ("ts", "day")) == {(2, "2026-01-01")}
+
+
 def test_formatted_times_are_read_from_the_path(tmp_path: Path) -> None:
     times = {
         "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",

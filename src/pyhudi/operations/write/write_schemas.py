@@ -32,7 +32,7 @@ from pyhudi.records.schema_evolution import (
 )
 from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
 from pyhudi.records.type_normalization import normalize_types
-from pyhudi.table.snapshot import Snapshot, TableSchema
+from pyhudi.table.snapshot import Snapshot, TableSchema, declared_path_fields
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 
@@ -141,10 +141,8 @@ def _omitted_columns(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
     """Return the columns that data files omit, with the types from which partition paths are built."""
     # If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
     omitted = normalize_types(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
-    stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
-    typed = pa.schema(
-        [next((field for field in stated if field.name == field_of_batch.name), field_of_batch) for field_of_batch in omitted]
-    )
+    declared = declared_path_fields(snapshot.config)
+    typed = pa.schema([declared.field(field.name) if field.name in declared.names else field for field in omitted])
     return evolve(typed, omitted, SchemaMode.STRICT, fixed=fixed_columns(snapshot.config))
 
 
@@ -237,8 +235,9 @@ def _check_delete_types(config: TableConfig, schema: pa.Schema, table: pa.Schema
             check_key_argument(name, input_type, stored)
         families = (pa.types.is_integer, pa.types.is_floating)
         alike = input_type == stored or any(family(input_type) and family(stored) for family in families)
-        # A column that files omit is known as the text of its partition paths.
-        takes_any = name in config.omitted_columns or pa.types.is_integer(input_type)
+        # A column that files omit is known as the text of its partition paths, unless the table declares its type.
+        is_undeclared = name in config.omitted_columns and name not in declared_path_fields(config).names
+        takes_any = is_undeclared or pa.types.is_integer(input_type)
         text = pa.types.is_string(input_type) or (pa.types.is_string(stored) and takes_any)
         if not alike and not text:
             raise InvalidRequest(
