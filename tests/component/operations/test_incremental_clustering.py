@@ -46,6 +46,7 @@ def test_clustering_without_changes_since_the_last_one_does_nothing(table: hp.Ta
     assert partitions_of_plan(table) == ["a", "b", "c"]
     repeated = table.cluster()
     assert repeated.instant is None
+    assert "only 0 of 3 partitions changed since the last clustering" in repeated.reason
     assert "hoodie.table.services.incremental.enabled=false" in repeated.reason
     assert partitions_of_plan(table, options={"hoodie.table.services.incremental.enabled": False}) == ["a", "b", "c"]
     # That plan records no partitions that it left out.

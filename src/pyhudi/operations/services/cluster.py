@@ -298,10 +298,11 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
         candidates = candidate_partitions(snapshot, self.options.plan)
         groups, missing = _choose_groups(self.workers, snapshot, candidates, self.options, commits)
         if not groups:
-            if len(candidates) == len(snapshot.listing.partitions()):
+            partitions = len(snapshot.listing.partitions())
+            if len(candidates) == partitions:
                 return NotDue("nothing to cluster")
             return NotDue(
-                f"nothing to cluster: {len(candidates)} partitions changed since the last clustering; "
+                f"nothing to cluster: only {len(candidates)} of {partitions} partitions changed since the last clustering; "
                 f"{TABLE_SERVICES_INCREMENTAL_ENABLED}=false inspects all"
             )
         self.planned[:] = groups
