@@ -147,7 +147,7 @@ def _is_number(value: Any, number_type: type) -> bool:
 
 
 def _is_instant(value: Any) -> bool:
-    """Whether the value is the result of a write or service."""
+    """Whether the value is the result of a write or service, or an entry of the timeline."""
     return hasattr(type(value), "instant") and hasattr(type(value), "completion_time")
 
 
@@ -174,7 +174,7 @@ _PLAIN = {
     "Environment": _AcceptedType("an Environment", lambda value: hasattr(value, "monotonic_ms")),
     "RecordMerger": _AcceptedType("a RecordMerger", lambda value: hasattr(value, "strategy_id") and hasattr(value, "merge")),
     "Reporter": _AcceptedType("a Reporter", lambda value: hasattr(value, "begin")),
-    "CommittedInstant": _AcceptedType("the result of a write", _is_instant),
+    "CommittedInstant": _AcceptedType("the result of a write, an entry of the timeline", _is_instant),
 }
 _CALLABLES = ("Callable", "Listener", "Grouping", "CompactionStrategyRule", "_Function")
 _UNCHECKED = ("Any", "object", "Filter", "InstantArgument", "Axes", "TimeGenerator", "Literal")

@@ -117,6 +117,11 @@ class Instant:
             raise InvalidRequest(f"Only a completed instant has a completion time: {self.request_time} {self.action.value}")
 
     @property
+    def instant(self) -> str:
+        """The request time: an entry of the timeline names an instant as the result of a write does."""
+        return self.request_time
+
+    @property
     def is_completed(self) -> bool:
         return self.state is State.COMPLETED
 

@@ -4,7 +4,7 @@
     datetime without a zone                                            local time in that zone
     date                                                               midnight in that zone
 
-    result of a write                                                  its request time, or its completion time in ranges
+    result of a write, entry of the timeline                           its request time, or its completion time in ranges
 
 Other text is returned unchanged: digits are an instant or a completion time, and Hudi has formats of its own. Times on
 the timeline have milliseconds; finer fractions are truncated. Text without fractional seconds means all of that second,
@@ -14,19 +14,19 @@ with a zone or without: time travel to it, or a range up to it, includes its las
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Protocol
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.instants import format_instant_time
+from pyhudi.format.instants import Instant, format_instant_time
 from pyhudi.planning.incremental_query import CompletionRange, RequestRange
 from pyhudi.planning.time_travel import parse_as_of
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
 class CommittedInstant(Protocol):
-    """The result of a write or table service."""
+    """The result of a write or table service, or an entry of the timeline."""
 
     @property
     def instant(self) -> str | None:
@@ -71,12 +71,17 @@ def request_time_text(instant_argument: str | CommittedInstant) -> str:
 
 def _committed(result: CommittedInstant, attribute: str) -> str:
     """A time of a result. Raises InvalidRequest if nothing was committed, or for a value that is no result."""
+    if isinstance(result, Mapping) and "request_time" in result and "completion_time" in result:
+        field = "request_time" if attribute == "instant" else attribute
+        raise InvalidRequest(f"a row of the timeline is not a point in time: pass its field {field!r}")
     if not hasattr(type(result), "instant") or not hasattr(type(result), "completion_time"):
         raise InvalidRequest(
             f"{result!r:.80} is not a point in time: use a datetime, a date, ISO text with a zone, an instant, a completion "
-            "time, or the result of a write"
+            "time, the result of a write, or an entry of the timeline"
         )
     time: str | None = getattr(result, attribute)
+    if time is None and isinstance(result, Instant):
+        raise InvalidRequest(f"instant {result.request_time} ({result.action}) has no completion time: it is {result.state.name}")
     if time is None:
         raise InvalidRequest(f"{type(result).__name__} names no instant: nothing was committed. Pass an instant of the timeline")
     return time
@@ -117,6 +122,12 @@ def check_not_request_time(
                     f"{time} is the instant of a write, the time at which it was requested; incremental queries use completion "
                     f"times, and that write completed at {instant.completion_time} (`completion_time` of its result)"
                 )
+
+
+def completion_time_hint(timeline: Timeline, time: str) -> str:
+    """Return what to pass for a time at which no write was requested but one completed, to end an error; else nothing."""
+    write = next((instant for instant in timeline.completed_writes() if instant.completion_time == time), None)
+    return "" if write is None else f"; the write that completed then was requested at {write.request_time}: pass that time"
 
 
 def _zoned(text: str) -> re.Match[str] | None:

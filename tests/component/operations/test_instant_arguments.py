@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pyhudi import Table, WriteResult
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InstantNotFound, InvalidRequest
+from pyhudi.format.instants import Instant, State
 from pyhudi.storage.environment import ReplayEnvironment
 
 _names = itertools.count()
@@ -96,6 +97,32 @@ def test_ranges_that_do_not_begin_are_refused() -> None:
         incremental_ids(table, after="yesterday")
     with pytest.raises(InvalidRequest, match="ends before it begins"):
         incremental_ids(table, after=two.completion_time, end=one.completion_time)
+
+
+def test_entries_of_the_timeline_name_instants() -> None:
+    table, (*_, three) = table_with_commits()
+    first, second, third = table.timeline().completed_writes()
+    assert incremental_ids(table, after=first, end=second) == "b"
+    assert table.scan(as_of=second).count() == 2
+    row = table.inspect.timeline().to_pylist()[1]
+    with pytest.raises(InvalidRequest, match="pass its field 'request_time'"):
+        table.scan(as_of=row)
+    with pytest.raises(InvalidRequest, match="pass its field 'completion_time'"):
+        incremental_ids(table, after=row)
+    pending = Instant(third.request_time, third.action, State.INFLIGHT)
+    with pytest.raises(InvalidRequest, match="has no completion time: it is INFLIGHT"):
+        incremental_ids(table, after=pending)
+    assert table.savepoint(second) is not None
+    assert table.rollback(third).rolled_back == three.instant
+
+
+def test_a_completion_time_names_the_instant_to_pass() -> None:
+    table, (*_, three) = table_with_commits()
+    for call in (table.rollback, table.restore, table.savepoint):
+        with pytest.raises(InstantNotFound, match=f"the write that completed then was requested at {three.instant}: pass that"):
+            call(three.completion_time or "")
+    with pytest.raises(InstantNotFound, match=r"requested at 20200101000000000$"):
+        table.rollback("20200101000000000")
 
 
 @pytest.mark.parametrize("bound", ["start", "after", "end"])

@@ -25,6 +25,7 @@ from pyhudi.operations.commit.instant_times import new_instant_time
 from pyhudi.operations.commit.results import SavepointResult
 from pyhudi.operations.commit.transaction import check_no_pending_restore, check_same_version
 from pyhudi.operations.services.clean_state import load_clean, load_pending_plan
+from pyhudi.planning.instant_arguments import completion_time_hint
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
@@ -128,7 +129,8 @@ def completed_write(context: TableContext, timeline: Timeline, instant: str | No
     candidates = [i for i in writes if instant is None or i.request_time == instant]
     if not candidates:
         missing = "no completed write" if instant is None else f"no completed write requested at {instant}"
-        raise InstantNotFound(f"the active timeline of {context.storage.uri} has {missing}")
+        hint = "" if instant is None else completion_time_hint(timeline, instant)
+        raise InstantNotFound(f"the active timeline of {context.storage.uri} has {missing}{hint}")
     return candidates[-1]
 
 

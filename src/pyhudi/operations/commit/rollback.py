@@ -46,6 +46,7 @@ from pyhudi.operations.commit.orphan_cleanup import remove_leftovers, sweep_unfi
 from pyhudi.operations.commit.results import OperationResult
 from pyhudi.operations.commit.rollback_checks import check_can_roll_back, file_id_from_name
 from pyhudi.operations.commit.transaction import check_same_version
+from pyhudi.planning.instant_arguments import completion_time_hint
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.table.bootstrap_sources import remove_bootstrap_index
@@ -146,7 +147,10 @@ def find_rollback_target(context: TableContext, timeline: Timeline, request_time
     for instant in (*timeline.completed_writes(), *timeline.pending_writes(), *timeline.pending(Action.CLUSTERING)):
         if instant.request_time == request_time and (instant.action.is_write or _is_empty_plan(context, instant)):
             return instant
-    raise InstantNotFound(f"the active timeline of {context.storage.uri} has no write requested at {request_time}")
+    raise InstantNotFound(
+        f"the active timeline of {context.storage.uri} has no write requested at {request_time}"
+        f"{completion_time_hint(timeline, request_time)}"
+    )
 
 
 def _is_empty_plan(context: TableContext, instant: Instant) -> bool:
