@@ -81,7 +81,8 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
             table_type: `cow` (copy-on-write, default) or `mor` (merge-on-read).
             schema: Columns; defaults to those of the first write.
             storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
-            options: Further `hoodie.*` options.
+            options: Further `hoodie.*` options. Those that define the table are stored. The others apply to the returned
+                object only; `set_properties` stores one under `pyhudi.table.options.<option>`.
             environment: Clock, id generator and sleep function; the system's by default.
             exist_ok: Open an existing table if its record key, partitioning, columns (`schema`) and every setting
                 passed here match. Settings that are not passed may differ, such as table type or version.

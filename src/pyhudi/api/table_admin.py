@@ -123,6 +123,8 @@ class TableAdmin(TableServices):
         Properties that define the layout are rejected, with the method that changes them if there is one. Every reader
         and writer sees the properties in `config.properties`, and Hudi preserves them.
 
+        The key `pyhudi.table.options.<option>` stores a default of an option for all later reads and writes of PyHudi.
+
         Args:
             properties: Values by key, such as `{"owner": "fares"}` or `{"hoodie.table.name": "rides"}`; None removes a
                 key.

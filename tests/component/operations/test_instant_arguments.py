@@ -104,7 +104,7 @@ def test_entries_of_the_timeline_name_instants() -> None:
     first, second, third = table.timeline().completed_writes()
     assert incremental_ids(table, after=first, end=second) == "b"
     assert table.scan(as_of=second).count() == 2
-    row = table.inspect.timeline().to_pylist()[1]
+    row: Any = table.inspect.timeline().to_pylist()[1]
     with pytest.raises(InvalidRequest, match="pass its field 'request_time'"):
         table.scan(as_of=row)
     with pytest.raises(InvalidRequest, match="pass its field 'completion_time'"):

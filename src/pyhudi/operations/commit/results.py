@@ -49,7 +49,8 @@ class WriteResult(OperationResult):
         not_found: Partitions to delete that do not exist.
         services: `due`, `run`, `planned`, `not due` or `off` for each table service.
         callbacks: `delivered`, or the failure, for each commit callback, and for messages that earlier writes left.
-        seconds: Seconds by phase.
+        seconds: Seconds by phase of the write until its commit. Inline table services, which run afterwards, are not
+            included.
         reason: Why `run_ttl` deleted no partition; '' for other results.
     """
 
@@ -304,7 +305,7 @@ class RestoreResult(OperationResult):
         rolled_back: Request times of the removed instants, newest first.
         files_deleted: Number of deleted files.
         dropped_indexes: Indexes that this call dropped with the metadata table. The next write builds it and them again,
-            except `indexes_to_create`.
+            except `indexes_to_create`. Empty if the call completed an interrupted restore that had dropped them.
         indexes_to_create: Dropped indexes that only `Table.index.create`, or their option, builds again.
     """
 
