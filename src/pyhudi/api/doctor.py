@@ -349,7 +349,7 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
         useless = sorted({RECORD_INDEX, BLOOM_FILTERS}.intersection(config.metadata_partitions))
         if useless:
             finding = f"the table has no meta columns, and {', '.join(useless)}, which is made from them"
-            yield warn(finding, f"drop it: Table.drop_index({useless[0]!r})")
+            yield warn(finding, f"drop it: Table.index.drop({useless[0]!r})")
     building = context.timeline.load().pending(Action.INDEXING)
     heartbeats = CommitSettings.of(options).heartbeats
     if config.metadata_partitions_inflight and not any(

@@ -24,6 +24,11 @@ _METHOD_CALL = re.compile(
 _COMMANDS = (
     (re.compile(r"dry_run=False"), "--yes"),
     (re.compile(r"`?Table\.(upgrade|downgrade)\(to=([0-9]+)\)`?"), r"`pyhudi \1 --to \2`"),
+    (re.compile(r"`?Table\.(rollback|restore|savepoint)\('([^']*)'\)`?"), r"`pyhudi \1 TABLE \2`"),
+    (re.compile(r"`?Table\.index\.(create|drop|rebuild)\('([^']*)'\)`?"), r"`pyhudi index \1 TABLE \2`"),
+    (re.compile(r"`?Table\.index\.(create|drop|rebuild)(?:\(\))?`?(?![\w(])"), r"`pyhudi index \1`"),
+    (re.compile(r"`?Table\.validate\(keys=True\)`?"), "`pyhudi validate --keys`"),
+    (re.compile(r"`?Table\.drop_metadata_table\(\)`?"), "`pyhudi call delete_metadata_table TABLE`"),
     (re.compile(r"\bset pyhudi\.schema\.mode=(\w+)"), r"pass --schema-mode \1"),
     (re.compile(r"\bstorage_options=(?!\w)"), "--storage"),
     (re.compile(r"\boptions=(?!\w)"), "--option"),

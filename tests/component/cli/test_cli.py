@@ -53,6 +53,11 @@ def test_advice_is_spelled_as_commands() -> None:
     assert in_commands("Table.update(...), Table.create(exist_ok=True)") == "Table.update(...), Table.create(exist_ok=True)"
     assert in_commands("run Table.upgrade(to=9)") == "run `pyhudi upgrade --to 9`"
     assert in_commands("or set pyhudi.schema.mode=widen") == "or pass --schema-mode widen"
+    assert in_commands("drop it: Table.index.drop('record_index')") == "drop it: `pyhudi index drop TABLE record_index`"
+    assert in_commands("a repair (or Table.index.rebuild()) rebuilds it") == "a repair (or `pyhudi index rebuild`) rebuilds it"
+    assert in_commands("Table.rollback('2026') takes it back") == "`pyhudi rollback TABLE 2026` takes it back"
+    assert in_commands("run `Table.validate(keys=True)`") == "run `pyhudi validate --keys`"
+    assert in_commands("Table.drop_metadata_table() makes") == "`pyhudi call delete_metadata_table TABLE` makes"
 
 
 def test_csv_has_a_header_and_a_line_for_each_row(table: hp.Table) -> None:
