@@ -1,4 +1,4 @@
-"""Table services: `Table.services`.
+"""Table services: methods of `Table`.
 
     t.compact()                      # schedule and execute
     plan = t.schedule_clustering()   # schedule only, to be executed here or elsewhere
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @checked_class
 class TableServices(OpenedTable):
-    """The table services of a table, as returned by `Table.services`."""
+    """The table services of a table, which are methods of `Table`."""
 
     def clean(
         self, *, dry_run: bool = False, spark: SparkSession | None = None, options: Mapping[str, object] | None = None

@@ -220,7 +220,7 @@ REFUSALS = (
         ),
     ),
     Refusal(
-        "services run in the writer or with `Table.services`",
+        "services run in the writer or with `Table.run_services`",
         ("false",),
         ("hoodie.table.service.manager.enabled", "hoodie.metadata.table.service.manager.enabled"),
     ),

@@ -17,7 +17,7 @@ from pyarrow.dataset import dataset
 
 import pyhudi as hp
 from pyhudi import Table
-from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
+from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame, with_maps
 from pyhudi.errors import InvalidRequest
 from tests.support.rows import assert_same_rows
 
@@ -303,7 +303,7 @@ STORED_MAPS = [
 ]
 
 
-@pytest.mark.parametrize("form", ["rows", "columns", "pairs", "write", "merge"])
+@pytest.mark.parametrize("form", ["rows", "columns", "pairs", "write", "merge", "generator", "pandas", "pandas write"])
 def test_python_dictionaries_are_maps_where_the_table_has_maps(form: str) -> None:
     table = Table.create(f"memory://inputs-maps-{form}", record_key="id", schema=MAPS)
     if form == "rows":
@@ -314,6 +314,12 @@ def test_python_dictionaries_are_maps_where_the_table_has_maps(form: str) -> Non
         table.bulk_insert(STORED_MAPS)
     elif form == "write":
         hp.write(table.uri, MAP_ROWS)
+    elif form == "generator":
+        table.upsert(row for row in MAP_ROWS)
+    elif form == "pandas":
+        table.upsert(pd.DataFrame(MAP_ROWS))
+    elif form == "pandas write":
+        hp.write(table.uri, pd.DataFrame(MAP_ROWS, index=[5, 6, 7, 8]))
     else:
         table.merge(MAP_ROWS, on="id").when_not_matched_insert_all().execute()
     assert sorted(table.scan(MAPS.names).to_arrow().to_pylist(), key=lambda row: row["id"]) == STORED_MAPS
@@ -370,6 +376,17 @@ def test_values_that_are_no_maps_are_refused(value: Any, message: str) -> None:
     with pytest.raises(InvalidRequest, match="column 'm' cannot be read as Arrow: expected a dictionary or a list in each row"):
         table.upsert([{"id": 1, "m": {"a": 1}}, {"id": 2, "m": "text"}])
     assert not table.timeline().completed_writes()
+
+
+def test_generators_of_frames_and_frames_without_maps_are_unchanged() -> None:
+    frame = pd.DataFrame({"id": [1], "m": [{"a": 1}]})
+    frames = with_maps(iter([frame, frame]), lambda: MAPS)
+    assert len(list(frames)) == 2
+    assert with_maps(frame, lambda: None) is frame
+    table = with_maps(frame, lambda: MAPS)
+    assert table["m"].to_pylist() == [[("a", 1)]]
+    reader = pa.table({"id": [1]}).to_reader()
+    assert with_maps(reader, lambda: MAPS) is reader
 
 
 @pytest.mark.parametrize(

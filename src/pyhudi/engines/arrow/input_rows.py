@@ -9,7 +9,8 @@
                            a time
     a list of frames       tables, batches and frames with equal columns, concatenated
 
-Arrow infers one type for all Python values of a column. It infers no maps: those take the place of maps in the table.
+Arrow infers one type for all Python values of a column. It infers no maps: dictionaries of rows, columns and pandas
+frames take the place of maps in the table.
 """
 
 from __future__ import annotations
@@ -94,17 +95,48 @@ def with_maps(data: Any, columns: Callable[[], pa.Schema | None]) -> Any:
     """Return rows or columns of Python values whose dictionaries and lists of pairs are maps where the table has maps.
 
     Args:
-        data: The data of a write; other data is unchanged.
+        data: The data of a write. Rows of a generator are collected; object columns of a pandas frame are read; other data
+            is unchanged.
         columns: Returns the table's columns, None if there are none yet; called for nested values only.
     """
+    if isinstance(data, Iterator) and not is_frame(data):
+        first = next(data, None)
+        if not isinstance(first, Mapping):
+            return [] if first is None else chain([first], data)
+        data = [first, *data]
     if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
         data = _columns_of_rows(data)
+    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
+        return _pandas_with_maps(data, columns)
     if not isinstance(data, Mapping):
         return data
     nested = [name for name, values in data.items() if isinstance(values, (list, tuple)) and any(map(_is_nested, values))]
-    schema = columns() if nested else None
-    types = {field.name: field.type for field in schema or () if field.name in nested and _has_map(field.type)}
+    types = _types_with_maps(nested, columns)
     return {**data, **{name: _array(name, data[name], kind) for name, kind in types.items()}}
+
+
+def _types_with_maps(nested: Collection[Any], columns: Callable[[], pa.Schema | None]) -> dict[str, pa.DataType]:
+    schema = columns() if nested else None
+    return {field.name: field.type for field in schema or () if field.name in nested and _has_map(field.type)}
+
+
+def _pandas_with_maps(frame: Any, columns: Callable[[], pa.Schema | None]) -> Any:
+    """A pandas frame; as a table if one of its object columns has Python values for a column with maps."""
+    names = list(frame.columns)
+    _refuse_equal_names(names)
+    objects = [name for name in names if frame[name].dtype == object]
+    first_values = {name: frame[name].dropna().iloc[:1].tolist() for name in objects}
+    nested = [name for name, values in first_values.items() if any(map(_is_nested, values))]
+    types = _types_with_maps(nested, columns)
+    if not types:
+        return frame
+    remaining = arrow_reader(frame.drop(columns=list(types))).read_all()
+    converted = {
+        name: _array(name, series.where(series.notna(), None).tolist(), kind)
+        for name, kind in types.items()
+        for series in [frame[name]]
+    }
+    return pa.table({name: converted[name] if name in converted else remaining[name] for name in names})
 
 
 def _is_nested(value: Any) -> bool:
