@@ -47,7 +47,8 @@ from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.sql_engine import sql_ast as S
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, check_alias, read_spark
+from pyhudi.sql_engine.column_aliases import check_alias
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.table.table_config import TableConfig

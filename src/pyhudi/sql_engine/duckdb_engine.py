@@ -29,6 +29,7 @@ from sqlglot.parsers.spark import SparkParser
 from pyhudi.errors import HudiError, Internal, InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import without_extension
 from pyhudi.records.sql_quoting import text_literal
+from pyhudi.sql_engine.column_aliases import check_column_aliases
 from pyhudi.sql_engine.literals import describe_position, parse_spark
 
 _BATCH_ROWS = 65_536
@@ -66,9 +67,6 @@ TO_JSON_MACRO = f"""
 
 _OTHER_VALUES = frozenset({"hash", "xxhash64", "crc32", "rand", "randn", "random", "uuid", "monotonically_increasing_id"})
 """Functions that DuckDB has by the same name with other values, or whose values differ at every call."""
-
-_OTHER_GENERATORS = frozenset({"inline_outer", "json_tuple", "variant_explode", "variant_explode_outer"})
-"""Generators that are no class of the parser."""
 
 _DIGITS = 38
 """Maximum number of digits of a number without an exponent."""
@@ -339,6 +337,9 @@ class Database:
             raise _translate_error(error, self.known_columns) from error
 
 
+_NO_LIST = re.compile(r"UNNEST.* (requires a single list|can only be applied to lists)|array_length\(MAP\(")
+"""Errors of DuckDB for a generator whose argument is no list."""
+
 _UNKNOWN_COLUMN = re.compile(r'Referenced column "(.+?)" not found|does not have a column named "(.+?)"')
 
 
@@ -351,6 +352,11 @@ def _translate_error(error: Exception, columns: Iterable[str]) -> HudiError:
         hint = f"did you mean {' or '.join(dict.fromkeys(spelled))}?" if spelled else f"there are {', '.join(sorted(columns))}"
         return InvalidRequest(f"column {name} does not exist; {hint}")
     message = str(error).split("\n\nLINE", 1)[0].split("\nCandidate", 1)[0].strip()
+    if isinstance(error, duckdb.BinderException) and _NO_LIST.search(message):
+        return Unsupported(
+            "explode in the embedded engine of a value that is no array. Of a map m, write explode(map_entries(m)) AS e, "
+            "and read e.key and e.value"
+        )
     if isinstance(error, duckdb.CatalogException) and "Function" in message:
         return Unsupported(f"the embedded engine does not support the function: {message}")
     return InvalidRequest(f"the embedded engine cannot execute the SQL: {message}")
@@ -494,43 +500,6 @@ def _check_interval(text: str, start: int, value: str, unit: str) -> None:
         f"{describe_position(text, start)}: INTERVAL {value!r} in the embedded engine. Write INTERVAL '1' DAY, or add several "
         "intervals; only seconds have a fraction"
     )
-
-
-def check_column_aliases(tree: exp.Expr, tables: Mapping[str, int]) -> None:
-    """Raise InvalidRequest if an alias names another number of columns than its rows have; DuckDB accepts fewer names.
-
-    Args:
-        tables: Numbers of columns of tables, by their name in the tree.
-    """
-    for alias in tree.find_all(exp.TableAlias):
-        if alias.columns:
-            check_alias(alias.name, len(alias.columns), _column_count(alias.parent, tables))
-
-
-def check_alias(name: str, named: int, count: int | None) -> None:
-    """Raise InvalidRequest if an alias does not name all columns; None for an unknown number of columns."""
-    if count not in (named, None):
-        raise InvalidRequest(f"alias {name!r} names {named} columns, but its rows have {count}")
-
-
-def _column_count(node: exp.Expr | None, tables: Mapping[str, int]) -> int | None:
-    """Number of columns of a relation; None if it is unknown."""
-    if node is not None and node.args.get("joins") and not isinstance(node, exp.Select):
-        return None
-    if isinstance(node, exp.Table):
-        return tables.get(node.name)
-    if isinstance(node, exp.Values):
-        return len(node.expressions[0].expressions)
-    if isinstance(node, exp.Select):
-        is_unknown = node.is_star or any(_generates_columns(part) for one in node.expressions for part in one.walk())
-        return None if is_unknown else len(node.expressions)
-    return _column_count(node.this, tables) if isinstance(node, (exp.CTE, exp.Subquery, exp.SetOperation)) else None
-
-
-def _generates_columns(node: exp.Expr) -> bool:
-    """True for a generator, such as posexplode, whose number of columns depends on its kind and arguments."""
-    is_named = isinstance(node, exp.Anonymous) and node.name.lower() in _OTHER_GENERATORS
-    return is_named or isinstance(node, (exp.UDTF, exp.QueryTransform))
 
 
 def _refuse(tree: exp.Expr) -> None:

@@ -43,10 +43,11 @@ from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.records.sql_quoting import quote_identifier
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
+from pyhudi.sql_engine.column_aliases import check_column_aliases
 from pyhudi.sql_engine.column_functions import add_column_functions
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
-from pyhudi.sql_engine.duckdb_engine import Database, RowSource, check_column_aliases, read_spark, to_duck
+from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_duck
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_catalog import SessionCatalog, is_queryable, stored_namespace, stored_table
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
@@ -217,17 +218,19 @@ def _prepared(
 
     tree = read_spark(splice_query(query, placeholder), expression=expression)
     add_column_functions(tree, database, parse_options(session.options).text(BLOB_ROOTS), session.storage_options)
+    column_counts: dict[str, int] = {}
     for reference in query.references:
         name = names[reference.start]
         rows = _rows_of(session, database, reference, tree, name)
         database.sources.append(rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
-        check_column_aliases(tree, {name: len(database.sources[-1])})
+        column_counts[name] = len(database.sources[-1])
         if isinstance(rows, pa.Table):
             database.add(name, rows)
         else:
             _add_scan(database, name, *rows, reads_files=reads_files)
             if reads_files and tree.find(exp.Max, exp.Min) and _has_floats(rows[0].schema):
                 database.ignore_statistics_in_results()
+    check_column_aliases(tree, column_counts)
     return to_duck(tree)
 
 

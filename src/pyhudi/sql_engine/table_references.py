@@ -82,7 +82,7 @@ def _references(tree: exp.Expr, body: Fragment) -> Iterator[Reference]:
         source = table.this
         if isinstance(source, exp.Identifier):
             parts = tuple(part.name for part in table.parts)
-            if len(parts) > 1 or not _is_common(table, parts[0]):
+            if len(parts) > 1 or common_table_expression(table, parts[0]) is None:
                 yield _table(table, parts, body)
         elif isinstance(source, exp.Anonymous) and source.name.lower() in FUNCTIONS:
             yield _function(table, source, body)
@@ -150,8 +150,8 @@ def _array(cursor: TokenCursor) -> str:
     return json.dumps(_arguments(cursor, lambda: cursor.value("a number")))
 
 
-def _is_common(table: exp.Table, name: str) -> bool:
-    """Whether the name is that of a common table expression in scope of the table."""
+def common_table_expression(table: exp.Table, name: str) -> exp.CTE | None:
+    """The common table expression in scope of the table that has the name; None if there is none."""
     enclosing: exp.CTE | None = None
     node = table.parent
     while node is not None:
@@ -159,11 +159,12 @@ def _is_common(table: exp.Table, name: str) -> bool:
             enclosing = node
         with_ = node.args.get("with_")
         if isinstance(with_, exp.With):
-            if any(expression.alias.lower() == name.lower() for expression in _visible(with_, enclosing)):
-                return True
+            for expression in _visible(with_, enclosing):
+                if expression.alias.lower() == name.lower():
+                    return expression
             enclosing = None
         node = node.parent
-    return False
+    return None
 
 
 def _visible(with_: exp.With, around: exp.CTE | None) -> list[exp.CTE]:

@@ -679,6 +679,59 @@ def test_alias_names_columns_of_generators_and_joins(query: str, rows: list[dict
     assert hp.sql(query, tables=tables).to_pylist() == rows
 
 
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("WITH c(a) AS (SELECT * FROM t) SELECT * FROM c", 2),
+        ("WITH d AS (SELECT *, 1 AS x FROM t), s(a, b) AS (SELECT * FROM d) SELECT * FROM s", 3),
+        ("SELECT * FROM (SELECT * FROM t, u) AS s(a, b, c)", 4),
+        ("SELECT * FROM (SELECT x.*, u.v FROM t AS x JOIN u ON x.id = u.id) AS s(a, b)", 3),
+        ("SELECT * FROM (SELECT * FROM (SELECT id FROM t) UNION ALL SELECT 1) AS s(a, b)", 1),
+    ],
+)
+def test_alias_must_name_all_columns_of_a_star(query: str, columns: int) -> None:
+    tables = {"t": pa.table({"id": [1, 2], "v": ["a", "b"]}), "u": pa.table({"id": [1], "v": ["w"]})}
+    with pytest.raises(hp.InvalidRequest, match=f"names [0-9] columns, but its rows have {columns}$"):
+        hp.sql(query, tables=tables)
+
+
+@pytest.mark.parametrize(
+    ("query", "row"),
+    [
+        ("WITH c(a, b) AS (SELECT * FROM t) SELECT * FROM c", [1, "a"]),
+        ("WITH t AS (SELECT * FROM u), c(a, b) AS (SELECT *, 3 AS n FROM (SELECT id FROM t)) SELECT * FROM c", [1, 3]),
+        ("SELECT * FROM (SELECT * FROM t JOIN u USING (id)) AS s(a, b, c)", [1, "a", "w"]),
+        ("SELECT * FROM (SELECT * FROM t LEFT SEMI JOIN u ON t.id = u.id) AS s(a, b)", [1, "a"]),
+        ("SELECT * FROM (SELECT * EXCEPT (v) FROM t WHERE id = 1) AS s(a)", [1]),
+        ("SELECT * FROM (SELECT * FROM t LATERAL VIEW explode(array(5)) z AS e) AS s(a, b, c) WHERE a = 1", [1, "a", 5]),
+        (
+            "WITH RECURSIVE r(n, m) AS (SELECT id, 1 FROM u UNION ALL SELECT n, m + 1 FROM r WHERE m < 1) SELECT * FROM r",
+            [1, 1],
+        ),
+    ],
+)
+def test_alias_names_the_columns_of_a_star(query: str, row: list[Any]) -> None:
+    tables = {"t": pa.table({"id": [1], "v": ["a"]}), "u": pa.table({"id": [1], "v": ["w"]})}
+    assert [list(found.values()) for found in hp.sql(query, tables=tables).to_pylist()] == [row]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT explode(map('a', 1))",
+        "SELECT id, explode(m) FROM t",
+        "SELECT posexplode(m) FROM t",
+        "SELECT id, k, v FROM t LATERAL VIEW explode(m) z AS k, v",
+    ],
+)
+def test_explode_of_a_map_names_the_function_to_use(query: str) -> None:
+    maps = pa.table({"id": [1], "m": pa.array([[("a", 7)]], pa.map_(pa.string(), pa.int64()))})
+    with pytest.raises(hp.Unsupported, match=r"write explode\(map_entries\(m\)\)"):
+        hp.sql(query, tables={"t": maps})
+    entries = "SELECT id, e.key, e.value FROM t LATERAL VIEW explode(map_entries(m)) z AS e"
+    assert hp.sql(entries, tables={"t": maps}).to_pylist() == [{"id": 1, "key": "a", "value": 7}]
+
+
 @pytest.mark.parametrize("projection", ["inline(array(struct(1, 2)))", "stack(1, 1, 2)", "json_tuple('{}', 'a', 'b')"])
 def test_number_of_columns_of_a_generator_is_unknown(projection: str) -> None:
     """An engine that lacks the generator says so, not that the alias is wrong."""
