@@ -8,8 +8,13 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from tests.support.paused_write import PausedWrite
 
 OPTIONS: dict[str, Any] = {"hoodie.parquet.small.file.limit": 0, "hoodie.compact.inline": False}
 STRATEGY = "hoodie.clustering.plan.strategy"
@@ -123,3 +128,22 @@ def test_clustering_after_a_compaction_inspects_no_partition_again() -> None:
     assert partitions_of_plan(table) == ["b"]
     table.compact(options={"hoodie.compact.inline.max.delta.commits": 1})
     assert partitions_of_plan(table) == []
+
+
+def test_clustering_sees_an_archived_write_that_completed_after_the_last_one() -> None:
+    keep = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
+    options = {**OPTIONS, "hoodie.metadata.enable": False, "hoodie.clean.automatic": False}
+    uri = "memory://incremental-clustering-archived"
+    table = hp.Table.create(uri, record_key="id", partition_by="p", options=options)
+    for _ in range(2):
+        insert(table, "a", "b", "c")
+    rows = pa.table({"id": ["late", "later"], "p": ["b", "b"], "x": [1, 2]})
+    settings = WriteSettings.of(parse_options(options), WriteOperation.INSERT)
+    late = PausedWrite(table.context, lambda context: run_write(context, LocalEngine(1), rows, settings))
+    assert partitions_of_plan(table) == ["a", "b", "c"]
+    late.finish()
+    clustering = table.timeline().completed(Action.REPLACECOMMIT)[0]
+    insert(table, "c")
+    table.archive(options=keep)
+    assert table.timeline().completed_writes()[0] == clustering
+    assert partitions_of_plan(table) == ["b", "c"]

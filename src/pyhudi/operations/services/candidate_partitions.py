@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from pyhudi.format.instants import Action, Instant
 from pyhudi.planning.compaction import partitions_to_plan
-from pyhudi.table.snapshot import Snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, load_archived_commits, read_commit
+from pyhudi.table.timeline.archived_timeline import Bounds
 
 
 def changed_partitions(snapshot: Snapshot, last: Instant, missing: Sequence[str] | None) -> tuple[str, ...]:
@@ -23,13 +24,16 @@ def changed_partitions(snapshot: Snapshot, last: Instant, missing: Sequence[str]
     config, existing = snapshot.config, snapshot.listing.partitions()
     if missing is None:
         return existing
-    since = [
-        instant
-        for instant in snapshot.timeline.completed_writes()
+
+    def changes_records(instant: Instant) -> bool:
         # On a merge-on-read table commits are compactions, which change no records.
-        if instant != last
-        and (config.is_cow or instant.action is not Action.COMMIT)
-        and (instant.completion_time or "") >= last.request_time
-    ]
-    written = (tuple(read_commit(snapshot.context.timeline, instant).partition_to_write_stats) for instant in since)
-    return partitions_to_plan(written, missing, existing)
+        return instant != last and (config.is_cow or instant.action is not Action.COMMIT)
+
+    writes = snapshot.timeline.completed_writes()
+    since = [i for i in writes if changes_records(i) and (i.completion_time or "") >= last.request_time]
+    changed = [tuple(read_commit(snapshot.context.timeline, instant).partition_to_write_stats) for instant in since]
+    if writes and writes[0].request_time >= last.request_time:
+        # Archival goes by request time: a write that was requested before the service may have completed after it.
+        archived = load_archived_commits(snapshot.context.timeline, Bounds(last.request_time))
+        changed += [tuple(metadata.partition_to_write_stats) for instant, metadata in archived if changes_records(instant)]
+    return partitions_to_plan(changed, missing, existing)
