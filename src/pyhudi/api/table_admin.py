@@ -246,6 +246,8 @@ class TableAdmin(TableServices):
     def validate(self, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
         """Validate the consistency of the timeline, the data files, the metadata table and its indexes. Nothing is changed.
 
+        With a record index, compressed keys of all rows are stored in the temporary directory (`TMPDIR`) during the call.
+
         Args:
             sample: Number of base files whose footers are read; None for all.
             keys: Also check for duplicate keys in a partition, which reads the keys of all rows.

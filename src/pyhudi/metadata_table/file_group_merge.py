@@ -14,19 +14,14 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.format.hfile import HFile
-from pyhudi.format.hfile.file_info import SCHEMA
-from pyhudi.format.log.command_blocks import surviving_blocks, without_compacted
-from pyhudi.format.log.delete_blocks import decode_deletes
-from pyhudi.format.log.framing import BlockType, HeaderKey
+from pyhudi.errors import CorruptData
 from pyhudi.metadata_table.codecs.bloom_filter_codec import decode_bloom_filters, encode_bloom_filters
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, decode_column_stats, encode_column_stats
 from pyhudi.metadata_table.codecs.files_codec import ALL_PARTITIONS, decode_files, encode_files
@@ -49,6 +44,7 @@ from pyhudi.metadata_table.reader.cell_merge import (
     merge_files,
     newest_cells,
 )
+from pyhudi.metadata_table.reader.key_ranges import RangedFile, StoredLayer, open_group
 from pyhudi.metadata_table.reader.metadata_file_cache import MetadataFiles
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import FileSlice
@@ -88,11 +84,8 @@ def merged_group(storage: Storage, rule: CellMergeRule, slice_: FileSlice) -> It
     Raises:
         CorruptData: A file is damaged; the error contains its path.
     """
-    files = MetadataFiles(storage)
-    files.fetch(slice_.logs)
-    stored = _stored_layers(files, slice_)
-    base = None if slice_.base is None else _RangedFile(files.base(slice_.base), storage.absolute(slice_.base.path))
-    schema = _schema_of(base)
+    group = open_group(MetadataFiles(storage), slice_, lambda instant: True)
+    base, schema, stored = group.base, group.base_schema, group.layers
     if rule.filters is not None and _holds_filters(base, schema, stored):
         rule = rule.filters
     for start, stop in itertools.pairwise([None, *_bounds(stored), None]):
@@ -120,58 +113,10 @@ def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> CellMergeRule:
     return CellMergeRule(partial(_newest, values), values)
 
 
-@dataclass(slots=True)
-class _RangedFile:
-    """An HFile that is scanned in ascending ranges of keys up to None. path: for errors."""
-
-    file: HFile
-    path: str
-    row_count: int = 0
-
-    def lookup(self, keys: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self.file.lookup(keys)
-        except CorruptData as error:
-            raise error.with_path(self.path) from error
-
-    def scan(self, start: bytes | None, stop: bytes | None) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self.file.scan(start, stop):
-                self.row_count += batch.num_rows
-                yield batch
-            if stop is None:
-                self.file.check_entry_count(self.row_count)
-        except CorruptData as error:
-            raise error.with_path(self.path) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredLayer:
-    """One log block. content: an HFile, or the keys that the block removes."""
-
-    content: _RangedFile | pa.BinaryArray
-    schema: str = ""
-
-    def read(self, start: bytes | None, stop: bytes | None) -> Cells | Deletes | None:
-        """Return the cells or removals with start <= key < stop (None: no bound); None without any."""
-        if not isinstance(self.content, _RangedFile):
-            keys = self.content
-            if start is not None:
-                keys = keys.filter(pc.greater_equal(keys, pa.scalar(start, pa.binary())))
-            if stop is not None:
-                keys = keys.filter(pc.less(keys, pa.scalar(stop, pa.binary())))
-            return Deletes(keys) if len(keys) else None
-        batches = list(self.content.scan(start, stop))
-        if not batches:
-            return None
-        keys, values = (pa.concat_arrays([batch.column(name) for batch in batches]) for name in ("key", "value"))
-        return Cells(keys, values, self.schema)
-
-
-def _holds_filters(base: _RangedFile | None, schema: str, stored: list[_StoredLayer]) -> bool:
+def _holds_filters(base: RangedFile | None, schema: str, stored: Sequence[StoredLayer]) -> bool:
     """Whether a file group holds Bloom filters rather than statistics."""
     files = [(base, schema)] if base is not None else []
-    files += [(layer.content, layer.schema) for layer in stored if isinstance(layer.content, _RangedFile)]
+    files += [(layer.content, layer.schema) for layer in stored if isinstance(layer.content, RangedFile)]
     for file, file_schema in files:
         try:
             first = next(file.file.scan(), None)
@@ -184,28 +129,9 @@ def _holds_filters(base: _RangedFile | None, schema: str, stored: list[_StoredLa
     return False
 
 
-def _stored_layers(files: MetadataFiles, slice_: FileSlice) -> list[_StoredLayer]:
-    blocks = ((log, block) for log in slice_.logs for block in files.blocks(log, verified=True))
-    layers = []
-    for log, block in without_compacted(surviving_blocks(blocks, lambda instant: True), lambda entry: entry[1]):
-        path = files.absolute(log)
-        try:
-            if block.kind is BlockType.DELETE:
-                keys = [batch.column("record_key").view(pa.binary()) for batch in decode_deletes(files.content(log, block))]
-                layers.append(_StoredLayer(pa.concat_arrays([pa.array([], pa.binary()), *keys])))
-            elif block.kind is BlockType.HFILE:
-                file = _RangedFile(files.inner(log, block), path)
-                layers.append(_StoredLayer(file, files.schema(block.required(HeaderKey.SCHEMA))))
-            else:
-                raise Unsupported(f"cannot read a log block of type {block.kind.name} in the metadata table")
-        except CorruptData as error:
-            raise error.with_path(path) from error
-    return layers
-
-
-def _bounds(stored: list[_StoredLayer]) -> list[bytes]:
+def _bounds(stored: Sequence[StoredLayer]) -> list[bytes]:
     """The keys that divide the cells of the log blocks into ranges of about RANGE_BYTES, ascending."""
-    files = [layer.content.file for layer in stored if isinstance(layer.content, _RangedFile)]
+    files = [layer.content.file for layer in stored if isinstance(layer.content, RangedFile)]
     total_bytes = sum(file.trailer.total_uncompressed_bytes for file in files)
     if total_bytes <= RANGE_BYTES:
         return []
@@ -215,15 +141,6 @@ def _bounds(stored: list[_StoredLayer]) -> list[bytes]:
     step = max(1, len(rows) * RANGE_BYTES // total_bytes)
     # The range before the first row of all has no cells.
     return sorted(set(rows[step::step]) - {rows[0]})
-
-
-def _schema_of(base: _RangedFile | None) -> str:
-    if base is None:
-        return ""
-    text = base.file.file_info.get(SCHEMA)
-    if text is None:
-        raise CorruptData("an HFile of the metadata table has no value schema in its file info", path=base.path)
-    return text.decode("utf-8", "replace")
 
 
 def _distinct(layers: list[Cells | Deletes]) -> pa.BinaryArray:

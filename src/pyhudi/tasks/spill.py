@@ -174,3 +174,32 @@ def store_rows(path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> pa.Ta
         for part in parts:
             writer.write_table(part)
     return map_rows(path)
+
+
+def store_parts(
+    path: str, schema: pa.Schema, count: int, pieces: Iterable[tuple[pa.RecordBatch, npt.NDArray[np.integer]]]
+) -> None:
+    """Write rows to an Arrow IPC file, divided into numbered parts that `load_part` reads one at a time.
+
+    Args:
+        path: The file to create.
+        schema: Of the rows.
+        count: Number of parts.
+        pieces: Rows that fit into memory, and the part of each row. Rows of a part stay in their order.
+    """
+    # Arrow writes all values of the array of which a batch is an empty slice.
+    empty = pa.RecordBatch.from_pylist([], schema)
+    with pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        for rows, numbers in pieces:
+            order = np.argsort(numbers, kind="stable")
+            ordered = rows.take(pa.array(order))
+            bounds = np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
+            for start, end in itertools.pairwise(bounds):
+                writer.write_batch(ordered.slice(start, end - start) if end > start else empty)
+
+
+def load_part(path: str, count: int, number: int) -> list[pa.RecordBatch]:
+    """Return the rows of one part of a file that `store_parts` wrote with ``count`` parts."""
+    with pa.OSFile(path) as source:
+        reader = pa.ipc.open_file(source)
+        return [reader.get_batch(index) for index in range(number, reader.num_record_batches, count)]

@@ -4,12 +4,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyhudi.tasks.spill import SPILL_BUCKETS, RowBuffer, map_rows, store_rows
+from pyhudi.tasks.spill import SPILL_BUCKETS, RowBuffer, load_part, map_rows, store_parts, store_rows
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])
 
@@ -109,3 +110,20 @@ def test_files_of_rows(tmp_path: Path) -> None:
     assert mapped.num_rows == 5
     for name in ("rows.arrow", "rows.arrow2"):
         (tmp_path / name).unlink()
+
+
+def test_parts_are_read_one_at_a_time_in_the_order_of_their_rows(tmp_path: Path) -> None:
+    path, count = tmp_path / "parts.arrow", 5
+    pieces = [table(0, 100).to_batches()[0], table(100, 50).to_batches()[0]]
+    store_parts(str(path), SCHEMA, count, ((piece, np.asarray(piece.column("n")) % 3) for piece in pieces))
+    read = [[n for batch in load_part(str(path), count, part) for n in batch.column("n").to_pylist()] for part in range(count)]
+    assert read == [list(range(part, 150, 3)) if part < 3 else [] for part in range(count)]
+    path.unlink()
+
+
+def test_empty_parts_take_no_space(tmp_path: Path) -> None:
+    rows = pa.record_batch([pa.array([os.urandom(50).hex() for _ in range(2000)]), pa.array(range(2000))], schema=SCHEMA)
+    path = tmp_path / "parts.arrow"
+    store_parts(str(path), SCHEMA, 300, [(rows, np.full(2000, 7))])
+    assert path.stat().st_size < 2 * rows.nbytes
+    path.unlink()

@@ -79,6 +79,12 @@ def decode_locations(values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
     Raises:
         CorruptData, Unsupported: As `decode_payload`; Unsupported also for an unknown encoding of file ids.
     """
+    locations, indices = decode_distinct_locations(values, schema)
+    return locations if indices is None else locations.take(indices)
+
+
+def decode_distinct_locations(values: pa.BinaryArray, schema: str) -> tuple[pa.RecordBatch, pa.Int32Array | None]:
+    """As `decode_locations`, but only the distinct ones, and the index of each value among them (None: all are distinct)."""
     _, payloads, indices = decode_distinct(values, schema, Payload.RECORD_INDEX)
     if payloads.null_count:
         raise CorruptData("a record index entry of the metadata table has no payload")
@@ -98,9 +104,7 @@ def decode_locations(values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
     ]
     if columns[2].null_count:
         raise CorruptData("a record index entry of the metadata table has no instant")
-    if indices is not None:
-        columns = [column.take(indices) for column in columns]
-    return pa.RecordBatch.from_arrays(columns, schema=LOCATION_SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=LOCATION_SCHEMA), indices
 
 
 def _distinct(locations: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:

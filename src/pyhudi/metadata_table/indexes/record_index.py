@@ -13,7 +13,6 @@ from functools import partial
 from typing import ClassVar, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.index_definitions import IndexDefinition, record_index_definition
@@ -29,10 +28,11 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
 from pyhudi.metadata_table.file_group_merge import LOCATIONS, CellMergeRule
 from pyhudi.metadata_table.file_tasks import KeyRecords, KeySource, SliceKeysTask, location_records, run_slice_keys
 from pyhudi.metadata_table.indexes.index_events import CommitPrepared, CommitPublishing, IndexBuild, WriteStarted, key_reader
-from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings, some_keys
+from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings
 from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
+from pyhudi.metadata_table.indexes.record_index_check import check_record_index
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
-from pyhudi.metadata_table.reader.index_lookups import find_records, scan_records
+from pyhudi.metadata_table.reader.index_lookups import find_records
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.reader.stored_index_definitions import add_definition
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
@@ -43,7 +43,7 @@ from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.file_stats import FileIndexing
-from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
+from pyhudi.tasks.read_slice import ReadSpec
 
 _MOST_GROUPS_OF_A_SECTION = 10
 """The limit of Hudi 1.1."""
@@ -166,44 +166,7 @@ class RecordIndex(Index):
         return metadata.partition(partition)
 
     def check(self, table: CheckedTable) -> IndexFindings:
-        """Compare the location of every key with the index, and detect additional keys."""
-        result = IndexFindings()
-        reader = table.key_reader()
-        by_partition = table.metadata.is_sectioned(self.partition)
-        row_count = 0
-        for slice_ in table.slices:
-            keys = pa.concat_arrays(table.engine.map(_SliceKeyReader(reader), [slice_]))
-            row_count += len(keys)
-            if not len(keys):
-                continue
-            distinct = pc.unique(keys)
-            if len(distinct) < len(keys):
-                duplicates = len(keys) - len(distinct)
-                result.add_error(slice_.partition, f"{slice_.file_id}: {duplicates} duplicate keys")
-                row_count -= duplicates
-            locations = find_records(table.metadata, distinct)
-            if by_partition:
-                locations = locations.filter(pc.equal(locations.column("partition"), slice_.partition))
-            missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=locations.column("key").combine_chunks())))
-            if len(missing):
-                result.add_error(slice_.partition, f"{slice_.file_id}: {len(missing)} keys are missing: {some_keys(missing)}")
-            is_correct = pc.and_(
-                pc.equal(locations.column("partition"), slice_.partition), pc.equal(locations.column("file_id"), slice_.file_id)
-            )
-            mismatched = locations.filter(pc.invert(is_correct))
-            if mismatched.num_rows:
-                other = mismatched.slice(0, 1).to_pylist()[0]
-                examples = some_keys(mismatched.column("key"))
-                result.add_error(
-                    slice_.partition,
-                    f"{slice_.file_id}: {mismatched.num_rows} keys have another location in the index: {examples}; the first in "
-                    f"{other['partition']!r}, {other['file_id']}",
-                )
-        indexed = sum(batch.num_rows for batch in scan_records(table.metadata))
-        if indexed > row_count:
-            result.add_error("", f"has {indexed} keys, but the table has {row_count}: writers would treat new records as updates")
-        result.checked = f"{indexed:,} keys, {row_count:,} rows"
-        return result
+        return check_record_index(table)
 
 
 def _groups_of_section(row_count: int) -> int:
@@ -232,13 +195,3 @@ def _keys_of_slices(
         for source, task in zip(sources, tasks, strict=True)
         if source is not None
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _SliceKeyReader:
-    """Task that reads the keys of a slice."""
-
-    reader: ReadSpec
-
-    def __call__(self, slice_: FileSlice) -> pa.StringArray:
-        return pa.concat_arrays([pa.array([], pa.string()), *read_live_keys(self.reader, slice_)])

@@ -2,6 +2,7 @@
 
     metadata_file_cache.py       its HFiles and log blocks: opened once, small files cached in bounded memory
     file_group_reader.py         keys, prefixes or whole file groups -> cells, in layers
+    key_ranges.py                file groups in ascending ranges of keys
     metadata_reader.py           `MetadataTable`: lookups in partitions, and which log blocks are valid
     cell_merge.py                merge of the layers of one key
     index_lookups.py             typed lookups: files, column ranges, Bloom filters, record locations, secondary keys

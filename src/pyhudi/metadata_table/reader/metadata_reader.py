@@ -34,6 +34,7 @@ from pyhudi.format.paths import METADATA_FOLDER
 from pyhudi.metadata_table.codecs.metadata_partitions import parse_file_group
 from pyhudi.metadata_table.reader.cell_merge import GroupCells
 from pyhudi.metadata_table.reader.file_group_reader import GroupReader, KeyRequest, MetadataPartition, by_section, lookup_tasks
+from pyhudi.metadata_table.reader.key_ranges import RangedGroup, open_group
 from pyhudi.metadata_table.reader.metadata_file_cache import LruCache, MetadataFiles
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.records.hashing import key_shards
@@ -314,6 +315,10 @@ class MetadataTable:
         """Yield the cells of all groups of a partition; a group's base file is read lazily."""
         for slice_ in (slice_ for section in self._require(partition) for slice_ in section):
             yield self._reader.read(slice_, KeyRequest())
+
+    def open_group(self, slice_: FileSlice) -> RangedGroup:
+        """Open a file group of this metadata table, to read it in ranges of keys. Raises as `reader.key_ranges.open_group`."""
+        return open_group(self._files, slice_, self._validity.counts)
 
     def partition(self, name: str) -> MetadataPartition:
         """Return the current state of a partition, for tasks that look up keys in it."""

@@ -17,7 +17,9 @@ An error makes a reader miss rows, return too many or fail; a warning is somethi
 exists and cannot be checked is reported as unchecked: no defect is known, and the table does not count as valid.
 Concurrent changes of other processes are not reported as defects, see `stable_check`.
 
-Memory: names and sizes of all files, and the keys of one file slice, or of one partition if duplicate keys are checked.
+Memory: names and sizes of all files, and the keys of a range of the record index, of one file slice if there is a
+secondary index, or of one partition if duplicate keys are checked. All keys of a table with a record index are stored
+in temporary local files.
 
 Source: docs/formats/metadata-table.md; docs/formats/timeline.md.
 """
