@@ -255,12 +255,6 @@ def find_records(metadata: KeyedCells, keys: pa.StringArray) -> pa.Table:
     return pa.Table.from_batches(batches, KEYED_LOCATION_SCHEMA)
 
 
-def scan_records(metadata: MetadataTable) -> Iterator[pa.RecordBatch]:
-    """Yield the locations of all record keys (KEYED_LOCATION_SCHEMA), in no specific order."""
-    for group in metadata.scan(RECORD_INDEX):
-        yield from _locations(group)
-
-
 def find_secondary_keys(metadata: MetadataTable, index: str, texts: pa.StringArray) -> pa.StringArray:
     """Return the record keys whose column has one of some values.
 
