@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +12,7 @@ from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_fie
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
 from pyhudi.metadata_table.codecs.metadata_schema import MetadataRecordType
+from pyhudi.metadata_table.codecs.record_index_codec import decode_locations
 from pyhudi.metadata_table.file_tasks import IndexFilesTask, run_index_files
 from pyhudi.metadata_table.index_tasks import ExpressionStats, ExpressionTask, run_expressions
 from pyhudi.metadata_table.indexes import open_indexes
@@ -28,8 +29,9 @@ from pyhudi.metadata_table.metadata_records import (
     expression_records,
     partition_stats_records,
 )
-from pyhudi.metadata_table.reader.cell_merge import merge_column_stats_cells
+from pyhudi.metadata_table.reader.cell_merge import merge_column_stats_cells, newest_cells
 from pyhudi.metadata_table.reader.index_lookups import (
+    KEYED_LOCATION_SCHEMA,
     find_bloom_filters,
     find_expression_partition_stats,
     find_partition_stats,
@@ -37,7 +39,6 @@ from pyhudi.metadata_table.reader.index_lookups import (
     find_secondary_values,
     partition_ranges,
     scan_files,
-    scan_records,
 )
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.records.column_statistics import ColumnRange, covers, merge_ranges
@@ -47,6 +48,14 @@ from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from pyhudi.tasks.file_stats import FileIndexing
 from pyhudi.tasks.log_scan import InstantValidity
+
+
+def scan_records(metadata: MetadataTable) -> Iterator[pa.RecordBatch]:
+    """Yield the keys and locations of a record index, in no specific order."""
+    for group in metadata.scan(RECORD_INDEX):
+        for cells in newest_cells(group):
+            locations = decode_locations(cells.values, cells.schema)
+            yield pa.RecordBatch.from_arrays([cells.keys.cast(pa.string()), *locations.columns], schema=KEYED_LOCATION_SCHEMA)
 
 
 def assert_metadata_is_true(table: Table) -> MetadataTable | None:

@@ -18,6 +18,7 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.table_context import TableContext
 from tests.support.golden_tables import golden_cases, open_golden
+from tests.support.metadata_truth import scan_records
 from tests.support.rows import assert_same_rows
 
 WITH_METADATA = golden_cases(with_traits={"mdt"})
@@ -73,7 +74,7 @@ def test_the_record_index_has_the_keys_of_the_table(name: str, tmp_path: Path) -
     _, metadata = opened(golden.path)
     rows = golden.expected("snapshot")
     keys = rows["_hoodie_record_key"].combine_chunks()
-    scanned = pa.Table.from_batches(index_lookups.scan_records(metadata))
+    scanned = pa.Table.from_batches(scan_records(metadata))
     assert sorted(scanned["key"].to_pylist()) == sorted(keys.to_pylist())
     asked = pa.concat_arrays([keys, keys, pa.array(["nobody", "😀"])])
     found = index_lookups.find_records(metadata, asked)
