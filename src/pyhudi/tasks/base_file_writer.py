@@ -39,6 +39,7 @@ from pyhudi.options.write_options import MAX_FILE_SIZE
 from pyhudi.records.event_time_watermarks import EventTimes
 from pyhudi.records.java_strings import java_order, text_in_java_order
 from pyhudi.records.schema_cast import conform_table, relabel
+from pyhudi.storage.arrow_memory import release_unused_memory
 from pyhudi.storage.base import Storage
 from pyhudi.tasks.base_file_bloom_filter import GrowingFilter
 from pyhudi.tasks.base_file_reader import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY, Footer
@@ -261,6 +262,8 @@ class BaseFileWriter:
             self._flushed_arrow_bytes += self._buffered_arrow_bytes
             self._buffered_arrow_bytes = 0
         self._pending_bytes = 0
+        del table
+        release_unused_memory()
 
     def _opened(self, first: pa.Table) -> ParquetWriter | OrcWriter:
         """The writer of the format.  first: the rows that it is opened for, by which the encoding of the columns is chosen."""

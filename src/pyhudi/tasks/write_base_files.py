@@ -30,6 +30,7 @@ from pyhudi.records.record_merge import RecordMergeRule, row_codes
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_on_read.column_ids import ColumnOrigin, by_ids, names_in_file
 from pyhudi.storage import open_storage
+from pyhudi.storage.arrow_memory import release_unused_memory
 from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
 from pyhudi.table.listing import check_no_nested_table
@@ -173,6 +174,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Recor
                 for merged in map(merger.merge, old_rows):
                     writer.write(merged, has_known_keys=inherited is not None)
                     del merged
+                    release_unused_memory()
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
                 fresh = live_rows(fresh, spec.rule)
                 if fresh.num_rows and spec.partial is None:

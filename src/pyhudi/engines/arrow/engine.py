@@ -22,6 +22,7 @@ from pyhudi.engines.arrow.incoming import LocalIncoming, by_partition
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.names import WriteToken
+from pyhudi.storage.arrow_memory import release_unused_memory
 from pyhudi.storage.thread_pool import in_threads
 from pyhudi.tasks.engine_protocol import PrepareRequest
 from pyhudi.tasks.incoming_rows import incoming_rows
@@ -54,7 +55,9 @@ class LocalEngine:
         # Some streams can be read only once: reuse the one that was opened to get its schema.
         opened, self._opened = self._opened, None
         reader = opened[1] if opened and opened[0] is data else arrow_reader(data)
-        return LocalIncoming(self, reader.schema, self.pipelined(partial(_prepared, request), _numbered(reader)), request)
+        incoming = LocalIncoming(self, reader.schema, self.pipelined(partial(_prepared, request), _numbered(reader)), request)
+        release_unused_memory()
+        return incoming
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
         """Run tasks on the pool; results in order. The first error cancels the tasks that have not started, and is raised."""
@@ -63,6 +66,7 @@ class LocalEngine:
 
             def run(task: T) -> R:
                 result = function(task)
+                release_unused_memory()
                 advance()
                 return result
 
