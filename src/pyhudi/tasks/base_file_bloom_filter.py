@@ -5,12 +5,13 @@ Source: docs/formats/bloom-filter.md, "Filter size"; docs/decisions/0003-bloom-f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import pyarrow as pa
 
 from pyhudi.format.bloom_filter import BloomFilter, BloomKind
-from pyhudi.tasks.base_file_reader import Footer, footer_filter
+from pyhudi.tasks.base_file_reader import key_filter
 
 # Keys that the smallest filter is sized for: 345 bytes of bits at the default rate.
 _LEAST = 64
@@ -29,12 +30,12 @@ class FilterSizes(Protocol):
     def bloom_max_entries(self) -> int: ...
 
 
-def inherited_filter(old: Footer, sizes: FilterSizes) -> BloomFilter | None:
+def inherited_filter(row_count: int, key_values: Mapping[bytes, bytes], sizes: FilterSizes) -> BloomFilter | None:
     """Return the filter to extend when a base file is rewritten; None if all keys have to be added again.
 
-    old: its footer.  The filter of a file with few rows is rebuilt, sized for the keys of the new file.
+    row_count and key_values: of its footer.  The filter of a file with few rows is rebuilt, sized for the keys of the new file.
     """
-    return footer_filter(old) if old.num_rows > _few(sizes) else None
+    return key_filter(key_values) if row_count > _few(sizes) else None
 
 
 class GrowingFilter:

@@ -100,6 +100,23 @@ def open_base_file(
 
 
 @contextmanager
+def open_base_file_and_texts(
+    storage: Storage, path: str, columns_to_code: Collection[str] = ()
+) -> Iterator[tuple[OpenFile, Mapping[bytes, bytes]]]:
+    """As `open_base_file`, with the key-values of the footer. The metadata of a Parquet file written by PyHudi omits its
+    key filter: metadata whose schema was used stays in memory until the next garbage collection.
+    """
+    with _translated_errors(storage, path), open_base_input(storage, path) as source:
+        if is_orc(path):
+            orc = OrcFile(source)
+            yield orc, orc.metadata.metadata or {}
+            return
+        footer = read_parted_footer(source, _FILTER_KEYS)
+        with _opened(source, footer.metadata, columns_to_code) as file:
+            yield file, footer.key_values
+
+
+@contextmanager
 def open_base_rows(
     storage: Storage,
     path: str,
@@ -198,10 +215,16 @@ def footer_text(metadata: Footer, key: str) -> str | None:
 
 def footer_filter(metadata: Footer) -> BloomFilter | None:
     """Return the key filter in a base file's footer, None when there is none."""
-    text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
+    return key_filter(metadata.metadata or {})
+
+
+def key_filter(key_values: Mapping[bytes, bytes]) -> BloomFilter | None:
+    """Return the key filter in the key-values of a base file's footer, None when there is none."""
+    text = key_values.get(_FILTER_KEYS[0]) or key_values.get(_FILTER_KEYS[1])
     if text is None:
         return None
-    return BloomFilter.from_text(text, footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE")
+    kind = key_values.get(BLOOM_TYPE_KEY.encode()) or b"SIMPLE"
+    return BloomFilter.from_text(text.decode(), kind.decode())
 
 
 def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:

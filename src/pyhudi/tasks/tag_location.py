@@ -47,7 +47,7 @@ from pyhudi.records.record_merge import combine_to_array
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
-from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, OpenFile, footer_filter, footer_text, open_base_file
+from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, OpenFile, footer_filter, footer_text, open_base_file, open_base_rows
 from pyhudi.tasks.hbase_lookup import LookupInHbaseIndex
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
@@ -283,7 +283,8 @@ def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
 
 def read_keys(storage: Storage, path: str, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
     """The record keys of a base file in row order: the stored ones, or computed from the key fields if meta columns are empty."""
-    with open_base_file(storage, path) as file:
+    with open_base_rows(storage, path) as file:
+        assert file is not None, "no key filter was applied"
         return _keys_in(file, spec, populate_meta_fields=populate_meta_fields)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,7 +15,9 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
+from pyhudi.engines.arrow import engine
 from pyhudi.engines.arrow.incoming import LocalIncoming
+from pyhudi.tasks import base_file_writer, write_base_files
 from tests.support.needs import WIDE
 from tests.support.rows import assert_same_rows
 
@@ -163,6 +167,35 @@ def test_spilled_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         table.upsert(pa.RecordBatchReader.from_batches(SCHEMA, broken()))
     assert list(tmp_path.iterdir()) == []
     assert table.scan().to_arrow().num_rows == 2000
+
+
+def test_freed_memory_is_released_by_the_thread_that_freed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the input is read, after each task, merged batch and row group; Arrow's allocator retains memory per thread."""
+    releases: list[tuple[str, int]] = []
+    for module in (engine, base_file_writer, write_base_files):
+        name = module.__name__.rpartition(".")[2]
+        monkeypatch.setattr(module, "release_unused_memory", lambda name=name: releases.append((name, threading.get_ident())))
+    table = table_of(True, {"pyhudi.threads": 1})
+    table.upsert(stream(900))
+    releases.clear()
+    table.upsert(stream(900, shift=5))
+    counts = Counter(name for name, _ in releases)
+    # One row group and one batch of each of the three files; the input, and the tasks of lookup and writing.
+    assert counts["base_file_writer"] >= 3
+    assert counts["write_base_files"] == 3
+    assert counts["engine"] >= 1 + 3
+
+    workers: list[int] = []
+    releases.clear()
+    gate = threading.Barrier(2)
+
+    def task(_: int) -> None:
+        gate.wait(timeout=60)
+        workers.append(threading.get_ident())
+
+    engine.LocalEngine(2).map(task, range(2))
+    assert len(set(workers)) == 2
+    assert sorted(releases) == sorted(("engine", worker) for worker in workers)
 
 
 _PROGRAM = """

@@ -11,7 +11,7 @@ from pyhudi import Table
 from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.base_file_bloom_filter import GrowingFilter
-from pyhudi.tasks.base_file_reader import footer_filter, open_base_file
+from pyhudi.tasks.base_file_reader import BLOOM_KEY, footer_filter, key_filter, open_base_file, open_base_file_and_texts
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,32 @@ def test_files_that_grow_and_shrink_have_the_filter_that_fits(table_type: str) -
     assert rewrite(0, 3).size_bytes == of(64)
 
 
-def filter_of(table: Table) -> BloomFilter:
-    """The filter of the table's one base file."""
+@pytest.mark.parametrize("base_format", ["PARQUET", "ORC"])
+def test_key_filter_is_read_apart_from_the_metadata(base_format: str) -> None:
+    options = {"hoodie.table.base.file.format": base_format}
+    table = Table.create(f"memory://filter-apart-{base_format}", record_key="id", options=options)
+    table.upsert(pa.table({"id": keys(0, 100)}))
+    with open_base_file_and_texts(table.context.storage, base_path(table)) as (file, key_values):
+        if base_format == "PARQUET":
+            assert (file.metadata.metadata or {})[BLOOM_KEY.encode()] == b""
+        found = key_filter(key_values)
+        assert file.metadata.num_rows == 100
+    assert found is not None
+    assert found.might_contain(keys(0, 100)).all()
+    assert key_filter({}) is None
+
+
+def base_path(table: Table) -> str:
+    """The path of the table's one base file."""
     (slices,) = load_snapshot(table.context).slices(None).values()
     (slice_,) = slices
     assert slice_.base is not None
-    with open_base_file(table.context.storage, slice_.base.path) as file:
+    return slice_.base.path
+
+
+def filter_of(table: Table) -> BloomFilter:
+    """The filter of the table's one base file."""
+    with open_base_file(table.context.storage, base_path(table)) as file:
         found = footer_filter(file.metadata)
     assert found is not None
     return found
