@@ -323,7 +323,8 @@ def _show(cursor: TokenCursor) -> S.Statement:
         _expect_in(cursor)
         cursor.accept_keywords("TABLE")
         return _of_table(cursor, S.ShowIndexes)
-    raise Unsupported(f"the statement SHOW {cursor.name('PARTITIONS, TABLES, COLUMNS, INDEXES or TBLPROPERTIES').upper()}")
+    word = cursor.name("PARTITIONS, TABLES, COLUMNS, INDEXES or TBLPROPERTIES").upper()
+    raise Unsupported(f"the statement SHOW {word}{'; use CALL show_compaction' if word == 'COMPACTION' else ''}")
 
 
 def _of_table(cursor: TokenCursor, statement: Callable[[S.TableName], S.Statement]) -> S.Statement:
@@ -446,10 +447,15 @@ _STATEMENTS: Mapping[str, Callable[[TokenCursor], S.Statement]] = {
 _UNSUPPORTED_STATEMENTS = frozenset({
     "ADD", "ANALYZE", "BEGIN", "CACHE", "CLEAR", "DECLARE", "EXECUTE", "EXPORT",
     "GRANT", "IMPORT", "LIST", "LOAD", "LOCK", "MSCK", "OPTIMIZE", "REFRESH", "REPAIR", "REPLACE",
-    "REVOKE", "TABLE", "UNCACHE", "UNLOCK", "VACUUM",
+    "REVOKE", "RUN", "SCHEDULE", "TABLE", "UNCACHE", "UNLOCK", "VACUUM",
 })
 # fmt: on
 """Keywords of legal statements that are not Hudi's, or not supported."""
 
-_ALTERNATIVES = {"OPTIMIZE": "CALL run_clustering", "VACUUM": "CALL run_clean"}
-"""Procedures that do the work of statements of other table formats."""
+_ALTERNATIVES = {
+    "OPTIMIZE": "CALL run_clustering",
+    "VACUUM": "CALL run_clean",
+    "RUN": "CALL run_compaction",
+    "SCHEDULE": "CALL run_compaction",
+}
+"""Procedures that do the work of statements of other table formats, and of Hudi's RUN and SCHEDULE COMPACTION."""

@@ -41,6 +41,7 @@ def test_a_call(path: str) -> None:
         ("show_commit_files", {}, "requires the argument 'instant_time'"),
         ("run_compaction", {"op": "nonsense"}, "scheduleAndExecute"),
         ("run_compaction", {"op": "run", "options": "nonsense"}, "not key=value"),
+        ("run_compaction", {"op": "run", "limit": -1}, "limit=-1 is negative"),
         ("run_clean", {"retain_commits": 1, "options": "hoodie.clean.commits.retained=2"}, "disagree"),
         ("repair_add_partition_meta", {"dry_run": "maybe"}, "true or false"),
         ("repair_overwrite_hoodie_props", {"new_props_file_path": "/none/such"}, "does not exist"),

@@ -223,8 +223,10 @@ def _pending(call: ProcedureCall, action: Action, named: tuple[str, ...]) -> lis
     unknown = sorted(set(named) - set(pending))
     if unknown:
         raise InstantNotFound(f"{call.table.uri} has no pending {action} {', '.join(unknown)}")
-    limit = call.arguments["limit"]
-    return [time for time in pending if not named or time in named][: None if limit is None else int(limit)]
+    limit = None if call.arguments["limit"] is None else call.number("limit")
+    if limit is not None and limit < 0:
+        raise InvalidRequest(f"limit={limit} is negative: pass the number of plans to execute")
+    return [time for time in pending if not named or time in named][:limit]
 
 
 def _version(call: ProcedureCall) -> int:
