@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -678,5 +679,7 @@ def test_python_dictionaries_are_maps_where_the_table_has_maps(spark: SparkSessi
     hs.write([{"id": 1, "m": {"a": 1}}, {"id": 2, "m": None}], path, mode="append")
     merge = hs.merge(spark, path, [{"id": 2, "m": {"z": 2}}, {"id": 3, "m": {}}], on="id")
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    hs.write(pd.DataFrame({"id": [4], "m": [{"p": 4}]}), path, mode="append")
+    hs.write(({"id": number, "m": {"g": number}} for number in (5,)), path, mode="append")
     found = hs.read(spark, path).select("id", "m").collect()
-    assert sorted(map(tuple, found)) == [(1, {"a": 1}), (2, {"z": 2}), (3, {})]
+    assert sorted(map(tuple, found)) == [(1, {"a": 1}), (2, {"z": 2}), (3, {}), (4, {"p": 4}), (5, {"g": 5})]
