@@ -33,6 +33,7 @@ from pyhudi.engines.spark.type_conversion import (
     SparkSession,
     column,
     quote_spark_name,
+    select_expressions,
     to_arrow_schema,
     to_spark_schema,
 )
@@ -133,12 +134,10 @@ class FrameIncoming:
         if not most:
             return None
         self._keep_rows()
-        numbered = self.rows.select(
-            "*", F.expr(f"{wide} <= {widest} AS {_FITS}"), F.expr(f"monotonically_increasing_id() AS {_AT}")
-        )
+        numbered = self.rows.selectExpr("*", f"{wide} <= {widest} AS {_FITS}", f"monotonically_increasing_id() AS {_AT}")
         columns = [_null_if_too_wide(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
         with translated_errors(), spark_stage(self.session, "take rows"):
-            collected = without_variants(numbered.select(*columns, _FITS, _AT).limit(most + 1)).toArrow()
+            collected = without_variants(select_expressions(numbered, [*columns, _FITS, _AT]).limit(most + 1)).toArrow()
         *values, fits, at = collected.columns
         if collected.num_rows > most or not pc.all(fits, min_count=0).as_py():
             return None
@@ -335,7 +334,7 @@ def _null_if_too_wide(field: pa.Field, part: Column | str) -> Column | str:
         return part
     if isinstance(part, Column):
         return F.when(F.expr(_FITS), part).alias(field.name)
-    return F.expr(f"IF({_FITS}, {part}, NULL) AS {part}")
+    return f"IF({_FITS}, {part}, NULL) AS {part}"
 
 
 def _optional_parts(schema: pa.Schema) -> list[Column | str]:

@@ -83,7 +83,7 @@ def _key_text(spec: KeySpec, schema: pa.Schema, texts: Sequence[str]) -> str:
     """The record key as SQL.  texts: SQL of the key fields."""
     if not spec.is_composite:
         why = f"the record key field {spec.record_fields[0]!r} is null or empty in a row: every row needs a key"
-        return _raise_if(texts[0], _is_null_or_empty(texts[0]), why)
+        return raise_if(texts[0], _is_null_or_empty(texts[0]), why)
     parts: list[str] = []
     gaps: list[str] = []
     for position, (name, text) in enumerate(zip(spec.record_fields, texts, strict=True)):
@@ -100,7 +100,7 @@ def _key_text(spec: KeySpec, schema: pa.Schema, texts: Sequence[str]) -> str:
         return key
     names = ", ".join(repr(name) for name in spec.record_fields)
     why = f"the record key fields {names} are all null or empty in a row: every row needs a key"
-    return _raise_if(key, " AND ".join(f"({gap})" for gap in gaps), why)
+    return raise_if(key, " AND ".join(f"({gap})" for gap in gaps), why)
 
 
 def _usable(path: str) -> str:
@@ -138,7 +138,8 @@ def _is_null_or_empty(text: str) -> str:
     return f"{text} IS NULL OR {text} = ''"
 
 
-def _raise_if(value: str, bad: str, reason: str) -> str:
+def raise_if(value: str, bad: str, reason: str) -> str:
+    """SQL of a value that fails with a refusal where the condition `bad` is true."""
     return f"CASE WHEN {bad} THEN raise_error({literal(REFUSAL + reason)}) ELSE {value} END"
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from pyhudi.engines.spark.jobs import REFUSAL
-from pyhudi.engines.spark.native_keys import auto_key_column, key_column, path_column
-from pyhudi.engines.spark.type_conversion import DataFrame, column, quote_spark_name, to_spark_schema
+from pyhudi.engines.spark.native_keys import auto_key_column, key_column, path_column, raise_if
+from pyhudi.engines.spark.type_conversion import DataFrame, column, quote_spark_name, select_expressions, to_spark_schema
 from pyhudi.engines.spark.worker_errors import with_error_fields
 from pyhudi.engines.spark.worker_tasks import ORDER, prepared, task_token
 from pyhudi.errors import InvalidRequest
@@ -20,6 +21,7 @@ from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.schema_cast import NULL_REMEDY, same_type
 from pyhudi.records.schema_evolution import typed_nulls
+from pyhudi.records.sql_quoting import quote_name
 from pyhudi.records.type_normalization import normalize_types
 from pyhudi.tasks.engine_protocol import PrepareRequest
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
@@ -65,7 +67,10 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
                 return None
             if not field.nullable:
                 raise InvalidRequest(f"column {field.name!r} is missing and may not be null. {NULL_REMEDY}")
-            data.append(F.lit(None).cast(spark.dataType).alias(field.name))
+            null = F.lit(None).cast(spark.dataType).alias(field.name)
+            data.append(
+                null if pa.types.is_nested(field.type) else f"{_cast('NULL', spark.dataType)} AS {quote_name(field.name)}"
+            )
             continue
         raw, normal = input_schema.field(field.name), columns.field(field.name)
         why = ""
@@ -76,24 +81,25 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
         if field.name not in nulls and untyped.field(field.name).type != raw.type:
             # Untyped nulls within the column: Spark's cast does not check nested fields that must not be null.
             return None
-        if field.name in nulls:
-            value = column(field.name).cast(spark.dataType)
-        elif same_type(raw.type, field.type):
-            if not why:
-                data.append(quote_spark_name(field.name))
-                continue
-            value = column(field.name)
-        elif _safe_cast(raw.type, field.type) or (same_type(normal.type, field.type) and _safe_cast(raw.type, normal.type)):
-            value = column(field.name).cast(spark.dataType)
-        else:
-            return None
+        if field.name in nulls and pa.types.is_nested(field.type):
+            if why:
+                return None
+            data.append(column(field.name).cast(spark.dataType).alias(field.name))
+            continue
+        name = value = quote_spark_name(field.name)
+        if field.name in nulls or not same_type(raw.type, field.type):
+            normalized = same_type(normal.type, field.type) and _safe_cast(raw.type, normal.type)
+            if field.name not in nulls and not normalized and not _safe_cast(raw.type, field.type):
+                return None
+            value = _cast(name, spark.dataType)
+        elif not why:
+            data.append(name)
+            continue
         if why:
-            missing = value.isNull()
-            if request.marks_deletes and field.nullable:
-                # A delete by key has no ordering value to compare.
-                missing = missing & ~column(DELETE_COLUMN)
-            value = F.when(missing, F.raise_error(F.lit(f"{REFUSAL}{why}"))).otherwise(value)
-        data.append(value.alias(field.name))
+            # A delete by key has no ordering value to compare.
+            kept = f" AND NOT {quote_spark_name(DELETE_COLUMN)}" if request.marks_deletes and field.nullable else ""
+            value = raise_if(value, f"{value} IS NULL{kept}", why)
+        data.append(f"{value} AS {quote_name(field.name)}")
     key = (
         auto_key_column(request.instant_time)
         if request.keys.generates_keys
@@ -103,14 +109,20 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
     marked = [quote_spark_name(DELETE_COLUMN)] if request.marks_deletes else []
     if request.stored_keys:
         names = {_STORED_KEY: RECORD_KEY, _STORED_PATH: PARTITION_PATH}
-        cast = frame.select(*data, *marked, *[column(name).cast("string").alias(alias) for alias, name in names.items()])
+        stored = [f"CAST({name} AS STRING) AS `{alias}`" for alias, name in names.items()]
+        cast = select_expressions(frame, [*data, *marked, *stored])
         key, path = _stored(request, key, path)
     else:
-        cast = frame.select(*data, *marked)
+        cast = select_expressions(frame, [*data, *marked])
     # Keys are built from the cast values, as in the embedded engine.
     return cast.select(
         key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quote_spark_name, request.data_schema.names), *marked
     )
+
+
+def _cast(value: str, kind: T.DataType) -> str:
+    """SQL that casts a value to a type that is not nested."""
+    return f"CAST({value} AS {kind.simpleString()})"
 
 
 _STORED_KEY, _STORED_PATH = "#stored_key", "#stored_path"

@@ -104,6 +104,17 @@ def quote_spark_name(name: str) -> str:
     return ".".join(map(quote_name, name.split(".")))
 
 
+def select_expressions(frame: DataFrame, expressions: Sequence[Column | str]) -> DataFrame:
+    """Select SQL expressions and columns.
+
+    Text takes one call of the JVM per expression, a `Column` up to ten. A single `Column` makes expressions of all.
+    """
+    texts = [expression for expression in expressions if isinstance(expression, str)]
+    if len(texts) == len(expressions):
+        return frame.selectExpr(*texts)
+    return frame.select(*[F.expr(item) if isinstance(item, str) else item for item in expressions])
+
+
 def literal(text: str) -> str:
     """A SQL string literal for any text, independent of the session's settings for backslashes and quotes."""
     return f"'{text}'" if _PLAIN_TEXT.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS STRING)"
