@@ -322,7 +322,7 @@ def test_options_that_agree_with_the_table(intact: UnchangedTable, option: str) 
         assert Table(intact.uri, options={option: stored}).scan().to_arrow().num_rows == 2
 
 
-TIMES = {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "yyyy/MM/dd", "timezone": "UTC"}
+TIMES = {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "yyyy/MM/dd", "output.timezone": "UTC"}
 
 
 @pytest.mark.parametrize("prefix", ["hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased."])

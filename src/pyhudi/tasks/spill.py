@@ -177,29 +177,32 @@ def store_rows(path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> pa.Ta
 
 
 def store_parts(
-    path: str, schema: pa.Schema, count: int, pieces: Iterable[tuple[pa.RecordBatch, npt.NDArray[np.integer]]]
-) -> None:
+    path: str, schema: pa.Schema, pieces: Iterable[tuple[pa.RecordBatch, npt.NDArray[np.integer]]]
+) -> npt.NDArray[np.integer]:
     """Write rows to an Arrow IPC file, divided into numbered parts that `load_part` reads one at a time.
 
     Args:
         path: The file to create.
         schema: Of the rows.
-        count: Number of parts.
         pieces: Rows that fit into memory, and the part of each row. Rows of a part stay in their order.
+
+    Returns:
+        The part of each batch in the file; parts without rows have none.
     """
-    # Arrow writes all values of the array of which a batch is an empty slice.
-    empty = pa.RecordBatch.from_pylist([], schema)
+    stored: list[npt.NDArray[np.integer]] = [np.zeros(0, dtype=np.int64)]
     with pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         for rows, numbers in pieces:
             order = np.argsort(numbers, kind="stable")
             ordered = rows.take(pa.array(order))
-            bounds = np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
-            for start, end in itertools.pairwise(bounds):
-                writer.write_batch(ordered.slice(start, end - start) if end > start else empty)
+            parts, starts = np.unique(numbers[order], return_index=True)
+            for start, end in itertools.pairwise([*starts.tolist(), len(numbers)]):
+                writer.write_batch(ordered.slice(start, end - start))
+            stored.append(parts)
+    return np.concatenate(stored)
 
 
-def load_part(path: str, count: int, number: int) -> list[pa.RecordBatch]:
-    """Return the rows of one part of a file that `store_parts` wrote with ``count`` parts."""
+def load_part(path: str, part_of_batch: npt.NDArray[np.integer], number: int) -> list[pa.RecordBatch]:
+    """Return the rows of one part of a file. part_of_batch: as `store_parts` returned it."""
     with pa.OSFile(path) as source:
         reader = pa.ipc.open_file(source)
-        return [reader.get_batch(index) for index in range(number, reader.num_record_batches, count)]
+        return [reader.get_batch(index) for index in np.flatnonzero(part_of_batch == number).tolist()]

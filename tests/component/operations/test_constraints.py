@@ -155,7 +155,7 @@ def test_a_write_that_read_the_table_before_the_constraint_is_refused() -> None:
     table = made()
 
     def late() -> Any:
-        yield {"id": 7, "ts": 1, "fare": -5.0, "city": "x"}
+        yield pa.table({"id": [7], "ts": [1], "fare": [-5.0], "city": ["x"]})
         hp.Table(table.uri).alter.add_constraint("positive", "fare > 0")
 
     with pytest.raises(InvalidRequest, match=r"the constraints of .* changed while this write ran: run it again"):

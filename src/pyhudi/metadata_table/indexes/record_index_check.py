@@ -1,12 +1,12 @@
 """Compare the record index with the keys of the rows, a part of `validate`.
 
     1. Each file group of the index is divided into ranges of about RANGE_CELLS keys.
-    2. The key column of each file slice is read once. Its keys are stored in a temporary local file, divided by the
-       ranges.
+    2. The key column of each file slice is read once. The keys are stored in temporary local files, divided by the
+       ranges. Small slices share a file.
     3. Each file group of the index is read once, range by range, and joined with the stored keys of the range.
 
-Memory: for each of _TASKS_AT_ONCE tasks, CHUNK_ROWS keys of a slice, or the keys and locations of one range. Disk: all
-keys, compressed.
+Memory: for each of _TASKS_AT_ONCE tasks, CHUNK_ROWS keys, or the keys and locations of one range. Disk: all keys,
+compressed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -41,12 +42,15 @@ RANGE_CELLS = 1 << 17
 """Cells of the index that are compared at a time."""
 
 CHUNK_ROWS = 1 << 19
-"""Keys of a slice that are divided by ranges at a time."""
+"""Keys that are divided by ranges at a time."""
+
+_FILE_BYTES = 64 << 20
+"""Size of the slices whose keys share a local file."""
 
 _TASKS_AT_ONCE = 2
 
-_STORED_SCHEMA = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("row", pa.int64(), nullable=False)])
-"""A key and the number of its row in the slice."""
+_STORED_SCHEMA = pa.schema([("key", pa.string()), ("slice", pa.int32()), ("row", pa.int64())])
+"""A key, the number of its slice, and that of its row in the slice."""
 
 _NO_LOCATION = -1
 
@@ -88,25 +92,27 @@ class _Layout:
     def groups(self) -> list[_Group]:
         return [group for groups in self.sections.values() for group in groups]
 
-    def divided(self, partition: str, keys: pa.StringArray, first_row: int) -> tuple[pa.RecordBatch, Ints]:
-        """Return keys with the number of their row (_STORED_SCHEMA), sorted by file group, and the part of each."""
-        groups = self.sections.get(format_section(partition) if self.by_partition else None, ())
+    def section(self, partition: str) -> str | None:
+        """The section of the index with the keys of a partition."""
+        return format_section(partition) if self.by_partition else None
+
+    def divided(self, section: str | None, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints]:
+        """Return rows (_STORED_SCHEMA) of a section, sorted by file group, and the part of each."""
+        groups = self.sections.get(section, ())
         if not groups:
-            rows = pa.array(np.arange(first_row, first_row + len(keys)))
-            batch = pa.RecordBatch.from_arrays([keys, rows], schema=_STORED_SCHEMA)
-            return batch, np.full(len(keys), self.part_count - 1, dtype=np.int64)
-        shards = key_shards(keys, len(groups)).astype(np.uint16)
+            return rows, np.full(rows.num_rows, self.part_count - 1, dtype=np.int64)
+        shards = key_shards(rows.column("key"), len(groups)).astype(np.uint16)
         order = np.argsort(shards, kind="stable")
-        ordered = keys.take(pa.array(order))
+        ordered = rows.take(pa.array(order))
         ends = np.searchsorted(shards[order], np.arange(len(groups) + 1)).tolist()
-        parts = np.empty(len(keys), dtype=np.int64)
+        parts = np.empty(rows.num_rows, dtype=np.int64)
         for group, (start, end) in zip(groups, itertools.pairwise(ends), strict=True):
-            group_keys = ordered.slice(start, end - start).view(pa.binary())
+            group_keys = ordered.column("key").slice(start, end - start).view(pa.binary())
             bounds_below = np.zeros(end - start, dtype=np.uint32)
             for bound in group.bounds:
                 bounds_below += pc.greater_equal(group_keys, pa.scalar(bound, pa.binary())).cast(pa.uint8()).to_numpy()
             parts[start:end] = bounds_below + group.first_part
-        return pa.RecordBatch.from_arrays([ordered, pa.array(order + first_row)], schema=_STORED_SCHEMA), parts
+        return ordered, parts
 
 
 @dataclass(slots=True)
@@ -154,9 +160,11 @@ def check_record_index(table: CheckedTable) -> IndexFindings:
     layout = _Layout.of(table.metadata)
     with tempfile.TemporaryDirectory(prefix="pyhudi-validate-") as folder:
         store = partial(_store_keys, table.key_reader(), layout)
-        paths = [os.path.join(folder, f"{number}.arrow") for number in range(len(table.slices))]
-        _run_some(table.engine, store, list(zip(table.slices, paths, strict=True)))
-        compare = partial(_compare_group, table.metadata, layout, _Slices(table.slices, tuple(paths)))
+        tasks = [
+            (os.path.join(folder, f"{number}.arrow"), numbered) for number, numbered in enumerate(_slices_by_file(table.slices))
+        ]
+        stored = tuple(_run_some(table.engine, store, tasks))
+        compare = partial(_compare_group, table.metadata, layout, _Slices(table.slices, stored))
         result = _Comparison()
         for comparison in _run_some(table.engine, compare, [*layout.groups, None]):
             result.merge(comparison)
@@ -169,30 +177,55 @@ def _run_some(engine: Engine, function: Callable[[T], R], tasks: Sequence[T]) ->
     return [result for part in parts for result in engine.map(function, part)]
 
 
-def _store_keys(reader: ReadSpec, layout: _Layout, task: tuple[FileSlice, str]) -> None:
-    """Store the keys of a slice in a local file, divided by the ranges of the index."""
-    slice_, path = task
-    store_parts(path, _STORED_SCHEMA, layout.part_count, _divided_keys(reader, layout, slice_))
+@dataclass(frozen=True, slots=True)
+class _StoredKeys:
+    """A local file of keys, divided by the ranges of the index. part_of_batch: the range of each batch."""
+
+    path: str
+    part_of_batch: npt.NDArray[np.integer]
 
 
-def _divided_keys(reader: ReadSpec, layout: _Layout, slice_: FileSlice) -> Iterator[tuple[pa.RecordBatch, Ints]]:
-    first_row = 0
-    held: list[pa.Array] = []
-    for keys in itertools.chain(read_live_keys(reader, slice_), [None]):
-        held += [] if keys is None else [keys]
-        row_count = sum(map(len, held))
-        if row_count >= CHUNK_ROWS or (keys is None and row_count):
-            yield layout.divided(slice_.partition, pa.concat_arrays(held), first_row)
-            first_row += row_count
-            held.clear()
+def _slices_by_file(slices: Sequence[FileSlice]) -> list[list[tuple[int, FileSlice]]]:
+    """Divide slices, with their numbers, into runs of about _FILE_BYTES."""
+    before = np.cumsum([0, *(slice_.size_bytes for slice_ in slices)]) // _FILE_BYTES
+    numbered = zip(before.tolist(), enumerate(slices), strict=False)
+    return [[slice_ for _, slice_ in run] for _, run in itertools.groupby(numbered, key=itemgetter(0))]
+
+
+def _store_keys(reader: ReadSpec, layout: _Layout, task: tuple[str, list[tuple[int, FileSlice]]]) -> _StoredKeys:
+    """Store the keys of some slices in a local file."""
+    path, numbered = task
+    pieces = (
+        layout.divided(section, piece)
+        for section, run in itertools.groupby(numbered, key=lambda entry: layout.section(entry[1].partition))
+        for piece in _keys_of(reader, run)
+    )
+    return _StoredKeys(path, store_parts(path, _STORED_SCHEMA, pieces))
+
+
+def _keys_of(reader: ReadSpec, numbered: Iterable[tuple[int, FileSlice]]) -> Iterator[pa.RecordBatch]:
+    """Yield the keys of slices (_STORED_SCHEMA), about CHUNK_ROWS at a time."""
+    held: list[pa.RecordBatch] = []
+    for number, slice_ in numbered:
+        first_row = 0
+        for keys in read_live_keys(reader, slice_):
+            slices = pa.array(np.full(len(keys), number, dtype=np.int32))
+            rows = pa.array(np.arange(first_row, first_row + len(keys)))
+            held.append(pa.RecordBatch.from_arrays([keys, slices, rows], schema=_STORED_SCHEMA))
+            first_row += len(keys)
+            if sum(batch.num_rows for batch in held) >= CHUNK_ROWS:
+                yield pa.concat_batches(held)
+                held.clear()
+    if any(batch.num_rows for batch in held):
+        yield pa.concat_batches(held)
 
 
 @dataclass(frozen=True)
 class _Slices:
-    """The slices of the table, and the local file of the keys of each."""
+    """The slices of the table, and the local files of their keys."""
 
     slices: Sequence[FileSlice]
-    paths: Sequence[str]
+    stored: Sequence[_StoredKeys]
 
     @cached_property
     def names(self) -> pa.StringArray:
@@ -213,17 +246,11 @@ class _Slices:
         paths = pa.array([slice_.partition for slice_ in self.slices], pa.string())
         return _indices(pc.index_in(paths, value_set=self.partitions))
 
-    def load(self, part_count: int, part: int) -> tuple[pa.StringArray, Ints, Ints]:
+    def load(self, part: int) -> tuple[pa.StringArray, Ints, Ints]:
         """Return the keys of a range, sorted by slice and row: keys, numbers of their slices, numbers of their rows."""
-        batches = [load_part(path, part_count, part) for path in self.paths]
-        keys = [batch.column("key") for slice_batches in batches for batch in slice_batches]
-        rows = [batch.column("row") for slice_batches in batches for batch in slice_batches]
-        counts = [sum(batch.num_rows for batch in slice_batches) for slice_batches in batches]
-        return (
-            pa.concat_arrays([pa.array([], pa.string()), *keys]),
-            np.repeat(np.arange(len(counts)), counts),
-            pa.concat_arrays([pa.array([], pa.int64()), *rows]).to_numpy(),
-        )
+        batches = [batch for stored in self.stored for batch in load_part(stored.path, stored.part_of_batch, part)]
+        keys, slices, row_numbers = pa.concat_batches([pa.RecordBatch.from_pylist([], _STORED_SCHEMA), *batches]).columns
+        return keys, slices.to_numpy().astype(np.int64), row_numbers.to_numpy()
 
 
 def _compare_group(metadata: MetadataTable, layout: _Layout, slices: _Slices, group: _Group | None) -> _Comparison:
@@ -240,7 +267,7 @@ def _compare_group(metadata: MetadataTable, layout: _Layout, slices: _Slices, gr
 
 def _compare_range(slices: _Slices, layout: _Layout, part: int, cells: GroupCells) -> _Comparison:
     index_keys, location_of_entry, locations = _entries(cells)
-    keys, slice_of_row, row_numbers = slices.load(layout.part_count, part)
+    keys, slice_of_row, row_numbers = slices.load(part)
     # One dictionary serves to find the newest cell of a key, the key of a row, and repeated keys.
     encoded = pa.concat_arrays([*index_keys, keys]).dictionary_encode()
     codes = encoded.indices.to_numpy()
