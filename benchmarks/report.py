@@ -92,7 +92,8 @@ def documents(results: Results, curves: Results) -> dict[str, str]:
     found = {}
     if results.measurements:
         found["RESULTS.md"] = render(results)
-        found["results.svg"] = draw(results)
+        if any(header["scenario"] == "steps" for header in results.headers):
+            found["results.svg"] = draw(results)
     if curves.measurements:
         found["CURVES.md"] = render_curves(curves)
     return found
