@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,10 +10,10 @@ import pytest
 from pyhudi import Table
 from pyhudi.format.meta_columns import PARTITION_PATH
 from tests.interop.oracle import ApacheHudi
+from tests.support.timestamp_paths import options_of_time_paths
 
 pytestmark = pytest.mark.interop
 
-TIME = "hoodie.keygen.timebased."
 MILLIS = "yyyy-MM-dd HH:mm:ss.SSS"
 
 
@@ -28,16 +27,7 @@ MILLIS = "yyyy-MM-dd HH:mm:ss.SSS"
     ],
 )
 def test_path_of_a_null_text(hudi: ApacheHudi, tmp_path: Path, pattern: str, zones: dict[str, str]) -> None:
-    options: dict[str, Any] = {
-        "hoodie.table.name": "t",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "day",
-        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
-        f"{TIME}timestamp.type": "DATE_STRING",
-        f"{TIME}input.dateformat": pattern,
-        f"{TIME}output.dateformat": "yyyy-MM-dd HH.mm.ss.SSS",
-        **{TIME + name: zone for name, zone in zones.items()},
-    }
+    options = options_of_time_paths(pattern, "yyyy-MM-dd HH.mm.ss.SSS", zones)
     rows = pa.table({"id": ["theirs"], "day": pa.array([None], pa.string())})
     hudi.write(rows, tmp_path / "t", **options)
     table = Table(tmp_path / "t")

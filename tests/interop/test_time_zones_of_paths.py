@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,10 +10,10 @@ import pytest
 from pyhudi import Table, write
 from pyhudi.format.meta_columns import PARTITION_PATH
 from tests.interop.oracle import ApacheHudi
+from tests.support.timestamp_paths import options_of_time_paths
 
 pytestmark = pytest.mark.interop
 
-TIME = "hoodie.keygen.timebased."
 ZONES = {"timezone": "Asia/Tokyo", "input.timezone": "America/Los_Angeles", "output.timezone": "Europe/Berlin"}
 
 
@@ -31,16 +30,7 @@ def test_the_common_time_zone_takes_precedence(
     request: pytest.FixtureRequest, tmp_path: Path, release: str, names: tuple[str, ...]
 ) -> None:
     hudi: ApacheHudi = request.getfixturevalue(release)
-    options: dict[str, Any] = {
-        "hoodie.table.name": "t",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "day",
-        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
-        f"{TIME}timestamp.type": "DATE_STRING",
-        f"{TIME}input.dateformat": "yyyy-MM-dd HH:mm:ss",
-        f"{TIME}output.dateformat": "yyyy-MM-dd HH.mm",
-        **{TIME + name: ZONES[name] for name in names},
-    }
+    options = options_of_time_paths("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HH.mm", {name: ZONES[name] for name in names})
     rows = pa.table({"id": ["theirs"], "day": ["2024-05-06 01:30:00"]})
     hudi.write(rows, tmp_path / "t", **options)
     table = Table(tmp_path / "t")

@@ -45,7 +45,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.bootstrap_sources import BootstrapSources
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.tasks.base_file_reader import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
+from pyhudi.tasks.base_file_reader import key_filter_entry, open_base_file
 from pyhudi.tasks.bootstrap_join import bootstrap_source_rows
 from pyhudi.tasks.file_stats import (
     FileIndexing,
@@ -387,8 +387,8 @@ def _index_file(storage: Storage, task: IndexFilesTask, partition: str, path: st
         metadata = file.metadata
     bloom = None
     if indexing.bloom_filters:
-        text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
-        bloom = None if text is None else (footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE", text)
+        entry = key_filter_entry(metadata.metadata or {})
+        bloom = None if entry is None else (entry[0], entry[1].decode())
     ranges: Ranges = ()
     if indexing.columns:
         top_level = {column.split(".")[0] for column in indexing.columns}

@@ -100,7 +100,7 @@ def open_base_file(
 
 
 @contextmanager
-def open_base_file_and_texts(
+def open_base_file_and_key_values(
     storage: Storage, path: str, columns_to_code: Collection[str] = ()
 ) -> Iterator[tuple[OpenFile, Mapping[bytes, bytes]]]:
     """As `open_base_file`, with the key-values of the footer. The metadata of a Parquet file written by PyHudi omits its
@@ -220,11 +220,14 @@ def footer_filter(metadata: Footer) -> BloomFilter | None:
 
 def key_filter(key_values: Mapping[bytes, bytes]) -> BloomFilter | None:
     """Return the key filter in the key-values of a base file's footer, None when there is none."""
-    text = key_values.get(_FILTER_KEYS[0]) or key_values.get(_FILTER_KEYS[1])
-    if text is None:
-        return None
-    kind = key_values.get(BLOOM_TYPE_KEY.encode()) or b"SIMPLE"
-    return BloomFilter.from_text(text.decode(), kind.decode())
+    entry = key_filter_entry(key_values)
+    return None if entry is None else BloomFilter.from_text(entry[1].decode(), entry[0])
+
+
+def key_filter_entry(key_values: Mapping[bytes, bytes]) -> tuple[str, bytes] | None:
+    """Return the type and the text of the key filter in the key-values of a base file's footer, None when there is none."""
+    text = next((value for key in _FILTER_KEYS if (value := key_values.get(key))), None)
+    return None if text is None else ((key_values.get(BLOOM_TYPE_KEY.encode()) or b"SIMPLE").decode(), text)
 
 
 def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
@@ -235,11 +238,12 @@ def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
 
 
 def _keys_excluded_by_filter(key_values: Mapping[bytes, bytes], keys: pa.StringArray) -> bool:
-    text = key_values.get(_FILTER_KEYS[0]) or key_values.get(_FILTER_KEYS[1])
-    if text is None or pc.any(pc.equal(keys, "")).as_py():
+    entry = key_filter_entry(key_values)
+    if entry is None or pc.any(pc.equal(keys, "")).as_py():
         # No filter knows the empty key.
         return False
+    kind, text = entry
     try:
-        return not text_might_contain(text, key_values.get(BLOOM_TYPE_KEY.encode(), b"SIMPLE").decode(), keys)
+        return not text_might_contain(text, kind, keys)
     except Unsupported:
         return False

@@ -30,7 +30,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.log_file_sizes import check_size
 from pyhudi.tasks.base_file_bloom_filter import inherited_filter
-from pyhudi.tasks.base_file_reader import open_base_file_and_texts
+from pyhudi.tasks.base_file_reader import open_base_file_and_key_values
 from pyhudi.tasks.base_file_writer import BaseFileWriter, FileSettings
 from pyhudi.tasks.file_stats import FileIndexing
 from pyhudi.tasks.incoming_layout import with_column
@@ -197,7 +197,7 @@ def _size_bytes(storage: Storage, path: str) -> int:
 
 
 def _old_filter(storage: Storage, base: BaseFile, files: FileSettings) -> BloomFilter | None:
-    with open_base_file_and_texts(storage, base.path) as (file, key_values):
+    with open_base_file_and_key_values(storage, base.path) as (file, key_values):
         return inherited_filter(file.metadata.num_rows, key_values, files)
 
 

@@ -35,7 +35,7 @@ from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
 from pyhudi.table.listing import check_no_nested_table
 from pyhudi.tasks.base_file_bloom_filter import inherited_filter
-from pyhudi.tasks.base_file_reader import BATCH_ROWS, OpenFile, open_base_file_and_texts, row_group_batches
+from pyhudi.tasks.base_file_reader import BATCH_ROWS, OpenFile, open_base_file_and_key_values, row_group_batches
 from pyhudi.tasks.base_file_writer import BaseFileWriter, WrittenFile
 from pyhudi.tasks.bootstrap_join import JoinedColumns, joined_rows
 from pyhudi.tasks.cdc_writer import ChangeLog
@@ -150,7 +150,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Recor
     matched = np.zeros(incoming.num_rows, dtype=np.bool_)
     with _change_log(storage, spec, task) as log:
         to_code = _columns_to_code(spec, old_name.instant_time) if task.source is None else []
-        with open_base_file_and_texts(storage, task.base_path, to_code) as (old, key_values):
+        with open_base_file_and_key_values(storage, task.base_path, to_code) as (old, key_values):
             schema = _read_schema(old, spec)
             keyed = spec.populate_meta_fields and spec.files.bloom_enabled
             inherited = inherited_filter(old.metadata.num_rows, key_values, spec.files) if keyed else None

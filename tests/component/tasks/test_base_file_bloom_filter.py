@@ -11,7 +11,7 @@ from pyhudi import Table
 from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.base_file_bloom_filter import GrowingFilter
-from pyhudi.tasks.base_file_reader import BLOOM_KEY, footer_filter, key_filter, open_base_file, open_base_file_and_texts
+from pyhudi.tasks.base_file_reader import BLOOM_KEY, footer_filter, key_filter, open_base_file, open_base_file_and_key_values
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def test_key_filter_is_read_apart_from_the_metadata(base_format: str) -> None:
     options = {"hoodie.table.base.file.format": base_format}
     table = Table.create(f"memory://filter-apart-{base_format}", record_key="id", options=options)
     table.upsert(pa.table({"id": keys(0, 100)}))
-    with open_base_file_and_texts(table.context.storage, base_path(table)) as (file, key_values):
+    with open_base_file_and_key_values(table.context.storage, base_path(table)) as (file, key_values):
         if base_format == "PARQUET":
             assert (file.metadata.metadata or {})[BLOOM_KEY.encode()] == b""
         found = key_filter(key_values)
