@@ -36,8 +36,10 @@ def _column_count(node: exp.Expr | None, tables: Mapping[str, int]) -> int | Non
         return None
     if isinstance(node, exp.Table):
         query = common_table_expression(node, node.name)
-        is_recursive = query is not None and query.parent is not None and query.parent.args.get("recursive")
-        return tables.get(node.name) if query is None else None if is_recursive else _column_count(query, tables)
+        if query is None:
+            return tables.get(node.name)
+        is_recursive = query.parent is not None and query.parent.args.get("recursive")
+        return None if is_recursive else _column_count(query, tables)
     if isinstance(node, exp.Values):
         return len(node.expressions[0].expressions)
     if isinstance(node, exp.Select):

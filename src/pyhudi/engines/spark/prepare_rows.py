@@ -67,10 +67,7 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
                 return None
             if not field.nullable:
                 raise InvalidRequest(f"column {field.name!r} is missing and may not be null. {NULL_REMEDY}")
-            null = F.lit(None).cast(spark.dataType).alias(field.name)
-            data.append(
-                null if pa.types.is_nested(field.type) else f"{_cast('NULL', spark.dataType)} AS {quote_name(field.name)}"
-            )
+            data.append(_null_column(field, spark.dataType))
             continue
         raw, normal = input_schema.field(field.name), columns.field(field.name)
         why = ""
@@ -118,6 +115,13 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
     return cast.select(
         key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quote_spark_name, request.data_schema.names), *marked
     )
+
+
+def _null_column(field: pa.Field, kind: T.DataType) -> Column | str:
+    """A column of nulls; SQL unless its type is nested."""
+    if pa.types.is_nested(field.type):
+        return F.lit(None).cast(kind).alias(field.name)
+    return f"{_cast('NULL', kind)} AS {quote_name(field.name)}"
 
 
 def _cast(value: str, kind: T.DataType) -> str:

@@ -107,7 +107,7 @@ def quote_spark_name(name: str) -> str:
 def select_expressions(frame: DataFrame, expressions: Sequence[Column | str]) -> DataFrame:
     """Select SQL expressions and columns.
 
-    Text takes one call of the JVM per expression, a `Column` up to ten. A single `Column` makes expressions of all.
+    Text takes one call of the JVM per expression, a `Column` up to ten. If one of them is a `Column`, all become columns.
     """
     texts = [expression for expression in expressions if isinstance(expression, str)]
     if len(texts) == len(expressions):

@@ -206,6 +206,7 @@ def _store_keys(reader: ReadSpec, layout: _Layout, task: tuple[str, list[tuple[i
 def _keys_of(reader: ReadSpec, numbered: Iterable[tuple[int, FileSlice]]) -> Iterator[pa.RecordBatch]:
     """Yield the keys of slices (_STORED_SCHEMA), about CHUNK_ROWS at a time."""
     held: list[pa.RecordBatch] = []
+    held_rows = 0
     for number, slice_ in numbered:
         first_row = 0
         for keys in read_live_keys(reader, slice_):
@@ -213,10 +214,12 @@ def _keys_of(reader: ReadSpec, numbered: Iterable[tuple[int, FileSlice]]) -> Ite
             rows = pa.array(np.arange(first_row, first_row + len(keys)))
             held.append(pa.RecordBatch.from_arrays([keys, slices, rows], schema=_STORED_SCHEMA))
             first_row += len(keys)
-            if sum(batch.num_rows for batch in held) >= CHUNK_ROWS:
+            held_rows += len(keys)
+            if held_rows >= CHUNK_ROWS:
                 yield pa.concat_batches(held)
                 held.clear()
-    if any(batch.num_rows for batch in held):
+                held_rows = 0
+    if held_rows:
         yield pa.concat_batches(held)
 
 
@@ -255,10 +258,9 @@ class _Slices:
 
 def _compare_group(metadata: MetadataTable, layout: _Layout, slices: _Slices, group: _Group | None) -> _Comparison:
     """Compare a file group of the index with the stored keys; None for the keys without a file group."""
-    result = _Comparison()
     if group is None:
-        result.merge(_compare_range(slices, layout, layout.part_count - 1, GroupCells(())))
-        return result
+        return _compare_range(slices, layout, layout.part_count - 1, GroupCells(()))
+    result = _Comparison()
     opened = metadata.open_group(group.slice)
     for number, (start, stop) in enumerate(itertools.pairwise([None, *group.bounds, None])):
         result.merge(_compare_range(slices, layout, group.first_part + number, opened.read(start, stop)))

@@ -33,7 +33,7 @@ def changed_partitions(snapshot: Snapshot, last: Instant, missing: Sequence[str]
     since = [i for i in writes if changes_records(i) and (i.completion_time or "") >= last.request_time]
     changed = [tuple(read_commit(snapshot.context.timeline, instant).partition_to_write_stats) for instant in since]
     if writes and writes[0].request_time >= last.request_time:
-        # Archival goes by request time: a write that was requested before the service may have completed after it.
+        # Archival is in the order of request times: a write that was requested before the service may have completed after it.
         archived = load_archived_commits(snapshot.context.timeline, Bounds(last.request_time))
         changed += [tuple(metadata.partition_to_write_stats) for instant, metadata in archived if changes_records(instant)]
     return partitions_to_plan(changed, missing, existing)
