@@ -42,6 +42,7 @@ from pyhudi.engines.spark.session_catalog import CatalogEntry
 from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, StreamingQuery, small_frame, table_location
 from pyhudi.engines.spark.update_delete import run_spark_delete
 from pyhudi.errors import InvalidRequest
+from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.clauses import DeleteStatement
 from pyhudi.operations.write.save_modes import Save
@@ -350,7 +351,8 @@ def call(
     if (table is None) == (path is None) and procedure.lower() != "help":
         raise InvalidRequest(f"procedure {procedure} requires either table= or path=")
     if table is not None:
-        path = table_location(spark, table)
+        path, storage_options = resolve_location(table, storage_options)
+        path = table_location(spark, table) if path == table else path
     rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, **arguments)
     return spark.createDataFrame(rows)
 
@@ -423,6 +425,8 @@ def save_as_table(
     Raises:
         TableExists: A table exists, under errorifexists, or a table of another format has the name.
     """
+    if resolve_location(name, storage_options)[0] != name:
+        raise InvalidRequest(f"{name} is a table of a configured catalog and not of Spark's: use hs.write(df, {name!r})")
     df = _dataframe(df, lambda spark: table_columns(CatalogEntry.of(spark, name, path).path, storage_options))
     spark = df.sparkSession
     _configure_session(spark)

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import pyhudi as hp
 from pyhudi import spark as hs
+from pyhudi.engines.spark.data_source import HudiSource
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
@@ -51,3 +52,30 @@ def test_statements(spark: SparkSession, kind: str, tmp_path: Path, monkeypatch:
     sql("DROP DATABASE lake.sales CASCADE")
     assert hp.Catalog("lake").list_namespaces() == []
     assert hp.Table.exists(tmp_path / "warehouse" / "sales" / "trips")
+
+
+def test_every_function_resolves_names(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYHUDI_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYHUDI_CATALOG__LAKE__WAREHOUSE", str(tmp_path / "warehouse"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    lake, name = hp.Catalog("lake"), "lake.sales.trips"
+    lake.create_namespace("sales")
+    trips = lake.create_table("sales.trips", record_key="id")
+    frame = spark.createDataFrame([(1, 1.0), (2, 2.0)], "id long, fare double")
+    hs.write(frame, name)
+    hs.update(spark, name, {"fare": "5"}, "id = 1")
+    hs.delete(spark, name, "id = 2")
+    hs.merge(spark, name, spark.createDataFrame([(3, 3.0)], frame.schema), on="id").when_not_matched_insert_all().execute()
+    rows = [(1, 5.0), (3, 3.0)]
+    assert [tuple(row) for row in hs.read(spark, name, ["id", "fare"]).orderBy("id").collect()] == rows
+    # Spark runs the source in a process that lacks the variables of this test.
+    assert HudiSource({"path": name}).schema().names[-2:] == ["id", "fare"]
+    assert hs.call(spark, "show_commits", path=name).count() == hs.call(spark, "show_commits", table=name).count() == 4
+    with pytest.raises(hp.InvalidRequest, match="configured catalog and not of Spark"):
+        hs.save_as_table(frame, name)
+    with pytest.raises(hp.TableNotFound, match=r"no table sales\.rides"):
+        hs.write(frame, "lake.sales.rides")
+    with pytest.raises(hp.TableNotFound, match=r"no table sales\.rides"):
+        HudiSource({"path": "lake.sales.rides"}).writer(frame.schema, overwrite=False)
+    assert trips.count() == 2 and not list((tmp_path / "here").iterdir())

@@ -24,6 +24,7 @@ from pyhudi.api.table import Table
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.type_conversion import DataFrame, StreamingQuery
 from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.services.background_services import BackgroundServices
 from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch, retried
 from pyhudi.operations.write.save_modes import stream_operation
@@ -68,7 +69,8 @@ class StreamSink:
         Raises:
             InvalidRequest: An option cannot be used with a stream.
         """
-        self._path = os.fspath(path)
+        uri, storage_options = resolve_location(path, storage_options)
+        self._path = os.fspath(uri)
         self._given = dict(options or {})
         self._storage_options = dict(storage_options or {})
         self._environment = environment

@@ -18,7 +18,7 @@ from pyhudi.api.merge import Merge
 from pyhudi.api.scan import Scan
 from pyhudi.errors import TableExists, TableNotFound
 from pyhudi.operations.admin.create_table import new_table_properties, stored_columns
-from pyhudi.operations.admin.open_table import make_table, settings_with_name
+from pyhudi.operations.admin.open_table import make_table, resolve_location, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_same_columns, check_same_table
 from pyhudi.operations.admin.table_settings import with_table_arguments
 from pyhudi.options.supported import parse_options
@@ -94,6 +94,7 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
             TableExists: A table exists at the URI; with `exist_ok`, one whose settings differ as the message names.
             InvalidRequest: An option is invalid or contradicts another, or a field is not a column of the schema.
         """
+        uri, storage_options = resolve_location(uri, storage_options)
         storage = open_storage(uri, storage_options)
         parsed = parse_options(options)
         requested = with_table_arguments(
@@ -122,7 +123,7 @@ class Table(TableWrites, TableReads, TableAdmin, ForeignNames):
             storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
         """
         try:
-            load_table_config(open_storage(uri, storage_options))
+            load_table_config(open_storage(*resolve_location(uri, storage_options)))
         except TableNotFound:
             return False
         return True

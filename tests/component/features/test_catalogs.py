@@ -67,9 +67,13 @@ def test_the_first_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_name_of_a_table_is_not_a_path(configured: hp.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    hp.Table.create("lake.sales.trips").insert({"id": [1]})
-    with pytest.raises(hp.TableNotFound, match=r"catalog lake has no table sales\.trips"):
-        hp.open("lake.sales.trips")
+    hp.Table.create("./lake.sales.trips").insert({"id": [1]})
+    calls: list[Callable[[str], object]] = [hp.open, hp.Table, hp.Table.create, hp.restore_properties]
+    calls.append(lambda name: hp.write(name, {"id": [1]}))
+    for call in calls:
+        with pytest.raises(hp.TableNotFound, match=r"catalog lake has no table sales\.trips"):
+            call("lake.sales.trips")
+    assert not hp.Table.exists("lake.sales.trips")
     assert hp.open("./lake.sales.trips").count() == 1
     hp.Table.create("other.sales.trips").insert({"id": [1, 2]})
     assert hp.open("other.sales.trips").count() == 2
@@ -80,6 +84,28 @@ def test_the_name_of_a_table_is_not_a_path(configured: hp.Catalog, tmp_path: Pat
     ):
         with pytest.raises(hp.TableNotFound, match=message):
             hp.open(name)
+
+
+def test_every_function_resolves_names(configured: hp.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    configured.create_table("sales.trips", record_key="id").upsert({"id": [1], "fare": [7.5]})
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "rows.json").write_text('{"id": 4, "fare": 2.0}\n')
+    name, files = "lake.sales.trips", sorted(tmp_path.iterdir())
+    assert options_of(hp.Table(name)) == {"sync": "all"}
+    hp.write(name, {"id": [2], "fare": [9.0]}, storage_options={"sync": "none"})
+    hp.write(name, {"id": [2], "fare": [9.5]}, mode="upsert")
+    hp.Table.create(name, record_key="id", exist_ok=True).upsert({"id": [3], "fare": [1.0]})
+    source = {"kind": "files", "path": str(tmp_path / "files"), "settle_seconds": 0}
+    hp.Ingest({"path": name, "source": source}).run()
+    assert hp.Table.exists(name) and hp.Table(name).count() == 4
+    assert hp.scan_polars(name).select("fare").collect()["fare"].sort().to_list() == [1.0, 2.0, 7.5, 9.5]
+    calls: list[Callable[[str], object]] = [hp.Table.create, hp.restore_properties]
+    calls.append(lambda name: hp.write(name, {"id": [1]}, mode="error"))
+    for call in calls:
+        with pytest.raises(hp.TableExists):
+            call(name)
+    assert sorted(tmp_path.iterdir()) == files
 
 
 def refused_texts() -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ Options are Hudi's and PyHudi's; those with the prefix `pyhudi.storage.` are pas
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +44,7 @@ from pyhudi.engines.spark.read_dataframe import plan_query, streamed_schema
 from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
 from pyhudi.engines.spark.type_conversion import CATALOG_OPTIONS, catalog_options, to_arrow_schema, to_spark_schema
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.admin.open_table import open_context
+from pyhudi.operations.admin.open_table import open_context, resolve_location
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.query import SnapshotQuery
@@ -203,7 +204,8 @@ def _target(user_options: Mapping[str, str], schema: StructType, mode: str) -> S
             "t WITH (path = '...')"
         )
     options, storage_options, path = _divided_options(user_options)
-    return SinkTarget(path, mode, options, storage_options, to_arrow_schema(schema))
+    uri, stored_options = resolve_location(path, storage_options)
+    return SinkTarget(os.fspath(uri), mode, options, stored_options or {}, to_arrow_schema(schema))
 
 
 def _check_entry(entry: pa.Schema, table: pa.Schema) -> None:

@@ -10,6 +10,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, BootstrapTarget, run_bootstrap
 from pyhudi.features.bootstrap.plan_bootstrap import parse_bootstrap_mode
 from pyhudi.operations.admin.create_table import name_from_uri
+from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.admin.table_settings import with_table_arguments, with_table_settings
 from pyhudi.operations.commit.results import BootstrapResult
 from pyhudi.options.bootstrap_options import MODE_SELECTOR
@@ -74,7 +75,7 @@ def bootstrap(
             do not fit the partition columns.  Nothing is left at the target.
         Unsupported: There are files of another format, or the options require an unsupported feature.
     """
-    storage, env = open_storage(target, storage_options), environment or SystemEnvironment()
+    storage, env = open_storage(*resolve_location(target, storage_options)), environment or SystemEnvironment()
     base_path = _absolute(source)
     given = with_table_arguments(
         parse_options(options),

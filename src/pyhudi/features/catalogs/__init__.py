@@ -17,6 +17,7 @@ _EXPORTS = {
     "TableEntry": "catalog_store",
     "configured_settings": "catalog_settings",
     "find_catalog": "resolver",
+    "locate": "resolver",
     "open": "resolver",
     "resolve": "resolver",
     "resolve_namespace": "resolver",

@@ -1,4 +1,4 @@
-"""Which names denote a table of a catalog. `hp.open`, SQL on both engines and the command line follow this rule:
+"""Which names denote a table of a catalog. Every entry point that takes a path or a name follows this rule:
 
     catalog.namespace.table   the catalog of that name: the one of the call, else one of the configuration
     namespace.table           the catalog of the call, if it has one
@@ -71,6 +71,17 @@ class StoredTable:
         """Open the table. Raises TableNotFound if it does not exist."""
         return self.catalog.load_table(self.identifier, storage_options=storage_options, options=options)
 
+    def locate(self, storage_options: Mapping[str, str] | None = None) -> tuple[str, Mapping[str, str] | None]:
+        """Return location and storage options of the table. Raises TableNotFound if it does not exist."""
+        try:
+            entry = self.catalog.load_entry(self.identifier)
+        except TableNotFound as error:
+            raise TableNotFound(
+                f"{error}. Create it with CREATE TABLE, or with create_table of the catalog; for a folder of that name write "
+                f"./{self.catalog.name}.{'.'.join(self.identifier)}"
+            ) from error
+        return entry.location, {**self.catalog._storage_options(entry), **(storage_options or {})} or None
+
     def check_namespace(self) -> None:
         """Raise InvalidRequest if the namespace does not exist."""
         self.catalog.load_namespace_properties(self.identifier[0])
@@ -114,6 +125,12 @@ def resolve(name: str | Sequence[str], own: object = None) -> StoredTable | None
     """
     resolved = _resolved(name, own, 2)
     return None if resolved is None else StoredTable(resolved[0], (resolved[1][0], resolved[1][1]))
+
+
+def locate(uri: str, storage_options: Mapping[str, str] | None) -> tuple[str | os.PathLike[str], Mapping[str, str] | None]:
+    """Return location and storage options of the table that a text denotes: of a catalog if it is a name, else the path."""
+    stored = resolve(uri)
+    return (uri, storage_options) if stored is None else stored.locate(storage_options)
 
 
 def resolve_namespace(name: str | Sequence[str], own: object = None) -> StoredNamespace | None:

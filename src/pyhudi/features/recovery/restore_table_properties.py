@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.features.recovery.restore_lost_properties import restore_properties as restore
+from pyhudi.operations.admin.open_table import resolve_location
 from pyhudi.operations.admin.repair import RepairResult
 from pyhudi.options.scope import TABLE_OPERATIONS, check_call_options
 from pyhudi.options.supported import parse_options
@@ -49,7 +50,7 @@ def restore_properties(
         InvalidRequest: Required properties are missing, all of which are listed with the reason; or given ones
             contradict files.
     """
-    storage, env = open_storage(uri, storage_options), environment or SystemEnvironment()
+    storage, env = open_storage(*resolve_location(uri, storage_options)), environment or SystemEnvironment()
     parsed = parse_options(options)
     check_call_options(TABLE_OPERATIONS["repair"], parsed)
     return restore(storage, env, LocalEngine(parsed.integer(THREADS)), parsed, dict(properties or {}), dry_run=dry_run)

@@ -8,6 +8,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from pyhudi import features
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
 from pyhudi.format.instants import Action
 from pyhudi.format.names import BASE_EXTENSIONS, parse_base_file
@@ -36,6 +37,24 @@ _REMEDIES = {
 }
 
 
+def resolve_location(
+    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None
+) -> tuple[str | os.PathLike[str], Mapping[str, str] | None]:
+    """Return location and storage options of a table: those of its catalog for a name such as `lake.sales.trips`.
+
+    Every entry point that takes a path calls this once, so that `hp.write`, `hs.read` and others resolve names as `hp.open`.
+
+    Raises:
+        TableNotFound: The configuration has the catalog, and the catalog has no such table.
+    """
+    catalogs = features.find("catalogs") if isinstance(uri, str) and _maybe_name(uri) else None
+    return (uri, storage_options) if catalogs is None else catalogs.locate(uri, storage_options)
+
+
+def _maybe_name(uri: str) -> bool:
+    return uri.count(".") == 2 and "/" not in uri and ":" not in uri
+
+
 def open_context(
     uri: str | os.PathLike[str],
     storage_options: Mapping[str, str] | None,
@@ -51,7 +70,7 @@ def open_context(
         Unsupported: The table version is not supported.
         InvalidRequest: Options contradict the table.
     """
-    storage = open_storage(uri, storage_options)
+    storage = open_storage(*resolve_location(uri, storage_options))
     env = environment or SystemEnvironment()
     config = load_config_or_describe(storage, env)
     check_against_table(options, config)

@@ -23,7 +23,13 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableNotFound
 from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
-from pyhudi.operations.admin.open_table import existing_table_error, make_table, open_context, settings_with_name
+from pyhudi.operations.admin.open_table import (
+    existing_table_error,
+    make_table,
+    open_context,
+    resolve_location,
+    settings_with_name,
+)
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_new_options, with_stored_options
 from pyhudi.operations.catalog_sync.sync_table import check_sync
@@ -99,6 +105,7 @@ class Save:
             InvalidRequest: Options or columns are invalid for the table.
         """
         mode = _save_mode(mode, options)
+        uri, storage_options = resolve_location(uri, storage_options)
         existing: TableConfig | None = None
         with suppress(TableNotFound):
             existing = load_table_config(open_storage(uri, storage_options))
