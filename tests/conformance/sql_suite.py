@@ -36,6 +36,45 @@ class Case:
 
 CASES = (
     Case(
+        "fields of structs are assigned by position, or by name where the columns have the table's names",
+        (
+            "CREATE TABLE homes (id INT, home STRUCT<street: STRING, door: DOUBLE>, more ARRAY<STRUCT<a: INT, b: STRING>>) "
+            "USING hudi LOCATION '{root}/homes' TBLPROPERTIES (primaryKey = 'id')",
+            "INSERT INTO homes VALUES (1, struct('Elm', 12.1), array(struct(1, 'x')))",
+            "INSERT INTO homes SELECT 2, named_struct('road', 'Oak', 'number', 7), NULL",
+            "INSERT INTO homes SELECT 3 AS id, named_struct('door', 8.2, 'street', 'Ash') AS home, "
+            "array(named_struct('b', 'y', 'a', 2)) AS more",
+            "INSERT INTO homes BY NAME SELECT NULL AS more, named_struct('DOOR', 9, 'street', 'Fir') AS home, 4 AS id",
+            "UPDATE homes SET home = struct('Bay', 24.3) WHERE id = 2",
+            "MERGE INTO homes AS t USING (SELECT 1 AS id, struct('Yew', 5.7) AS home, array(struct(3, 'z')) AS more) AS s "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET home = s.home, more = s.more",
+        ),
+        "SELECT id, home, more FROM homes",
+        (
+            {"id": 1, "home": {"street": "Yew", "door": 5.7}, "more": [{"a": 3, "b": "z"}]},
+            {"id": 2, "home": {"street": "Bay", "door": 24.3}, "more": None},
+            {"id": 3, "home": {"street": "Ash", "door": 8.2}, "more": [{"a": 2, "b": "y"}]},
+            {"id": 4, "home": {"street": "Fir", "door": 9.0}, "more": None},
+        ),
+        refused="INSERT INTO homes BY NAME SELECT 5 AS id, named_struct('street', 'A', 'door', 7, 'x', 1) AS home, NULL AS more",
+    ),
+    Case(
+        "numbers become decimals and text as in Java",
+        (
+            "CREATE TABLE numbers (id INT, d DECIMAL(10, 2), e DECIMAL(20, 10), s STRING, f FLOAT) USING hudi "
+            "LOCATION '{root}/numbers' TBLPROPERTIES (primaryKey = 'id')",
+            "INSERT INTO numbers VALUES (1, CAST(0.285 AS DOUBLE), CAST(101.01 AS FLOAT), CAST(101.01 AS FLOAT), 24.3)",
+            "INSERT INTO numbers VALUES (2, CAST(1.005 AS DOUBLE), 1, CAST(1E10 AS DOUBLE), 12.1)",
+            "INSERT INTO numbers VALUES (3, 1, 2, CAST(-0.0000001 AS DECIMAL(20, 10)), NULL)",
+        ),
+        "SELECT id, d, e, s, CAST(f AS STRING) AS f FROM numbers",
+        (
+            {"id": 1, "d": Decimal("0.29"), "e": Decimal("101.0100021362"), "s": "101.01", "f": "24.3"},
+            {"id": 2, "d": Decimal("1.01"), "e": Decimal("1.0000000000"), "s": "1.0E10", "f": "12.1"},
+            {"id": 3, "d": Decimal("1.00"), "e": Decimal("2.0000000000"), "s": "-0.0000001000", "f": None},
+        ),
+    ),
+    Case(
         "variants and vectors of Hudi 1.2",
         (
             "CREATE TABLE typed (id INT, v VARIANT, emb VECTOR(2), n INT) USING hudi LOCATION '{root}/typed' "

@@ -140,6 +140,7 @@ utf8_lower: _Unary
 utf8_lpad: _Unary
 utf8_ltrim: _Unary
 utf8_ltrim_whitespace: _Unary
+utf8_replace_slice: _Unary
 utf8_rpad: _Unary
 utf8_rtrim: _Unary
 utf8_slice_codeunits: _Unary

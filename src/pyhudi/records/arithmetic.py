@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.decimal_casts import cast_number
 
 Numbers = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
@@ -138,11 +139,11 @@ def _comparable(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values.cast(pa.uint8())
     if pa.types.is_decimal(kind) and not pa.types.is_decimal(values.type):
         values = values.cast(as_decimal(values.type))
-    return values.cast(kind, safe=False) if values.type != kind else values
+    return cast_number(values, kind) if values.type != kind else values
 
 
 def _numbers(values: pa.Array, kind: pa.DataType) -> Numbers:
-    return np.asarray(pc.fill_null(values.cast(kind, safe=False), pa.scalar(0, kind)))
+    return np.asarray(pc.fill_null(cast_number(values, kind), pa.scalar(0, kind)))
 
 
 def _add_integers(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:

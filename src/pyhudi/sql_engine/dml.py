@@ -46,11 +46,11 @@ from pyhudi.records.filters.pushdown import compares_identically
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.sql_quoting import quote_identifier
+from pyhudi.records.store_assignment import check_storable, stored
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.column_aliases import check_alias
 from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark
 from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, row_predicate
-from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.table.table_config import TableConfig
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 

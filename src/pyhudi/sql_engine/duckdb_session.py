@@ -41,6 +41,7 @@ from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.schema_cast import NULL_REMEDY
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.records.sql_quoting import quote_identifier
+from pyhudi.records.store_assignment import check_storable, has_names_of, stored
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.column_aliases import check_column_aliases
@@ -51,7 +52,6 @@ from pyhudi.sql_engine.duckdb_engine import Database, RowSource, read_spark, to_
 from pyhudi.sql_engine.session_state import DEFAULT_DATABASE, StatementOptions, View, check_setting, qualified
 from pyhudi.sql_engine.sql_catalog import SessionCatalog, is_queryable, stored_namespace, stored_table
 from pyhudi.sql_engine.sql_pushdown import is_exact_in_duckdb, table_predicate
-from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_argument
 from pyhudi.sql_engine.table_references import splice_query
 from pyhudi.sql_engine.views import expand_views
@@ -368,13 +368,14 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
         columns = table_statements.insert_columns(table, statement, names)
         positions = [position for position, name in enumerate(query_schema.names) if name not in META_COLUMNS]
         input_schema = pa.schema([schema.field(name) for name in columns])
-        check_storable(pa.schema([query_schema.field(position) for position in positions]), input_schema)
+        assigned = pa.schema([query_schema.field(position) for position in positions])
+        by_name = statement.by_name or has_names_of(assigned, input_schema)
+        check_storable(assigned, input_schema, by_name=by_name)
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in database.batches(text):
-                values = stored(
-                    pa.RecordBatch.from_arrays([batch.column(p) for p in positions], names=list(columns)), input_schema
-                )
+                values = pa.RecordBatch.from_arrays([batch.column(p) for p in positions], names=list(columns))
+                values = stored(values, input_schema, by_name=by_name)
                 yield _completed(values, schema, fixed)
 
         rows = pa.RecordBatchReader.from_batches(schema, batches())

@@ -30,6 +30,7 @@ from pyhudi.engines.spark.type_conversion import (
     small_frame,
     sql_refused,
     stored_frame,
+    to_arrow_schema,
     without_rows,
 )
 from pyhudi.errors import InvalidRequest, Unsupported
@@ -43,6 +44,7 @@ from pyhudi.options.write_options import OPERATION
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY
 from pyhudi.records.sql_quoting import quote_name
+from pyhudi.records.store_assignment import has_names_of
 from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
@@ -267,7 +269,9 @@ def _insert(session: SparkStatementSession, statement: S.Insert) -> WriteResult:
     schema = table.schema()
     constants = table_statements.constant_values(table, statement)
     values = {name: value for name, value in constants.items() if name not in columns}
-    rows = stored_frame(frame, columns, schema, values)
+    assigned = pa.schema([schema.field(name) for name in columns])
+    by_name = statement.by_name or has_names_of(to_arrow_schema(frame.schema), assigned)
+    rows = stored_frame(frame, columns, schema, values, by_name=by_name)
     write: Callable[..., WriteResult] = getattr(table, operation)
     return write(rows, options=write_options)
 

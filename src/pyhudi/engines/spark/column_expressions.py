@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pyhudi.engines.spark.jobs import REFUSAL
-from pyhudi.engines.spark.type_conversion import Column, column, quote_spark_name
+from pyhudi.engines.spark.type_conversion import Column, column, quote_spark_name, with_names_of
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.filters.build import join_conditions
 from pyhudi.records.filters.filter_ast import And, Expr
@@ -65,6 +65,8 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
         parsed = F.trim(value).try_cast(target_type)
         why = F.concat(F.lit(f"column {name!r} of type {target_type.simpleString()} cannot hold "), value)
         return refused(value.isNotNull() & parsed.isNull(), why, parsed)
+    if not exactly and isinstance(target_type, (T.StructType, T.ArrayType, T.MapType)) and type(input_type) is type(target_type):
+        return _nested_as(value, input_type, target_type, name)
     if not _is_storable(input_type, target_type):
         raise InvalidRequest(
             f"column {name!r} is {target_type.simpleString()} and does not accept a value of type {input_type.simpleString()}: "
@@ -79,6 +81,25 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
     is_lossy = stored.isNull() | ~stored.try_cast(input_type).eqNullSafe(value) if exactly else stored.isNull()
     why = F.concat(F.lit(f"column {name!r} of type {target_type.simpleString()} cannot hold "), value.cast("string"))
     return refused(value.isNotNull() & is_lossy, why, stored)
+
+
+def _nested_as(value: Column, input_type: T.DataType, target_type: T.DataType, name: str) -> Column:
+    """A nested value stored part by part; fields of structs are matched by position, as in Hudi's UPDATE and MERGE."""
+    value = value.cast(with_names_of(input_type, target_type, name, by_name=False))
+    if isinstance(input_type, T.StructType) and isinstance(target_type, T.StructType):
+        parts = [
+            stored_as(value.getField(child.name), part.dataType, child.dataType, f"{name}.{child.name}").alias(child.name)
+            for part, child in zip(input_type.fields, target_type.fields, strict=True)
+        ]
+        return F.when(value.isNotNull(), F.struct(*parts))
+    if isinstance(input_type, T.ArrayType) and isinstance(target_type, T.ArrayType):
+        before, after = input_type.elementType, target_type.elementType
+        return F.transform(value, lambda item: stored_as(item, before, after, name + "[]"))
+    assert isinstance(input_type, T.MapType) and isinstance(target_type, T.MapType), "the types are of one kind"
+    keys, values = (input_type.keyType, target_type.keyType), (input_type.valueType, target_type.valueType)
+    if not _equal_types(*keys):
+        value = F.transform_keys(value, lambda key, _: stored_as(key, *keys, name + "{key}"))
+    return F.transform_values(value, lambda _, item: stored_as(item, *values, name + "{}"))
 
 
 def _is_storable(input_type: T.DataType, target_type: T.DataType) -> bool:

@@ -29,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.hudi_types import HUDI_TYPE, VARIANT_TYPE, is_vector, record_type, stated_hudi_type
 from pyhudi.records.sql_quoting import quote_name
+from pyhudi.records.store_assignment import struct_positions
 from pyhudi.records.vectors import in_spark_layout, spark_layout
 
 __all__ = [
@@ -167,17 +168,68 @@ def located(session: SparkSession, name: str) -> str | None:
         return None
 
 
-def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar]) -> DataFrame:
+def stored_frame(
+    frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar], *, by_name: bool
+) -> DataFrame:
     """Rows as a table stores them: columns of a frame, by position those of `names`, cast as in Spark's INSERT.
 
-    columns: those of the table. fixed: constant values of some columns; other missing columns are null. Raises Spark's
-    AnalysisException if a type cannot be cast.
+    Args:
+        columns: Columns of the table.
+        fixed: Constant values of some columns; other missing columns are null.
+        by_name: Fields of structs are matched by name, not by position.
+
+    Raises:
+        InvalidRequest: A struct has other fields than the table's.
+        AnalysisException: A type cannot be cast.
     """
     stored_schema = to_spark_schema(pa.schema([_with_nullable_parts(field) for field in columns]))
     nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in stored_schema.fields if f.name not in fixed])
-    rows = frame.toDF(*names).to(nullable)
+    renamed = frame.toDF(*names)
+    targets = {field.name: field.dataType for field in nullable.fields}
+    # `DataFrame.to` matches the fields of structs by name, and drops fields without a match.
+    aligned = {
+        field.name: with_names_of(field.dataType, targets[field.name], field.name, by_name=by_name)
+        for field in renamed.schema.fields
+    }
+    casts = {f.name: column(f.name).cast(aligned[f.name]) for f in renamed.schema.fields if f.dataType != aligned[f.name]}
+    rows = (renamed.withColumns(casts) if casts else renamed).to(nullable)
     values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
     return rows.withColumns(values).select(*map(quote_name, columns.names)) if values else rows
+
+
+def with_names_of(kind: T.DataType, target: T.DataType, path: str, *, by_name: bool) -> T.DataType:
+    """A type with the field names of a target type at any depth; its fields keep their order.
+
+    Args:
+        kind: The type to rename.
+        target: Type of the column.
+        path: Name of the column, for errors.
+        by_name: Match fields by name, not by position.
+
+    Raises:
+        InvalidRequest: A struct has other fields than the target.
+    """
+    if isinstance(kind, T.ArrayType) and isinstance(target, T.ArrayType):
+        element = with_names_of(kind.elementType, target.elementType, path + "[]", by_name=by_name)
+        return T.ArrayType(element, kind.containsNull)
+    if isinstance(kind, T.MapType) and isinstance(target, T.MapType):
+        key = with_names_of(kind.keyType, target.keyType, path + "{key}", by_name=by_name)
+        value = with_names_of(kind.valueType, target.valueType, path + "{}", by_name=by_name)
+        return T.MapType(key, value, kind.valueContainsNull)
+    if not (isinstance(kind, T.StructType) and isinstance(target, T.StructType)):
+        return kind
+    positions = struct_positions(kind.names, target.names, by_name=by_name)
+    if positions is None:
+        raise InvalidRequest(
+            f"column {path!r} is {target.simpleString()} and does not accept a value of type {kind.simpleString()}, which has "
+            "other fields: select its fields in the statement"
+        )
+    fields = list(kind.fields)
+    for position, child in zip(positions, target.fields, strict=True):
+        field = kind.fields[position]
+        type_ = with_names_of(field.dataType, child.dataType, f"{path}.{child.name}", by_name=by_name)
+        fields[position] = T.StructField(child.name, type_, field.nullable, field.metadata)
+    return T.StructType(fields)
 
 
 def _with_nullable_parts(field: pa.Field) -> pa.Field:

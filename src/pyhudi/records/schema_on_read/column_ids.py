@@ -31,7 +31,8 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.avro_to_arrow import TIMESTAMP, column_default
 from pyhudi.format.schema_history import ArrayType, ColumnType, MapType, SchemaField, StructType, VersionedSchema
-from pyhudi.records.java_strings import is_binary_like, is_string_like, value_text
+from pyhudi.records.decimal_casts import text_to_decimals
+from pyhudi.records.java_strings import is_binary_like, is_string_like
 from pyhudi.records.schema_cast import unshared_items
 
 ELEMENT, KEY, VALUE = "element", "key", "value"
@@ -265,7 +266,7 @@ def retype(array: pa.Array, type_: pa.DataType) -> pa.Array:
     source = array.type
     try:
         if types.is_decimal128(type_) and (types.is_floating(source) or is_string_like(source)):
-            return _rounded(array, type_)
+            return text_to_decimals(array, type_)
         if types.is_string(type_) and is_binary_like(source):
             return pc.cast(array, pa.string())
         if is_binary_like(type_) and is_string_like(source):
@@ -273,18 +274,6 @@ def retype(array: pa.Array, type_: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise InvalidRequest(f"a value of type {source} cannot be cast to {type_}: {error}") from error
     return array
-
-
-def _rounded(array: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
-    """Convert numeric strings to decimals, rounded half up."""
-    # The string of a double has at most 17 digits, so no digit that affects the last decimal place is lost.
-    texts = array if is_string_like(array.type) else value_text(array)
-    scale = type_.scale
-    if pa.types.is_floating(array.type):
-        tiny = pc.less(pc.abs(array), 10.0 ** -(scale + 2))
-        texts = pc.if_else(tiny, "0", texts)
-    exact = pc.cast(texts, pa.decimal256(76, min(scale + 20, 76)))
-    return pc.cast(pc.round(exact, ndigits=scale, round_mode="half_towards_infinity"), type_)
 
 
 # Creation and comparison of schemas with ids

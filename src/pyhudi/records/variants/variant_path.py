@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.avro_columns.buffers import Longs
 from pyhudi.records.casts import try_cast
+from pyhudi.records.decimal_casts import decimals_to_floats
 from pyhudi.records.variants.variant_json import json_of_values, scalar_text, spread
 from pyhudi.records.variants.variant_scalars import scalar_values
 from pyhudi.records.variants.variant_values import ARRAY, OBJECT, VariantValues
@@ -145,9 +146,9 @@ def _cast_scalars(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def _cast_decimals(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_floating(type_):
-        return array.cast(type_, safe=False)
+        return decimals_to_floats(array, type_)
     if pa.types.is_boolean(type_):
-        return pc.not_equal(array.cast(pa.float64(), safe=False), 0.0)
+        return pc.not_equal(decimals_to_floats(array, pa.float64()), 0.0)
     if not pa.types.is_integer(type_):
         return pa.nulls(len(array), type_)
     whole = pc.trunc(array).cast(pa.decimal128(38, 0), safe=False)
