@@ -21,7 +21,7 @@ Source: docs/formats/reading.md, "Data skipping".
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from itertools import product
 from typing import Any
@@ -48,6 +48,9 @@ from pyhudi.table.file_slices import FileSlice
 
 MAX_KEYS = 100_000
 """Maximum number of record keys in a filter for which a lookup pays off."""
+
+_OTHER_VALUE = "0"
+"""Value of record key fields that do not matter, in keys that are built for their hash."""
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
@@ -176,9 +179,7 @@ def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_m
         named = key_literals(condition, RECORD_KEY)
         if named is not None:
             return pa.array(named, pa.string()) if len(named) <= MAX_KEYS else None
-    if keys.generates_keys:
-        return None
-    return _texts_of_fields(condition, keys, keys.record_fields, schema)
+    return None if keys.generates_keys else _texts_of_fields(condition, keys, keys.record_fields, schema)
 
 
 def with_alternative_key_forms(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
@@ -203,10 +204,10 @@ def key_hashes(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: Bucket
         # Such characters also separate the fields of a key, which would then be split in the wrong place.
         if any(isinstance(value, str) and not {":", ","}.isdisjoint(value) for value in key_literals(condition, name) or ()):
             return None
-    texts = _texts_of_fields(condition, replace(keys, prefix_single_key=keys.is_composite), fields, schema)
+    texts = _texts_of_fields(condition, keys, fields, schema)
     if texts is None:
         return None
-    return tuple(bucket_hashes(texts, fields).tolist()) if len(texts) else ()
+    return tuple(bucket_hashes(texts, keys.record_fields, fields).tolist()) if len(texts) else ()
 
 
 def secondary_texts(condition: Expr, schema: pa.Schema, name: str, layout: int = 1) -> pa.StringArray | None:
@@ -309,7 +310,9 @@ def _may_hide_nan(low: pa.Array, high: pa.Array, file_names: pa.StringArray) -> 
 
 
 def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], schema: pa.Schema) -> pa.StringArray | None:
-    """The record keys of matching rows, built from key fields."""
+    """The record keys of matching rows, from literals of some key fields; the other fields have `_OTHER_VALUE`."""
+    if keys.is_user_provided:
+        return None
     literals: list[list[Any]] = []
     total = 1
     for name in fields:
@@ -326,15 +329,13 @@ def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], sche
     if not total:
         return pa.array([], pa.string())
     rows = list(product(*literals))
-    heads = dict.fromkeys(name.split(".")[0] for name in fields)
-    if len(heads) != len(fields) or any("." in name for name in fields):
+    if any("." in name for name in keys.record_fields):
         return None
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([row[place] for row in rows], field_at(schema, name).type) for place, name in enumerate(fields)],
-        names=list(fields),
-    )
+    columns = {name: pa.array([row[place] for row in rows], field_at(schema, name).type) for place, name in enumerate(fields)}
+    others = pa.repeat(pa.scalar(_OTHER_VALUE), len(rows))
+    batch = pa.RecordBatch.from_pydict({name: columns.get(name, others) for name in keys.record_fields})
     try:
-        return record_keys(replace(keys, record_fields=tuple(fields)), batch)
+        return record_keys(keys, batch)
     except InvalidRequest:
         # An empty text is not a key by itself; rows are found by a scan then.
         return None

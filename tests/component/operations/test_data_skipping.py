@@ -347,3 +347,23 @@ def test_keys_that_another_writer_spelled_otherwise_are_found(tmp_path: Path, in
         for given, key in (("a", "a"), ("id:a", "a"), ("b", "b"), ("id:id:c", "id:c")):
             assert table.lookup([given], ["id"]).to_arrow()["id"].to_pylist() == [key]
             assert table.lookup(pa.table({"id": [key]}), ["id"]).count() == 1
+
+
+@pytest.mark.parametrize("layout", [{}, {"hoodie.bucket.index.partition.expressions": "mon,4"}])
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_filter_on_one_of_two_key_fields_that_alone_is_hashed(tmp_path: Path, table_type: str, layout: dict[str, str]) -> None:
+    options = {
+        "hoodie.index.type": "BUCKET",
+        "hoodie.bucket.index.hash.field": "id",
+        "hoodie.bucket.index.num.buckets": 20,
+        **layout,
+    }
+    table = Table.create(tmp_path, record_key=["id", "item"], partition_by="day", table_type=table_type, options=options)
+    keys = [(1, "pen"), (2, None), (3, ""), (4, "__null__")]
+    table.insert(pa.table({"id": [n for n, _ in keys], "item": [text for _, text in keys], "day": ["mon", "tue", "mon", "tue"]}))
+    for number, item in keys:
+        found = table.scan(["id", "item"], filter=f"id = {number}")
+        assert found.to_arrow().to_pylist() == [{"id": number, "item": item}]
+        assert "buckets" in {step.step for step in found.explain().prunings}
+    assert table.delete(where="id = 2").rows_deleted == 1
+    assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 3, 4]

@@ -476,9 +476,32 @@ def test_properties_of_real_tables_are_read() -> None:
         {"hoodie.table.keygenerator.type": "SPARK_SQL_UUID"},
     ],
 )
-def test_generators_of_others_are_refused(properties: dict[str, str]) -> None:
-    with pytest.raises(Unsupported):
-        KeySpec.from_properties(properties)
+def test_generators_of_others_are_read_and_compute_no_keys(properties: dict[str, str]) -> None:
+    fields = {"hoodie.table.recordkey.fields": "id", "hoodie.table.partition.fields": "p,q:TIMESTAMP"}
+    found = KeySpec.from_properties(fields | properties)
+    assert found.is_user_provided
+    assert partition_columns(found) == ("p", "q")
+    assert path_valued_columns(found) == ()
+    with pytest.raises(Unsupported, match="_hoodie_record_key"):
+        record_keys(found, pa.record_batch({"id": [1]}))
+    for name in properties.values():
+        with pytest.raises(Unsupported, match=name):
+            spec("id", "p", name)
+
+
+def test_simple_generator_without_partition_field_is_read() -> None:
+    """Hudi Streamer made such tables; a new table has a generator for its fields."""
+    found = KeySpec.from_properties(
+        {
+            "hoodie.table.recordkey.fields": "id",
+            "hoodie.table.partition.fields": "",
+            "hoodie.table.keygenerator.class": "org.apache.hudi.keygen.SimpleKeyGenerator",
+        }
+    )
+    assert record_keys(found, pa.record_batch({"id": [1]})).to_pylist() == ["1"]
+    assert partition_paths(found, pa.record_batch({"id": [1]})).to_pylist() == [""]
+    with pytest.raises(InvalidRequest, match="NON_PARTITION"):
+        spec("id", "", "SIMPLE")
 
 
 @pytest.mark.parametrize(

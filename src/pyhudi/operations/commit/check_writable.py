@@ -35,6 +35,7 @@ def check_writable(context: TableContext, *, retains_indexes: bool = True) -> No
             "automatically."
         )
     check_open(context)
+    check_key_generator(context)
     _check_ids_supported(context, retains_indexes=retains_indexes)
     if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
         raise Unsupported(
@@ -59,6 +60,17 @@ def check_writable(context: TableContext, *, retains_indexes: bool = True) -> No
             )
     if retains_indexes:
         check_writable_indexes(context)
+
+
+def check_key_generator(context: TableContext) -> None:
+    """Raise Unsupported if a class of the user computes the table's keys and paths."""
+    config = context.config
+    if config.keys.is_user_provided:
+        name = config.property(table_options.GENERATOR_CLASS.stored_as) or config.property(table_options.GENERATOR_TYPE.stored_as)
+        raise Unsupported(
+            f"cannot write the table at {context.storage.uri}: PyHudi does not have its key generator {name}, and only reads "
+            "such tables; copy its rows into a table with another key generator"
+        )
 
 
 def check_no_schema_on_read(context: TableContext) -> None:

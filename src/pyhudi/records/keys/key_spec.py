@@ -10,7 +10,8 @@ Six key generators are supported (docs/formats/record-keys.md):
     CUSTOM          one field: value; more: `f1:v1,f2:v2`            per field as SIMPLE or as TIMESTAMP
     GLOBAL_DELETE   `f1:v1`, also for one field                      empty
 
-User-defined generator classes and Spark SQL's UUID keys are not supported.
+Tables of user-defined generator classes and of Spark SQL's UUID keys (USER_PROVIDED) are read by their stored keys and
+paths, and not written.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class KeyGenerator(StrEnum):
     TIMESTAMP = "TIMESTAMP"
     CUSTOM = "CUSTOM"
     GLOBAL_DELETE = "GLOBAL_DELETE"
+    USER_PROVIDED = "USER_PROVIDED"
+    """A class that PyHudi does not have: neither keys nor paths can be computed."""
 
 
 class PartitionFieldType(StrEnum):
@@ -46,7 +49,9 @@ class PartitionFieldType(StrEnum):
     SIMPLE = "SIMPLE"
     TIMESTAMP = "TIMESTAMP"
     UNKNOWN = "UNKNOWN"
-    """Field of a custom generator in a table that does not store the type (before table version 8): readable, not writable."""
+    """Field of a custom generator in a table that does not store the type (before table version 8), or of a generator that
+    the user provides: readable, not writable.
+    """
 
 
 _GENERATORS_BY_CLASS: Mapping[str, KeyGenerator | None] = {
@@ -69,9 +74,10 @@ _GENERATORS_BY_CLASS: Mapping[str, KeyGenerator | None] = {
     "MergeIntoKeyGenerator": None,
     "HoodieTableMetadataKeyGenerator": None,
 }
+_SUPPORTED = tuple(kind for kind in KeyGenerator if kind is not KeyGenerator.USER_PROVIDED)
 _GENERATORS_BY_TYPE: Mapping[str, KeyGenerator | None] = {
-    **{kind.value: kind for kind in KeyGenerator},
-    **{f"{kind.value}_AVRO": kind for kind in KeyGenerator},
+    **{kind.value: kind for kind in _SUPPORTED},
+    **{f"{kind.value}_AVRO": kind for kind in _SUPPORTED},
     **dict.fromkeys(("AUTO_RECORD", "AUTO_RECORD_AVRO", "SPARK_SQL", "SPARK_SQL_MERGE_INTO", "HOODIE_TABLE_METADATA")),
 }
 
@@ -129,17 +135,17 @@ class KeySpec:
                 raise InvalidRequest(f"a {role} field has no name")
         generator, count = self.generator, len(self.partition_fields)
         if generator in (KeyGenerator.SIMPLE, KeyGenerator.TIMESTAMP):
-            if len(self.record_fields) > 1 or count != 1:
-                raise InvalidRequest(
-                    f"the {generator} key generator takes one record key field and one partition field, not "
-                    f"{len(self.record_fields)} and {count}: use COMPLEX"
-                )
+            # Hudi Streamer made tables without partitions with SimpleKeyGenerator.
+            if len(self.record_fields) > 1 or count > 1 or (not count and generator is KeyGenerator.TIMESTAMP):
+                raise _wrong_field_count(generator, len(self.record_fields), count)
         elif generator in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and count:
             raise InvalidRequest(f"the {generator} key generator takes no partition field: {', '.join(names)}")
         kinds = {field.kind for field in self.partition_fields}
-        allowed = {KeyGenerator.CUSTOM: set(PartitionFieldType), KeyGenerator.TIMESTAMP: {PartitionFieldType.TIMESTAMP}}.get(
-            generator, {PartitionFieldType.SIMPLE}
-        )
+        allowed = {
+            KeyGenerator.CUSTOM: set(PartitionFieldType),
+            KeyGenerator.TIMESTAMP: {PartitionFieldType.TIMESTAMP},
+            KeyGenerator.USER_PROVIDED: {PartitionFieldType.UNKNOWN},
+        }.get(generator, {PartitionFieldType.SIMPLE})
         if not kinds <= allowed:
             raise InvalidRequest(f"the {generator} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
         time_zone(self.timestamp_zone)
@@ -176,6 +182,8 @@ class KeySpec:
             generator_ = infer_key_generator(record_fields, partition_fields)
         if generator_ in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and not any(partition_fields):
             partition_fields = ()
+        if generator_ is KeyGenerator.SIMPLE and not partition_fields:
+            raise _wrong_field_count(generator_, len(record_fields), 0)
         return cls(
             generator=generator_,
             record_fields=tuple(record_fields),
@@ -195,7 +203,6 @@ class KeySpec:
         A generator class overrides a type, as in Hudi; without either, the generator is inferred from the fields.
 
         Raises:
-            Unsupported: A user-defined generator.
             InvalidRequest: Values that contradict each other.
         """
         record_fields = split_list(properties.get(props.RECORD_KEY_FIELDS.stored_as))
@@ -203,7 +210,7 @@ class KeySpec:
         generator: KeyGenerator | None = None
         name = properties.get(props.GENERATOR_CLASS.stored_as) or properties.get(props.GENERATOR_TYPE.stored_as)
         if name:
-            generator = parse_key_generator(name)
+            generator = parse_key_generator(name) if is_supported_generator(name) else KeyGenerator.USER_PROVIDED
         if generator is None:
             generator = infer_key_generator(record_fields, partition_texts)
         partition_fields = tuple(_partition_field(text, generator) for text in partition_texts)
@@ -259,6 +266,11 @@ class KeySpec:
         return not self.record_fields
 
     @property
+    def is_user_provided(self) -> bool:
+        """True if a class of the user computes keys and paths, so that they exist only in the table's files."""
+        return self.generator is KeyGenerator.USER_PROVIDED
+
+    @property
     def is_composite(self) -> bool:
         """True if a record key is written as `field:value` pairs."""
         return len(self.record_fields) > 1 or self.prefix_single_key or self.generator is KeyGenerator.GLOBAL_DELETE
@@ -286,13 +298,17 @@ def parse_key_generator(name: str) -> KeyGenerator | None:
     Raises:
         Unsupported: A user-defined generator.
     """
-    if name.upper() in _GENERATORS_BY_TYPE:
-        return _GENERATORS_BY_TYPE[name.upper()]
+    if not is_supported_generator(name):
+        raise Unsupported(f"the key generator {name} is not supported: use one of {', '.join(_SUPPORTED)}")
+    by_type = _GENERATORS_BY_TYPE
+    return by_type[name.upper()] if name.upper() in by_type else _GENERATORS_BY_CLASS[name.rpartition(".")[2]]
+
+
+def is_supported_generator(name: str) -> bool:
+    """Return whether PyHudi has the generator of a type or class name."""
     package, _, simple = name.rpartition(".")
     is_hudi_class = not package or package in (*_CLASS_PACKAGES, "org.apache.hudi.metadata", "org.apache.spark.sql.hudi.command")
-    if is_hudi_class and simple in _GENERATORS_BY_CLASS:
-        return _GENERATORS_BY_CLASS[simple]
-    raise Unsupported(f"the key generator {name} is not supported: use one of {', '.join(KeyGenerator)}")
+    return name.upper() in _GENERATORS_BY_TYPE or (is_hudi_class and simple in _GENERATORS_BY_CLASS)
 
 
 def partition_columns(spec: KeySpec) -> tuple[str, ...]:
@@ -303,6 +319,13 @@ def partition_columns(spec: KeySpec) -> tuple[str, ...]:
 def path_valued_columns(spec: KeySpec) -> tuple[str, ...]:
     """Return the partition columns whose values can be parsed from paths; those of timestamp fields are only in the files."""
     return tuple(field.name for field in spec.partition_fields if field.kind is PartitionFieldType.SIMPLE)
+
+
+def _wrong_field_count(generator: KeyGenerator, record_count: int, partition_count: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"the {generator} key generator takes one record key field and one partition field, not {record_count} and "
+        f"{partition_count}: use {'COMPLEX' if partition_count or record_count > 1 else 'NON_PARTITION'}"
+    )
 
 
 def _has_time_type(properties: Mapping[str, str]) -> bool:
@@ -321,6 +344,8 @@ def _partition_field(text: str, kind: KeyGenerator) -> PartitionField:
     name = name.strip()
     if kind is KeyGenerator.TIMESTAMP:
         return PartitionField(name, PartitionFieldType.TIMESTAMP)
+    if kind is KeyGenerator.USER_PROVIDED:
+        return PartitionField(name, PartitionFieldType.UNKNOWN)
     if kind is not KeyGenerator.CUSTOM:
         return PartitionField(name)
     if not colon:

@@ -29,10 +29,16 @@ def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
     Raises:
         InvalidRequest: A null or empty key (a composite key: all parts are), or a key column that is missing or has no
             string form. Names field and row.
+        Unsupported: A class of the user computes the keys.
     """
     if spec.generates_keys:
         raise InvalidRequest(
             f"the table has no record key fields: its keys are generated; set {table_options.RECORD_KEY_FIELDS.stored_as}"
+        )
+    if spec.is_user_provided:
+        raise Unsupported(
+            "the table's keys are computed by a key generator class of its owner, which PyHudi does not have: use the stored "
+            "record keys, _hoodie_record_key"
         )
     texts = [column_text(spec, batch, name, "record key") for name in spec.record_fields]
     if not spec.is_composite:

@@ -58,7 +58,7 @@ from pyhudi.operations.admin.versions.version_step import (
     prepare_version_change,
     unlimited,
 )
-from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.check_writable import check_key_generator, check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.transaction import check_no_pending_restore
 from pyhudi.operations.services.compact import run_compaction
@@ -89,6 +89,7 @@ class V6V8(VersionStep):
         config = context.config
         if len(config.ordering_fields) > 1:
             raise Unsupported(f"a table with several ordering fields ({', '.join(config.ordering_fields)}) cannot be upgraded")
+        check_key_generator(context)
         if any(field.kind is PartitionFieldType.UNKNOWN for field in config.keys.partition_fields):
             raise Unsupported(
                 "the table has a custom key generator, and does not record how its partition fields form paths; set "
