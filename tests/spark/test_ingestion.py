@@ -59,6 +59,26 @@ def test_files_with_bad_rows_and_transforms(spark: SparkSession, tmp_path: Path)
     assert checkpoints(Table(tmp_path / "t")) == [str(OLD_MS + 1), str(OLD_MS + 2)]
 
 
+def test_types_of_csv_files_are_inferred(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, text in (("a", "id,ts,n,v\na,9,1,1\n"), ("b", "id,ts,n,v\nb,1,2.5,x\n")):
+        (tmp_path / "in" / f"{name}.csv").write_text(text)
+    source = {"kind": "files", "path": str(tmp_path / "in"), "order": "name"}
+
+    def run(name: str, session: SparkSession | None) -> None:
+        job: dict[str, Any] = {"path": tmp_path / name, "record_key": "id", "ordering": "ts", "source": source}
+        hp.Ingest({**job, "error_table": str(tmp_path / f"{name}-errors")}, spark=session).run()
+
+    runs = (("t", spark), ("e", None))
+    for name, session in runs:
+        run(name, session)
+    (tmp_path / "in" / "c.csv").write_text("id,ts,n,v\na,10,3,2\nb,2,no,9\n")
+    for name, session in runs:
+        run(name, session)
+        assert counted(Table(tmp_path / name), "id", "ts", "n", "v") == Counter({("a", 10, 3.0, "2"): 1, ("b", 1, 2.5, "x"): 1})
+        assert Table(tmp_path / f"{name}-errors").count() == 1
+
+
 def test_a_table_is_followed(spark: SparkSession, tmp_path: Path) -> None:
     source = Table.create(tmp_path / "s", record_key="id", ordering="ts")
     source.upsert({"id": [1, 2], "ts": [1, 1]})

@@ -18,10 +18,12 @@ from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.ingestion.json_lines import json_rows, line_blocks
 from pyhudi.features.ingestion.row_checks import cast_to_schema, unified
 from pyhudi.features.ingestion.source_protocol import ReadContext
+from pyhudi.records.type_normalization import normalize_types
 from pyhudi.storage.base import Storage
 
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BATCH_ROWS = 65_536
+_EMPTY_IS_NULL: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""]}
 
 OpenFiles = Callable[[Storage, Sequence[str], ReadContext], pa.RecordBatchReader]
 
@@ -61,7 +63,7 @@ def open_json(storage: Storage, paths: Sequence[str], context: ReadContext) -> p
 def open_csv(
     storage: Storage, paths: Sequence[str], context: ReadContext, *, delimiter: str = ",", columns: Sequence[str] = ()
 ) -> pa.RecordBatchReader:
-    """Open CSV files. Columns are texts unless their types are known; an empty value is null.
+    """Open CSV files. Types that are not known are inferred over all values, as Arrow infers them; an empty value is null.
 
     Args:
         storage: The folder.
@@ -71,13 +73,27 @@ def open_csv(
         columns: Names of the columns, for files without a header line.
     """
     headers = [list(columns) or _csv_header(storage, path, delimiter) for path in paths]
+    known = context.schema if context.schema is not None else pa.schema([])
     texts = unified([pa.schema([(name, pa.string()) for name in header]) for header in headers])
-    known = context.schema
-    fields = []
-    for field in texts:
-        position = -1 if known is None else known.get_field_index(field.name)
-        fields.append(field if known is None or position < 0 else known.field(position).with_nullable(True))
-    schema = _chosen(pa.schema(fields), context)
+    unknown = {*texts.names} - {*known.names} - context.texts.text_columns if not context.is_complete else set()
+
+    def batches(path: str, header: list[str], skip: Callable[[Any], str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a file as texts."""
+        with _file_errors(storage, path), storage.open_input(path) as file:
+            yield from pv.open_csv(
+                _decompressed(file, path),
+                read_options=pv.ReadOptions(column_names=list(columns) or None, use_threads=False),
+                parse_options=pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
+                convert_options=pv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()), **_EMPTY_IS_NULL),
+            )
+
+    inferred = pa.schema([])
+    for path, header in zip(paths, headers, strict=True):
+        names = [name for name in header if name in unknown]
+        for batch in batches(path, header, lambda _: "skip") if names else ():
+            inferred = unify_csv([inferred, _infer_csv(batch.select(names))])
+    types = {field.name: field.type for field in [*texts, *_normal(inferred), *known]}
+    schema = _chosen(pa.schema([(name, types[name]) for name in texts.names]), context)
 
     def rows() -> Iterator[pa.RecordBatch]:
         for path, header in zip(paths, headers, strict=True):
@@ -88,17 +104,8 @@ def open_csv(
                 bad_rows.append((row.text or "", f"{row.actual_columns} values instead of {row.expected_columns}"))
                 return "skip"
 
-            with _file_errors(storage, path), storage.open_input(path) as file:
-                reader = pv.open_csv(
-                    _decompressed(file, path),
-                    read_options=pv.ReadOptions(column_names=list(columns) or None, use_threads=False),
-                    parse_options=pv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
-                    convert_options=pv.ConvertOptions(
-                        column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True, null_values=[""]
-                    ),
-                )
-                for batch in reader:
-                    yield cast_to_schema(batch, schema, context, origin)
+            for batch in batches(path, header, skip):
+                yield cast_to_schema(batch, schema, context, origin)
             if bad_rows:
                 context.reject([text for text, _ in bad_rows], [reason for _, reason in bad_rows], origin)
 
@@ -137,6 +144,30 @@ def _chosen(file_schema: pa.Schema, context: ReadContext) -> pa.Schema:
     if context.is_complete and context.schema is not None:
         return pa.schema([field.with_nullable(True) for field in context.schema])
     return file_schema
+
+
+def unify_csv(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return one schema for CSV rows of several: values whose types have no common one are texts."""
+    return unified(schemas, pa.string())
+
+
+def _infer_csv(texts: pa.RecordBatch) -> pa.Schema:
+    """The types that Arrow infers for the values of a batch; null for a column without values."""
+    data = pa.BufferOutputStream()
+    pv.write_csv(texts, data)
+    table: pa.Table = pv.read_csv(
+        pa.BufferReader(data.getvalue()),
+        read_options=pv.ReadOptions(use_threads=False),
+        parse_options=pv.ParseOptions(newlines_in_values=True),
+        convert_options=pv.ConvertOptions(**_EMPTY_IS_NULL),
+    )
+    schema: pa.Schema = table.schema
+    return schema
+
+
+def _normal(inferred: pa.Schema) -> pa.Schema:
+    """Inferred columns that have values, in the types that tables have."""
+    return normalize_types(pa.schema([field for field in inferred if not pa.types.is_null(field.type)]))
 
 
 def _csv_header(storage: Storage, path: str, delimiter: str) -> list[str]:

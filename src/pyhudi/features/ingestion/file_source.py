@@ -12,7 +12,7 @@ Names that begin with `.` or `_`, and empty files, are skipped, as in Hudi.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
@@ -21,7 +21,17 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.features.ingestion.file_formats import FORMATS, OpenFiles, find_format, open_avro, open_csv, open_json, open_parquet
+from pyhudi.features.ingestion.file_formats import (
+    FORMATS,
+    OpenFiles,
+    find_format,
+    open_avro,
+    open_csv,
+    open_json,
+    open_parquet,
+    unify_csv,
+)
+from pyhudi.features.ingestion.row_checks import unified
 from pyhudi.features.ingestion.source_protocol import Batch, Limit, ReadContext
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage
@@ -167,6 +177,10 @@ class Files:
         if len(names) > 1:
             raise InvalidRequest(f"{self.storage.uri} has files of the formats {' and '.join(names)}: set pattern to choose one")
         return names[0]
+
+    def unified(self, schemas: Sequence[pa.Schema]) -> pa.Schema:
+        """Return the schema of all files from that of each one."""
+        return (unify_csv if self.format == "csv" else unified)(schemas)
 
     def __call__(self, context: ReadContext) -> pa.RecordBatchReader:
         openers: Mapping[str, OpenFiles] = {

@@ -17,7 +17,7 @@ from pyhudi.features.ingestion.checkpoints import CheckpointMark, StoredCheckpoi
 from pyhudi.features.ingestion.error_rows import ErrorRows
 from pyhudi.features.ingestion.job_config import TableJob
 from pyhudi.features.ingestion.row_checks import RowRules
-from pyhudi.features.ingestion.source_protocol import Batch, ReadContext, Source, as_batch
+from pyhudi.features.ingestion.source_protocol import Batch, ReadContext, Source, TextRules, as_batch
 from pyhudi.features.ingestion.sql_source import SqlSource
 from pyhudi.operations.admin.stored_settings import table_constraints
 from pyhudi.operations.commit.events import OperationEvent, notify_listeners
@@ -26,7 +26,10 @@ from pyhudi.operations.write.write_once import CommitSearch
 from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.operations.write.write_settings import WriteOperation, with_schema_mode
 from pyhudi.options.service_options import SERVICES_SWITCH
+from pyhudi.options.table_options import WITHOUT_ZONE
+from pyhudi.records.java_strings import is_string_like
 from pyhudi.records.schema_evolution import SchemaMode
+from pyhudi.records.timestamp_coercion import ZonelessTimestamps
 from pyhudi.storage.environment import Environment
 
 if TYPE_CHECKING:
@@ -257,7 +260,7 @@ class TableIngestion:
         """The rows of a batch as they are written. Bad rows are in the error table when the stream ends."""
         known, is_complete = self._known_columns(table)
         if callable(batch.rows) and not hasattr(batch.rows, "__arrow_c_stream__"):
-            reader = batch.rows(ReadContext(known, is_complete, errors.add))
+            reader = batch.rows(ReadContext(known, is_complete, errors.add, _texts(table)))
         else:
             reader = arrow_reader(batch.rows)
         for transform in self._job.transforms:
@@ -289,7 +292,7 @@ class TableIngestion:
 
         known, is_complete = self._known_columns(table)
         spark_batch = SparkBatch(spark, self._job.source_kind, resources)
-        spark_batch, frame = spark_batch.read(batch.rows, known, is_complete=is_complete)
+        spark_batch, frame = spark_batch.read(batch.rows, known, _texts(table), is_complete=is_complete)
         frame = spark_batch.transformed(frame, self._job.transforms)
         spark_batch, frame = spark_batch.checked(frame, self._rules(table))
         spark_batch.store_bad(errors)
@@ -316,6 +319,11 @@ class TableIngestion:
             mode,
             tuple(fixed_columns(config).items()),
         )
+
+
+def _texts(table: Table) -> TextRules:
+    columns = frozenset(field.name for field in _schema(table) or () if is_string_like(field.type))
+    return TextRules(columns, table._open.options.text(WITHOUT_ZONE) == ZonelessTimestamps.UTC)
 
 
 def _schema(table: Table) -> pa.Schema | None:

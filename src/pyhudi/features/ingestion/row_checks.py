@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.features.ingestion.source_protocol import ReadContext
+from pyhudi.features.ingestion.source_protocol import ReadContext, TextRules
 from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
@@ -27,6 +27,9 @@ from pyhudi.tasks.row_selection import matching_rows
 
 Cast = Callable[[pa.Array], pa.Array]
 _SHOWN = 60
+_DEFAULT_RULES = TextRules()
+_ZONE = r":.*(Z|[+-]\d\d(:?\d\d)?)$"
+"""A time that ends with a zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +145,17 @@ def _failing(column: pa.Array, cast: Cast, start: int) -> Iterator[int]:
         yield from _failing(column.slice(half), cast, start + half)
 
 
-def cast_to(field: pa.Field) -> Cast:
+def cast_to(field: pa.Field, texts: TextRules = _DEFAULT_RULES) -> Cast:
     """Return the cast of a column to the type of a field."""
+    adds_zone = texts.without_zone_is_utc and pa.types.is_timestamp(field.type) and field.type.tz is not None
 
     def cast(column: pa.Array) -> pa.Array:
         if is_string_like(column.type) and not is_string_like(field.type):
-            return pc.cast(pc.utf8_trim_whitespace(column), field.type)
+            column = pc.utf8_trim_whitespace(column)
+            if adds_zone:
+                in_utc = pc.binary_join_element_wise(column, "Z", "")
+                column = pc.if_else(pc.match_substring_regex(column, _ZONE), column, in_utc)
+            return pc.cast(column, field.type)
         batch = pa.RecordBatch.from_arrays([column], [field.name])
         return conform(batch, pa.schema([field])).column(0)
 
@@ -173,7 +181,7 @@ def cast_to_schema(batch: pa.RecordBatch, schema: pa.Schema, context: ReadContex
         if position < 0:
             columns.append(pa.nulls(batch.num_rows, field.type))
             continue
-        column, reasons = split_cast(batch.column(position), cast_to(field), field)
+        column, reasons = split_cast(batch.column(position), cast_to(field, context.texts), field)
         columns.append(column)
         bad = {**reasons, **bad}
     result = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -184,8 +192,8 @@ def cast_to_schema(batch: pa.RecordBatch, schema: pa.Schema, context: ReadContex
     return result.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
 
 
-def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return one schema for rows of several; of two types that have no common one the first is chosen."""
+def unified(schemas: Sequence[pa.Schema], otherwise: pa.DataType | None = None) -> pa.Schema:
+    """Return one schema for rows of several. Two types without a common one become `otherwise`, by default the first one."""
     merged: pa.Schema | None = None
     for schema in schemas:
         if merged is None:
@@ -198,7 +206,8 @@ def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
                 continue
             try:
                 both = pa.unify_schemas([pa.schema([merged.field(position)]), pa.schema([field])], promote_options="permissive")
+                merged = merged.set(position, both.field(0))
             except pa.ArrowException:
-                continue
-            merged = merged.set(position, both.field(0))
+                if otherwise is not None:
+                    merged = merged.set(position, pa.field(field.name, otherwise))
     return pa.schema([]) if merged is None else merged.remove_metadata()

@@ -35,6 +35,19 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class TextRules:
+    """How texts of a source without types become values.
+
+    Attributes:
+        text_columns: Columns whose types are not inferred: the table stores texts of that name.
+        without_zone_is_utc: Times without a zone are in UTC; otherwise a column with zone does not accept them.
+    """
+
+    text_columns: frozenset[str] = frozenset()
+    without_zone_is_utc: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReadContext:
     """How the rows of a batch are read.
 
@@ -42,11 +55,13 @@ class ReadContext:
         schema: Types of known columns; None if no column is known.
         is_complete: The schema has all columns, so that others are ignored.
         reject: Reports records that cannot be parsed: texts, reasons and the file or partition that contains them.
+        texts: How texts become values.
     """
 
     schema: pa.Schema | None
     is_complete: bool
     reject: Callable[[list[str], list[str], str], None]
+    texts: TextRules = TextRules()
 
 
 @dataclass(frozen=True, slots=True)

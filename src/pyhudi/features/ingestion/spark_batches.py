@@ -23,8 +23,8 @@ from pyhudi.engines.spark.worker_errors import with_error_fields
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.ingestion.error_rows import ErrorRows
 from pyhudi.features.ingestion.file_source import Files
-from pyhudi.features.ingestion.row_checks import RowRules, unified
-from pyhudi.features.ingestion.source_protocol import ReadContext
+from pyhudi.features.ingestion.row_checks import RowRules
+from pyhudi.features.ingestion.source_protocol import ReadContext, TextRules
 from pyhudi.features.ingestion.transforms import SOURCE_NAME, FunctionTransform, SqlTransform
 from pyhudi.records.type_normalization import normalize_types
 
@@ -48,8 +48,8 @@ class SparkBatch:
     resources: ExitStack
     bad: tuple[DataFrame, ...] = ()
 
-    def read(self, rows: Any, known: pa.Schema | None, *, is_complete: bool) -> tuple[SparkBatch, DataFrame]:
-        """Return the rows of the source.
+    def read(self, rows: Any, known: pa.Schema | None, texts: TextRules, *, is_complete: bool) -> tuple[SparkBatch, DataFrame]:
+        """Return the rows of the source. Arguments as in ReadContext.
 
         Raises:
             Unsupported: The source does not read on Spark.
@@ -64,9 +64,9 @@ class SparkBatch:
             )
         tasks = [replace(rows, paths=(path,)) for path in rows.paths]
         if known is None or not is_complete:
-            known = unified(run_tasks(self.session, _FileSchema(known), tasks))
+            known = rows.unified(run_tasks(self.session, _FileSchema(known, texts), tasks))
         schema = normalize_types(pa.schema([field.with_nullable(True) for field in known]))
-        frame = task_rows(self.session, _FileRows(schema), tasks, to_spark_schema(_with_bad(schema)))
+        frame = task_rows(self.session, _FileRows(schema, texts), tasks, to_spark_schema(_with_bad(schema)))
         return self._divided(frame)
 
     def transformed(self, frame: DataFrame, transforms: Sequence[SqlTransform | FunctionTransform]) -> DataFrame:
@@ -139,9 +139,10 @@ class _FileSchema:
     """Task: the schema of a file."""
 
     known: pa.Schema | None
+    texts: TextRules
 
     def __call__(self, files: Files) -> pa.Schema:
-        return files(ReadContext(self.known, False, lambda *_: None)).schema
+        return files(ReadContext(self.known, False, lambda *_: None, self.texts)).schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,15 @@ class _FileRows:
     """Task: the rows of a file, and its bad records."""
 
     schema: pa.Schema
+    texts: TextRules
 
     def __call__(self, _: int, files: Files) -> Iterator[pa.RecordBatch]:
         bad: list[tuple[str, str, str]] = []
-        context = ReadContext(self.schema, True, lambda texts, reasons, origin: bad.extend(_triples(texts, reasons, origin)))
+
+        def reject(records: list[str], reasons: list[str], origin: str) -> None:
+            bad.extend(_triples(records, reasons, origin))
+
+        context = ReadContext(self.schema, True, reject, self.texts)
         for batch in files(context):
             yield _good_rows(batch, self.schema)
             yield from _bad_rows(bad, self.schema)

@@ -117,11 +117,36 @@ def test_parquet_files_with_different_columns(folder: Folder) -> None:
     assert folder.rows("id", "v", "w") == Counter({(1, 1.5, None): 1, (2, None, "x"): 1})
 
 
+def test_types_of_csv_files_are_inferred_over_the_first_batch(folder: Folder) -> None:
+    (folder.path / "a.csv").write_text(
+        'id,ts,n,mixed,day,at,yes,empty,note\na,9,1,1,2026-01-02,2026-01-02 03:04:05.5,true,,"a, ""b""\nc"\n'
+    )
+    (folder.path / "b.csv").write_text("id,ts,n,mixed,day,at,yes,empty,note\nb,1,2.5,x,,2026-01-02 03:04:05,,,\n")
+    with pytest.raises(InvalidRequest, match=r"timestamps without a time zone(.|\n)*pyhudi\.timestamps\.without\.zone=utc"):
+        folder.run({"order": "name"})
+    folder.run({"order": "name"}, options={"pyhudi.timestamps.without.zone": "utc"})
+    types = {field.name: str(field.type) for field in folder.table.schema()}
+    numbers = {"ts": "int64", "n": "double", "day": "date32[day]", "at": "timestamp[us, tz=UTC]", "yes": "bool"}
+    assert types == {"id": "string", **numbers, "mixed": "string", "empty": "string", "note": "string"}
+    assert folder.rows("n", "mixed", "note") == Counter({(1.0, "1", 'a, "b"\nc'): 1, (2.5, "x", None): 1})
+    (folder.path / "c.csv").write_text("id,ts,n,at,more\na,10,3,2026-01-02 03:04:05,7\na,x,4,,8\nb,1,no,,9\nb,1,1,soon,9\n")
+    options = {"pyhudi.timestamps.without.zone": "utc", "hoodie.write.set.null.for.missing.columns": "true"}
+    result = folder.run({"order": "name"}, error_table=folder.errors, options=options)
+    assert (result.rows, result.bad_rows) == (1, 3)
+    assert folder.rows("id", "ts", "n", "more") == Counter({("a", 10, 3.0, 7): 1, ("b", 1, 2.5, None): 1})
+
+
+def test_csv_files_with_transforms_keep_the_texts_of_the_table(folder: Folder) -> None:
+    (folder.path / "a.csv").write_text("id,ts,code\n1,9,x1\n")
+    transforms = [{"sql": "SELECT *, ts + 1 AS next FROM <SRC>"}]
+    folder.run({"order": "name"}, transforms=transforms)
+    (folder.path / "b.csv").write_text("id,ts,code\n1,10,001\n")
+    folder.run({"order": "name"}, transforms=transforms)
+    assert folder.rows("id", "ts", "next", "code") == Counter({(1, 10, 11, "001"): 1})
+
+
 @pytest.mark.full
-def test_csv_files_keep_texts_and_take_the_types_of_the_table(folder: Folder) -> None:
-    (folder.path / "a.csv").write_text('id,ts,zip,note\n1,1,00123,"a, ""b""\nc"\n2,1,,\n')
-    folder.run({"order": "name"})
-    assert folder.rows("id", "zip", "note") == Counter({("1", "00123", 'a, "b"\nc'): 1, ("2", None, None): 1})
+def test_csv_files_take_the_types_of_the_table(folder: Folder) -> None:
     other = Folder(folder.path)
     Table.create(
         other.target,
@@ -145,7 +170,7 @@ def test_csv_files_keep_texts_and_take_the_types_of_the_table(folder: Folder) ->
 def test_csv_files_without_header(folder: Folder) -> None:
     (folder.path / "a.csv").write_text("1,5\n2,6\n")
     folder.run({"order": "name", "columns": ["id", "ts"]})
-    assert folder.rows("id", "ts") == Counter({("1", "5"): 1, ("2", "6"): 1})
+    assert folder.rows("id", "ts") == Counter({(1, 5): 1, (2, 6): 1})
 
 
 @pytest.mark.full
