@@ -16,7 +16,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, Unsupported
+from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
+from pyhudi.format.instants import Action, parse_instant_file
 from pyhudi.format.log.cdc_blocks import CdcMode
 from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import (
@@ -28,6 +29,7 @@ from pyhudi.format.paths import (
     PROPERTIES_BACKUP,
     PROPERTIES_FILE,
     SCHEMA_FOLDER,
+    TIMELINE_FOLDER,
     TIMELINE_NAME,
 )
 from pyhudi.format.properties import (
@@ -39,7 +41,7 @@ from pyhudi.format.properties import (
     split_list,
     table_checksum,
 )
-from pyhudi.format.table_versions import TableVersion, parse_table_version, parse_timeline_layout
+from pyhudi.format.table_versions import TableVersion, TimelineLayout, parse_table_version, parse_timeline_layout
 from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.options import table_options as props
 from pyhudi.options.declaration import Option
@@ -352,7 +354,7 @@ def new_table_config(values: Mapping[str, str]) -> TableConfig:
 def create_table_files(storage: Storage, values: Mapping[str, str], env: Environment) -> TableConfig:
     """Create a table: the folders that Hudi creates, then `hoodie.properties`, whose appearance creates the table.
 
-    Raises TableExists when the file exists, also when another process has just created it.
+    Raises TableExists when the file exists, also when another process has just created it, and as `check_properties_not_lost`.
     """
     full = _with_checksum(values)
     config = TableConfig.from_properties(full)
@@ -361,11 +363,36 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
     exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
     if storage.stat(PROPERTIES_FILE) is not None or storage.stat(PROPERTIES_BACKUP) is not None:
         raise exists
+    try:
+        check_properties_not_lost(storage)
+    except TableState as error:
+        # Another process may have created the table and written to it since.
+        raise exists if storage.stat(PROPERTIES_FILE) is not None else error from None
     for folder in (config.timeline_path, config.history_path, MARKER_FOLDER, SCHEMA_FOLDER, AUX_FOLDER):
         storage.make_folder(folder)
     if not storage.put_if_absent(PROPERTIES_FILE, content):
         raise exists
     return config
+
+
+_TIMELINES = ((TIMELINE_FOLDER, TimelineLayout.V2), (META_FOLDER, TimelineLayout.V1))
+
+
+def check_properties_not_lost(storage: Storage) -> None:
+    """Raise TableState if a folder without `hoodie.properties` holds the timeline of a table.
+
+    The data files would become part of a table that is created there. Rollbacks alone do not count: the removal of a
+    new table whose first write failed may leave them.
+    """
+    for folder, layout in _TIMELINES:
+        for info in storage.list(folder).files:
+            instant = parse_instant_file(info.name, layout)
+            if instant is not None and instant.action is not Action.ROLLBACK:
+                raise TableState(
+                    f"{PROPERTIES_FILE} of the table at {storage.uri} is missing, and so is its backup, but its timeline exists "
+                    f"({info.path}). Restore the file with hp.restore_properties or `pyhudi repair --property`; delete the "
+                    "folder if the table was being dropped"
+                )
 
 
 def _with_checksum(values: Mapping[str, str]) -> dict[str, str]:

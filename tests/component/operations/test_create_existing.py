@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.errors import TableExists
+from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableState
 from pyhudi.format.paths import PROPERTIES_FILE
 from pyhudi.storage.memory import MemoryStorage
 
@@ -92,3 +94,50 @@ def test_of_two_at_once_the_second_opens_what_the_first_has_made(monkeypatch: py
     assert hp.Table.create("memory://create-again/t", **ASKED, exist_ok=True).config.keys.record_fields == ("id",)
     with pytest.raises(TableExists, match="already"):
         hp.Table.create("memory://create-again/t", **ASKED)
+
+
+CREATIONS: dict[str, Callable[[str], object]] = {
+    "create": lambda uri: hp.Table.create(uri, **ASKED),
+    "create, exist_ok": lambda uri: hp.Table.create(uri, **ASKED, exist_ok=True),
+    "write": lambda uri: hp.write(uri, [{"id": "a", "city": "sf", "fare": 1.0}], **ASKED),
+    "sql": lambda uri: hp.sql(
+        f"CREATE TABLE hudi.`{uri}` (id STRING, city STRING) USING hudi TBLPROPERTIES (primaryKey = 'id') PARTITIONED BY (city)"
+    ),
+    "sql, as query": lambda uri: hp.sql(
+        f"CREATE TABLE IF NOT EXISTS hudi.`{uri}` USING hudi TBLPROPERTIES (primaryKey = 'id') AS SELECT 'a' AS id"
+    ),
+}
+
+
+@pytest.mark.parametrize("create", CREATIONS.values(), ids=CREATIONS)
+@pytest.mark.parametrize("version", [8, 9])
+def test_no_table_is_created_over_one_whose_properties_are_lost(
+    tmp_path: Path, create: Callable[[str], object], version: int
+) -> None:
+    uri = str(tmp_path / "t")
+    table = hp.Table.create(uri, **ASKED, table_type="mor", options={"hoodie.write.table.version": version})
+    table.upsert([{"id": "a", "city": "sf", "fare": 1.0}])
+    properties = table.context.storage.read(PROPERTIES_FILE)
+    assert properties is not None
+    table.context.storage.delete([PROPERTIES_FILE])
+    for attempt in (create, hp.Table):
+        with pytest.raises(TableState, match=r"properties of the table at .* is missing.*restore_properties.*repair --property"):
+            attempt(uri)
+    table.context.storage.put(PROPERTIES_FILE, properties)
+    assert hp.Table(uri).count() == 1
+
+
+@pytest.mark.parametrize("create", CREATIONS.values(), ids=CREATIONS)
+def test_no_table_is_created_over_data_files_whose_hoodie_folder_is_lost(tmp_path: Path, create: Callable[[str], object]) -> None:
+    uri = str(tmp_path / "t")
+    hp.Table.create(uri, **ASKED).upsert([{"id": "a", "city": "sf", "fare": 1.0}])
+    shutil.rmtree(tmp_path / "t" / ".hoodie")
+    with pytest.raises(InvalidRequest, match=r"data files of a Hudi table without its folder \.hoodie.*restore_properties"):
+        create(uri)
+    with pytest.raises(HudiError, match=r"data files of a Hudi table without its folder \.hoodie"):
+        hp.Table(uri)
+
+
+def test_a_table_is_created_next_to_nested_tables(tmp_path: Path) -> None:
+    hp.Table.create(tmp_path / "t" / "nested", **ASKED).upsert([{"id": "a", "city": "sf", "fare": 1.0}])
+    assert hp.Table.create(tmp_path / "t", **ASKED).count() == 0

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyhudi import features
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
 from pyhudi.format.instants import Action
-from pyhudi.format.names import BASE_EXTENSIONS, parse_base_file
-from pyhudi.format.paths import META_FOLDER, PROPERTIES_FILE, file_name
+from pyhudi.format.names import BASE_EXTENSIONS, parse_base_file, parse_log_file
+from pyhudi.format.paths import META_FOLDER, PROPERTIES_FILE, file_name, join_path, split_path
 from pyhudi.operations.admin.create_table import check_new_table, create_table, name_from_uri
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_stored_options
@@ -23,7 +23,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
-from pyhudi.table.table_config import TableConfig, load_table_config
+from pyhudi.table.table_config import TableConfig, check_properties_not_lost, load_table_config
 from pyhudi.table.table_context import TableContext
 
 _MAX_INSPECTED_FILES = 200
@@ -34,6 +34,8 @@ _REMEDIES = {
     "a Delta Lake table": "Read it with deltalake, and write its rows to a Hudi table at another path",
     "an Iceberg table": "Read it with pyiceberg, and write its rows to a Hudi table at another path",
     "data files without a table": "pyhudi.bootstrap converts them to a table",
+    "data files of a Hudi table without its folder .hoodie": "Restore that folder from a copy, or rebuild it with "
+    "hp.restore_properties and then Table.repair",
 }
 
 
@@ -80,10 +82,16 @@ def open_context(
 
 
 def load_config_or_describe(storage: Storage, env: Environment) -> TableConfig:
-    """Load the properties of the table. Raises TableNotFound, which describes foreign content of the folder."""
+    """Load the properties of the table.
+
+    Raises:
+        TableNotFound: There is no table; the error describes foreign content of the folder.
+        TableState: The properties of a table are lost.
+    """
     try:
         return load_table_config(storage, env)
     except TableNotFound as error:
+        check_properties_not_lost(storage)
         foreign_content = _describe_foreign(storage)
         if foreign_content is None:
             raise
@@ -141,7 +149,7 @@ def existing_table_error(
         return TableExists(f"{message}; {instead}")
     return TableExists(
         f"{message}, without any commit: another process is about to write to it, or the process that created it "
-        f"was stopped. If none is running, delete its folder .hoodie and call again; or, {instead}"
+        f"was stopped. If none is running, delete its folder and call again; or, {instead}"
     )
 
 
@@ -155,6 +163,7 @@ def _check_no_foreign(storage: Storage) -> None:
     """Raise InvalidRequest if a folder for a new table contains foreign files."""
     foreign_content = _describe_foreign(storage)
     if foreign_content is not None:
+        check_properties_not_lost(storage)
         kind, remedy = foreign_content
         raise InvalidRequest(
             f"cannot create a Hudi table at {storage.uri}: the folder holds {kind}. {remedy}; or create it with {FORCE}=true"
@@ -169,7 +178,17 @@ def _find_foreign(storage: Storage) -> str | None:
         return "an Iceberg table"
     extensions = tuple(BASE_EXTENSIONS.values())
     for info in islice(storage.walk(""), _MAX_INSPECTED_FILES):
-        inside = info.path.startswith(f"{META_FOLDER}/")
-        if not inside and info.name.endswith(extensions) and parse_base_file(info.name) is None:
+        if info.path.startswith(f"{META_FOLDER}/"):
+            continue
+        if parse_base_file(info.name) is not None or parse_log_file(info.name) is not None:
+            if not _is_in_nested_table(storage, info.path):
+                return "data files of a Hudi table without its folder .hoodie"
+        elif info.name.endswith(extensions):
             return "data files without a table"
     return None
+
+
+def _is_in_nested_table(storage: Storage, path: str) -> bool:
+    """Return True if a folder on the way to a file is another Hudi table."""
+    parts = split_path(path)[:-1]
+    return any(storage.stat(join_path(*parts[:count], PROPERTIES_FILE)) is not None for count in range(1, len(parts) + 1))
