@@ -263,18 +263,24 @@ class TableAdmin(TableServices):
         kinds: Iterable[str] | None = None,
         *,
         dry_run: bool = False,
+        accept_loss: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> RepairResult:
         """Repair damaged or incomplete files around the data, or report what a repair would do.
 
         Args:
-            kinds: Any of timeline, properties, pending (dead writes), partition-metadata, orphans, metadata-table; None
-                for all.
+            kinds: Any of timeline, properties, pending (dead writes), partition-metadata, lost-files, orphans,
+                metadata-table; None for all.
             dry_run: Report only; change nothing.
+            accept_loss: Accept the loss of committed files that are missing or damaged. A commit without rows records
+                the files in its extra metadata, as `pyhudi.repair.lost.files`. Readers then find what the other files
+                hold: the previous version of a file group where one exists.
             options: `hoodie.*` options of this call.
 
         Raises:
             InvalidRequest: An unknown name is passed.
+            CorruptData: Committed files are missing, or have another size than their commits record, and `accept_loss` is
+                False. The error lists them with their rows.
         """
         known = [kind.value for kind in RepairKind]
         chosen = known if kinds is None else list(kinds)
@@ -283,7 +289,7 @@ class TableAdmin(TableServices):
             raise InvalidRequest(f"{unknown[0]!r} cannot be repaired: choose from {', '.join(known)}")
         parsed = self._open.parse(TABLE_OPERATIONS["repair"], options)
         context = self._open.writable(parsed)
-        settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
+        settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen], accept_loss=accept_loss)
         return run_repair(context, LocalEngine(parsed.integer(THREADS)), settings, dry_run=dry_run)
 
     def _last_write_until(self, instant: InstantArgument) -> str:

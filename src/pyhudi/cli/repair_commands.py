@@ -45,6 +45,9 @@ def repair(
             "--property", metavar="KEY=VALUE", help="A lost property that cannot be inferred from files; may be repeated."
         ),
     ] = None,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Accept the loss of committed files that are missing or damaged.")
+    ] = False,
     yes: YesOption = False,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
@@ -52,6 +55,7 @@ def repair(
 ) -> None:
     """Repair the timeline, properties, dead writes, partition metadata, orphan files and the metadata table.
 
+    Stops with an error that lists committed files that are missing or damaged, unless --accept-loss is passed.
     Only reports what it would do, unless --yes is passed. A dry run with findings has exit code 4. With --property, a
     missing hoodie.properties (and backup) is restored from the data files; then run the command again without it.
     """
@@ -64,7 +68,7 @@ def repair(
             raise typer.Exit(FINDINGS)
         return
     opened, given = open_for_call(table, storage, options)
-    result = opened.repair(only or None, dry_run=not yes, options=given)
+    result = opened.repair(only or None, dry_run=not yes, accept_loss=accept_loss, options=given)
     print_value(result, output)
     if not yes and result.steps:
         raise typer.Exit(FINDINGS)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.errors import TableState
+from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import REBUILD_MARKER_FILE
 from pyhudi.format.schema_history import decode_schema_history, encode_schema_history
@@ -152,9 +152,26 @@ def test_unreadable_files_are_reported(uri: str) -> None:
     (torn,) = [info for info in storage.walk("a") if info.name.endswith(f"_{late.instant}.parquet")]
     storage.put(torn.path, (storage.read(torn.path) or b"")[:-20])
     lose_timeline(table)
-    done = hp.Table(uri).repair(["timeline"], dry_run=False)
+    with pytest.raises(CorruptData, match=f"(?s)accept_loss.*{torn.path}: committed by {late.instant}, cannot be read"):
+        hp.Table(uri).repair(["timeline"])
+    done = hp.Table(uri).repair(["timeline"], accept_loss=True)
     assert [step.path for step in done.steps if "cannot be read" in step.finding] == [torn.path]
-    assert found(table) == before
+    assert found(table) == before and storage.stat(torn.path) is None
+    assert hp.Table(uri).repair().steps == ()
+
+
+def test_files_that_only_the_metadata_table_lists_are_lost(uri: str) -> None:
+    table = create(uri)
+    table.bulk_insert(rows(0, 1))
+    storage = table.context.storage
+    (lost,) = [info.path for info in storage.walk("a") if info.name.endswith(".parquet")]
+    storage.delete([lost])
+    lose_timeline(table)
+    with pytest.raises(CorruptData, match=f"(?s)accept_loss.*{lost}: .*is missing"):
+        hp.Table(uri).repair()
+    assert [step.path for step in hp.Table(uri).repair(accept_loss=True).steps if step.kind == "lost-files"] == [lost]
+    newest = hp.Table(uri).inspect.commits().to_pylist()
+    assert newest and hp.Table(uri).validate().ok
 
 
 def test_instant_with_markers_counts_and_can_be_rolled_back(uri: str) -> None:

@@ -117,7 +117,7 @@ def _without_definition(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "check", "message"),
     [
-        (_remove, "timeline", "and missing"),
+        (_remove, "timeline", "is missing, 19 rows"),
         (_remove, "files", "listed in the metadata table, but the file does not exist"),
         (_cut, "timeline", "committed"),
         (_cut, "base files", "parquet"),

@@ -18,8 +18,8 @@ Source: docs/formats/timeline.md, "Rebuilding a timeline".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 
 import pyarrow as pa
@@ -35,9 +35,10 @@ from pyhudi.features.recovery.infer_timeline import (
     recovered_replacements,
 )
 from pyhudi.features.recovery.inspect_files import FileFacts, FileTask, run_file, run_identities
+from pyhudi.format.actions.commit_metadata import LOST_FILES_KEY
 from pyhudi.format.instants import INSTANT_TIME_LENGTH, Action, Instant, State, parse_instant_file, shift_instant_time
 from pyhudi.format.json_document import parse_json
-from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
+from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import (
     MARKER_FOLDER,
     METADATA_FOLDER,
@@ -49,12 +50,15 @@ from pyhudi.format.paths import (
 )
 from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.metadata_table.indexes import in_build_order
+from pyhudi.metadata_table.lost_files import listed_sizes
+from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
 from pyhudi.metadata_table.writer.initialize_partitions import build_partitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import drop_store
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.storage.base import FileInfo
+from pyhudi.table.committed_files import CommittedFile, LostFile, encode_lost_files
 from pyhudi.table.file_slices import BaseFile, FileGroup, SlicingState, build_file_groups, visible_slice
 from pyhudi.table.listing import table_folders
 from pyhudi.table.schema_on_read_history import stored_schemas
@@ -72,6 +76,7 @@ class TimelineRebuild:
         completions: Request time -> completion time.
         indexes: Partitions of the metadata table that are rebuilt.
         notes: What is unknown and the possible remedy, each with its path, '' for the table.
+        lost: Files that cannot be read, and those that only the metadata table lists.
     """
 
     instants: tuple[RebuiltInstant, ...]
@@ -79,6 +84,7 @@ class TimelineRebuild:
     indexes: tuple[str, ...]
     file_count: int
     notes: tuple[tuple[str, str, str], ...] = field(default=())
+    lost: tuple[LostFile, ...] = field(default=())
 
 
 def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | None:
@@ -128,13 +134,38 @@ def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | Non
     notes = (
         () if note is not None else tuple(_notes(context, files, mirrored, never, damaged.values(), changes & completions.keys()))
     )
-    return TimelineRebuild(instants, completions, indexes, len(infos), notes)
+    lost = [LostFile(CommittedFile(fact.path, _time_of(fact.path), 0, None), fact.size_bytes) for fact in damaged.values()]
+    timeline = Timeline.of((*(one.instant for one in instants), *(_completed(time, mirrored[time]) for time in mirrored)))
+    lost += _missing(context, timeline, {info.path for info in infos})
+    return TimelineRebuild(instants, completions, indexes, len(infos), notes, tuple(lost))
+
+
+def _completed(time: str, completion_time: str) -> Instant:
+    return Instant(time, Action.COMMIT, State.COMPLETED, completion_time)
+
+
+def _time_of(path: str) -> str:
+    return parse_data_file_instant(file_name(path)) or ""
+
+
+def _missing(context: TableContext, timeline: Timeline, present: Collection[str]) -> list[LostFile]:
+    """The files of completed instants that only the metadata table lists."""
+    if not context.config.has_metadata_table:
+        return []
+    try:
+        listed = listed_sizes(context, timeline)
+    except DAMAGE:
+        return []
+    missing = sorted(listed.keys() - set(present))
+    return [LostFile(CommittedFile(path, _time_of(path), listed[path], None), None) for path in missing]
 
 
 def run_rebuild(
     context: TableContext, engine: Engine, rebuild: TimelineRebuild, commit: CommitSettings, metadata: MetadataSettings
 ) -> None:
     """Create the timeline, and then the metadata table, under the table's lock.
+
+    The caller has accepted the loss of files, if any: the newest commit records them, and those that exist are deleted.
 
     Raises Unsupported, before any change, for a table that PyHudi does not write.
     """
@@ -148,7 +179,8 @@ def run_rebuild(
         held.storage.make_folder(held.config.timeline_path)
         held.storage.make_folder(held.config.history_path)
         done = {(i.request_time, i.state) for i in held.timeline.load_files()}
-        for one in reversed(rebuild.instants):
+        held.storage.delete(one.file.path for one in rebuild.lost if one.found_bytes is not None)
+        for one in reversed(_with_lost_files(rebuild)):
             _publish(held, one, done)
         if FILES in rebuild.indexes:
             snapshot = load_snapshot(held, directory_listing)
@@ -156,6 +188,16 @@ def run_rebuild(
                 schema = snapshot.schema.arrow
                 build_partitions(held, engine, metadata, in_build_order(sorted(set(rebuild.indexes))), schema, schema)
         held.storage.delete([REBUILD_MARKER_FILE])
+
+
+def _with_lost_files(rebuild: TimelineRebuild) -> tuple[RebuiltInstant, ...]:
+    """The instants; the newest one records the lost files."""
+    if not rebuild.lost or not rebuild.instants:
+        return rebuild.instants
+    *others, newest = rebuild.instants
+    text = encode_lost_files(replace(one, found_bytes=None) for one in rebuild.lost)
+    extra = {**newest.metadata.extra_metadata, LOST_FILES_KEY: text}
+    return (*others, replace(newest, metadata=replace(newest.metadata, extra_metadata=extra)))
 
 
 def _publish(locked_context: TableContext, step_size: RebuiltInstant, completed_states: set[tuple[str, State]]) -> None:

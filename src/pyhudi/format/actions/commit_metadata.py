@@ -39,6 +39,8 @@ LATEST_SCHEMA_KEY = "latest_schema"
 """Extra metadata: JSON of the schema with column ids, of tables with schema on read."""
 BOOTSTRAP_PARTS_KEY = "pyhudi.bootstrap.instants"
 """Extra metadata, written by PyHudi only: the comma-separated instants that together form one bootstrap, if there are two."""
+LOST_FILES_KEY = "pyhudi.repair.lost.files"
+"""Extra metadata, written by PyHudi only: JSON of the committed files whose loss a repair accepted."""
 NO_PREVIOUS_COMMIT = "null"
 """Value of `prev_commit` for a new file group: a string of four letters, not null."""
 

@@ -363,7 +363,10 @@ class IndexBuild:
         ]
 
     def listed(self) -> dict[str, dict[str, int]]:
-        """The files of completed instants by partition, including copies that completed writes made for pending resizes."""
+        """The files of completed instants by partition, including copies that completed writes made for pending resizes.
+
+        An empty file is of a failed attempt: `check_no_lost_files` refuses the build if a commit names one.
+        """
         timeline = self.snapshot.timeline
         listing = self.snapshot.listing
         copies = self.snapshot.copies

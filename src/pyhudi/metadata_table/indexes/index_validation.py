@@ -31,7 +31,7 @@ from pyhudi.tasks.read_slice import ReadSpec
 
 MISSING_ROWS = (
     "data files: restore the same files from a copy; otherwise undo the write whose instant ends the file's name, and all later "
-    "writes: rollback, or restore to a savepoint"
+    "writes: rollback, or restore to a savepoint; or accept the loss: Table.repair(accept_loss=True)"
 )
 """Remedy for missing data."""
 

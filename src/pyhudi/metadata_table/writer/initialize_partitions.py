@@ -41,6 +41,7 @@ from pyhudi.metadata_table.indexes import (
 from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, first_columns
 from pyhudi.metadata_table.indexes.index_events import IndexBuild
 from pyhudi.metadata_table.indexes.metadata_index import Index
+from pyhudi.metadata_table.lost_files import check_listing_may_be_dropped, check_no_lost_files
 from pyhudi.metadata_table.metadata_records import by_shard
 from pyhudi.metadata_table.reader.stored_index_definitions import add_definition, load_index_definitions, put_index_definitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
@@ -87,6 +88,8 @@ def ensure_metadata_table(
         locked = locked.reloaded()
         disabled = _unwanted(locked, settings)
         if disabled:
+            if FILES in disabled:
+                check_listing_may_be_dropped(locked)
             locked = drop_partitions(locked, disabled)
         missing = _missing(locked, settings)
         if missing:
@@ -109,6 +112,7 @@ def drop_for_new_columns(context: TableContext, settings: MetadataSettings, lock
     with context.locked(lock_wait_ms) as locked:
         locked = locked.reloaded()
         if locked.config.metadata_partitions or locked.config.metadata_partitions_inflight:
+            check_listing_may_be_dropped(locked)
             locked = drop_store(locked)
         definitions = load_index_definitions(locked)
         defined = definitions.get(COLUMN_STATS)
@@ -130,13 +134,18 @@ def build_partitions(
 
     Columns keep their types before the write: a write that changes them may still be refused, and drops the statistics
     if it is not.
+
+    Raises:
+        CorruptData: Committed files are missing or damaged, see `check_no_lost_files`; nothing was changed.
     """
+    snapshot = load_snapshot(context, directory_listing)
+    check_no_lost_files(snapshot)
     if FILES in partitions:
         store = create_store(drop_store(context) if context.config.metadata_partitions else context)
     else:
         store = MetadataStore.open(context)
         store.roll_back_pending()
-    snapshot = load_snapshot(store.table, directory_listing)
+    snapshot = replace(snapshot, context=store.table)
     columns = columns_to_index(context, settings, data_schema, before)
     fields_before = {field.name: field for field in before or ()}
     current = pa.schema([fields_before.get(field.name, field) for field in data_schema], data_schema.metadata)

@@ -8,6 +8,8 @@
                          process will run
     partition metadata   a folder with base files lacks .hoodie_partition_metadata, so listings ignore it: write the
                          file
+    lost files           committed files are missing, or have another size than their commit records: the repair stops with
+                         an error that lists them, unless it accepts the loss (`operations.admin.accept_loss`)
     orphans              delete data files of instants that are neither on the timeline nor possibly in the history;
                          files of another table, in a folder below this one or behind a symbolic link, are not orphans
     metadata table       it is unreadable, or lists other files than the directories: drop and rebuild it
@@ -15,7 +17,7 @@
 Steps are detected and executed in this order, each on the state that the previous one left. Files are listed before the
 timeline is read: the instant of every listed file is then on that timeline, so no file of an active writer looks like
 an orphan. Findings are verified not to be side effects of concurrent processes, see `stable_check`. Data rows never
-change. Lost data files cannot be restored.
+change. Lost data files cannot be restored, and no rebuild hides them.
 
 Source: docs/formats/writing.md, "Rollback"; docs/formats/timeline.md, "Other files of a table";
 docs/formats/metadata-table.md.
@@ -35,10 +37,10 @@ from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, REBUILD_MARKER_FILE, join_path, parent_folder
 from pyhudi.format.properties import check_checksum, parse_properties
-from pyhudi.metadata_table.reader.index_lookups import scan_files
+from pyhudi.metadata_table.lost_files import find_lost, is_completed_data_file, listed_sizes
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
-from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.operations.admin.accept_loss import accept_lost_files
 from pyhudi.operations.admin.restore import finish_restore
 from pyhudi.operations.admin.stable_check import repeat_until_stable
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -58,8 +60,9 @@ from pyhudi.options.write_options import FAILED_WRITES
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
 from pyhudi.storage.markers import files_being_written
+from pyhudi.table.committed_files import lost_files_error
 from pyhudi.table.listing import DirectoryListing, table_folders
-from pyhudi.table.snapshot import retry_on_stale_files
+from pyhudi.table.snapshot import directory_listing, load_snapshot, retry_on_stale_files
 from pyhudi.table.table_config import missing_property, store_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import SERVICE_ACTIONS, Timeline
@@ -74,6 +77,7 @@ class RepairKind(StrEnum):
     PROPERTIES = "properties"
     PENDING = "pending"
     PARTITIONS = "partition-metadata"
+    LOST = "lost-files"
     ORPHANS = "orphans"
     METADATA = "metadata-table"
 
@@ -122,16 +126,22 @@ class RepairResult(OperationResult):
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
-    """Settings of a repair; `kinds` lists the checks to run, in order."""
+    """Settings of a repair; `kinds` lists the checks to run, in order. accept_loss: accept the loss of files."""
 
     kinds: tuple[RepairKind, ...]
     commit: CommitSettings
     metadata: MetadataSettings
+    accept_loss: bool = False
 
     @classmethod
-    def of(cls, options: Options, kinds: Sequence[RepairKind] = tuple(RepairKind)) -> RepairSettings:
-        """Build the settings from checked options."""
-        return read_settings(cls, options, kinds=tuple(kind for kind in RepairKind if kind in kinds))
+    def of(
+        cls, options: Options, kinds: Sequence[RepairKind] = tuple(RepairKind), *, accept_loss: bool = False
+    ) -> RepairSettings:
+        """Build the settings from checked options. A repair that would hide lost files looks for them, too."""
+        chosen = {*kinds}
+        if chosen & {RepairKind.ORPHANS, RepairKind.METADATA} or accept_loss:
+            chosen.add(RepairKind.LOST)
+        return read_settings(cls, options, kinds=tuple(kind for kind in RepairKind if kind in chosen), accept_loss=accept_loss)
 
 
 @observed("repair")
@@ -140,6 +150,7 @@ def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, 
 
     Raises:
         Unsupported: PyHudi does not write the table version; nothing was changed. Errors of the steps are raised too.
+        CorruptData: Committed files are lost, and the settings do not accept that. Earlier steps are done.
     """
     steps: list[RepairStep] = []
     for kind in settings.kinds:
@@ -147,7 +158,7 @@ def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, 
             # Without a timeline the state of the table cannot be recorded, and no other check is possible.
             steps += _repair_timeline(context, engine, settings, dry_run=dry_run)
             context = context.reloaded()
-            if dry_run and steps and steps[-1].kind is kind:
+            if dry_run and steps:
                 break
             continue
         if kind is RepairKind.ORPHANS and any(step.kind is RepairKind.TIMELINE for step in steps):
@@ -220,7 +231,14 @@ def _repair_timeline(context: TableContext, engine: Engine, settings: RepairSett
     yield RepairStep(RepairKind.TIMELINE, context.config.timeline_path, finding, remedy)
     for path, unknown, remedy in rebuild.notes:
         yield RepairStep(RepairKind.TIMELINE, path, unknown, remedy)
+    for one in rebuild.lost:
+        # The notes list the files that cannot be read.
+        if one.found_bytes is not None:
+            continue
+        yield RepairStep(RepairKind.LOST, one.file.path, one.finding, _loss_remedy(settings))
     if not dry_run:
+        if rebuild.lost and not settings.accept_loss:
+            raise lost_files_error(context.storage.uri, rebuild.lost)
         recovery.run_rebuild(context, engine, rebuild, settings.commit, settings.metadata)
 
 
@@ -321,6 +339,25 @@ def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
     return oldest_instants
 
 
+def _loss_remedy(settings: RepairSettings) -> str:
+    return "its loss is accepted" if settings.accept_loss else "restore it from a copy, or pass accept_loss=True (--accept-loss)"
+
+
+def _repair_lost(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
+    sizes = {info.path: info.size_bytes for info in _data_files(context)}
+    lost = find_lost(load_snapshot(context, directory_listing), sizes)
+    remedy = (
+        "its loss is accepted" if settings.accept_loss else "restore it from a copy, or pass accept_loss=True (--accept-loss)"
+    )
+    for one in lost:
+        yield RepairStep(RepairKind.LOST, one.file.path, one.finding, remedy)
+    if dry_run or not lost:
+        return
+    if not settings.accept_loss:
+        raise lost_files_error(context.storage.uri, lost)
+    accept_lost_files(context, engine, settings.commit, settings.metadata)
+
+
 def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     if context.storage.stat(REBUILD_MARKER_FILE) is not None:
         # Files of instants that are still to be rebuilt would look like orphans.
@@ -372,27 +409,20 @@ def _metadata_damage(context: TableContext) -> str | None:
     """Return how the metadata table's file listing differs from the directories, or None."""
     timeline = context.timeline.load()
     try:
-        rows = scan_files(MetadataTable(context, timeline))
+        listed = listed_sizes(context, timeline)
     except DAMAGE as error:
         return f"it cannot be read: {error}"
-    columns = (rows.column(name).to_pylist() for name in ("partition", "name", "size_bytes"))
-    listed = {join_path(partition, name): size for partition, name, size in zip(*columns, strict=True) if _counts(timeline, name)}
     directories = DirectoryListing(context.storage)
     groups = directories.files(directories.partitions()).values()
     # Files that a pending write double-writes for a resize carry the instant time of the resize, which may have
     # completed.
     pending_files = files_being_written(context.storage, (i.request_time for i in timeline.pending_writes()))
     infos_on_storage = (info for infos in groups for info in infos if info.path not in pending_files)
-    sizes_on_storage = {info.path: info.size_bytes for info in infos_on_storage if _counts(timeline, info.name)}
+    sizes_on_storage = {info.path: info.size_bytes for info in infos_on_storage if is_completed_data_file(timeline, info.name)}
     if listed == sizes_on_storage:
         return None
     wrong = sorted(path for path in {*listed, *sizes_on_storage} if listed.get(path) != sizes_on_storage.get(path))
     return f"its file listing differs from the directories in {len(wrong):,} files, such as {wrong[0]}"
-
-
-def _counts(timeline: Timeline, name: str) -> bool:
-    named = parse_base_file(name) or parse_log_file(name)
-    return named is not None and timeline.is_completed(named.instant_time)
 
 
 class _Repair(Protocol):
@@ -408,6 +438,7 @@ _REPAIRS: dict[RepairKind, _Repair] = {
     RepairKind.PROPERTIES: _repair_properties,
     RepairKind.PENDING: _repair_pending,
     RepairKind.PARTITIONS: _repair_partitions,
+    RepairKind.LOST: _repair_lost,
     RepairKind.ORPHANS: _repair_orphans,
     RepairKind.METADATA: _repair_metadata,
 }

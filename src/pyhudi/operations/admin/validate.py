@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -37,12 +37,9 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.consistent_hashing.validate_hashing import REWRITE, check_consistent_hashing
-from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
-from pyhudi.format.actions.commit_metadata import CommitMetadata
-from pyhudi.format.instants import Action, State
+from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import RECORD_KEY
-from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
-from pyhudi.format.paths import file_name
+from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, RECORD_INDEX
 from pyhudi.metadata_table.indexes.index_validation import (
     MISSING_ROWS,
@@ -64,6 +61,7 @@ from pyhudi.records.column_statistics import ColumnRange
 from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.markers import files_being_written
+from pyhudi.table.committed_files import find_lost_files, names_of_pending_cleans
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
@@ -268,17 +266,9 @@ class _Validation:
                     _ORPHANED_FILES_MESSAGE,
                 )
         commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
-        for path, (instant, size_bytes) in self._expected(commits).items():
-            file_found = files_by_path.get(path)
-            if file_found is None:
-                self._error("timeline", path, f"committed by {instant}, and missing", MISSING_ROWS)
-            elif size_bytes and file_found.info.size_bytes != size_bytes:
-                self._error(
-                    "timeline",
-                    path,
-                    f"has {file_found.info.size_bytes} bytes, and {instant} committed {size_bytes}",
-                    MISSING_ROWS,
-                )
+        sizes = {path: file.info.size_bytes for path, file in files_by_path.items()}
+        for lost in find_lost_files(self._snapshot, sizes, commits=commits, on_damage=self._clean_error):
+            self._error("timeline", lost.file.path, lost.finding, MISSING_ROWS)
         for plan in self._timeline.pending(Action.CLUSTERING):
             never = never_runnable_reason(self._context, self._timeline, plan)
             if never is not None:
@@ -361,61 +351,12 @@ class _Validation:
                 if base is not None:
                     yield _DataFile(info, partition, base.file_id, base.instant_time, True)
 
-    def _expected(self, commits: Mapping[str, CommitMetadata]) -> dict[str, tuple[str, int]]:
-        """Path -> (instant, bytes) of the files that readers need, without those double-written for a dropped resize."""
-        times = {instant.request_time for instant in self._timeline.instants}
-        removed = self._removed_names().union(self._names_of_pending_cleans())
-        newest: dict[tuple[str, str], str] = {}
-        written: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
-        for instant, metadata in sorted(commits.items()):
-            for partition, stats in metadata.partition_to_write_stats.items():
-                for stat in stats:
-                    if not stat.path or stat.file_id is None:
-                        continue
-                    group = (partition, stat.file_id)
-                    named = parse_data_file_instant(file_name(stat.path))
-                    if named is not None and named not in times and not self._timeline.is_completed(named):
-                        continue
-                    written.setdefault(group, []).append((instant, stat.path, stat.file_size_in_bytes))
-                    if parse_base_file(file_name(stat.path)) is not None:
-                        newest[group] = instant
-        return {
-            path: (instant, size)
-            for group, files in written.items()
-            if group not in self._snapshot.slicing.replaced
-            for instant, path, size in files
-            if instant >= newest.get(group, "") and file_name(path) not in removed
-        }
-
-    def _removed_names(self) -> frozenset[str]:
-        """Return names of files that cleans on the active timeline have deleted."""
-        names: set[str] = set()
-        store = self._context.timeline
-        for instant in self._timeline.completed(Action.CLEAN):
-            try:
-                cleaned = CleanMetadata.decode(store.read(instant)).partition_metadata
-            except CorruptData as error:
-                self._error("timeline", store.path(instant), str(error), "")
-                continue
-            names.update(file_name(path) for part in cleaned.values() for path in part.success_delete_files)
-        return frozenset(names)
-
     def _names_of_pending_cleans(self) -> dict[str, str]:
-        """Return names of files that pending cleans are deleting, with the clean of each."""
-        names: dict[str, str] = {}
-        store = self._context.timeline
-        for instant in self._timeline.pending(Action.CLEAN):
-            try:
-                plan = CleanerPlan.decode(store.read_state(instant.request_time, Action.CLEAN, State.REQUESTED) or b"")
-            except CorruptData as error:
-                self._error("timeline", store.path(instant), str(error), "")
-                continue
-            paths = [
-                info.file_path or "" for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values() for info in infos
-            ]
-            paths += [path for files in (plan.files_to_be_deleted_per_partition or {}).values() for path in files]
-            names.update((file_name(path), instant.request_time) for path in paths)
-        return names
+        """As `names_of_pending_cleans`; an unreadable plan is a finding."""
+        return names_of_pending_cleans(self._context.timeline, self._timeline, self._clean_error)
+
+    def _clean_error(self, path: str, error: CorruptData) -> None:
+        self._error("timeline", path, str(error), "")
 
     def _schema(self) -> pa.Schema:
         return table_schema(self._snapshot, meta_columns=True)

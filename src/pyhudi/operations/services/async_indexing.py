@@ -41,6 +41,7 @@ from pyhudi.metadata_table.file_tasks import MetadataFile
 from pyhudi.metadata_table.indexes import in_build_order, index_for_partition, is_defined
 from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, store_definition
 from pyhudi.metadata_table.indexes.index_events import IndexBuild
+from pyhudi.metadata_table.lost_files import check_no_lost_files
 from pyhudi.metadata_table.reader.stored_index_definitions import add_definition, load_index_definitions, put_index_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import PartitionBuilder, build_partitions, planned_partitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
@@ -244,6 +245,7 @@ class _Build:
     def _begin(self, context: TableContext) -> _StartedPartitions:
         """Record the partitions as inflight, with their file groups created, and load the snapshot that they are built from."""
         snapshot = load_snapshot(context, directory_listing)
+        check_no_lost_files(snapshot)
         schema = table_columns(snapshot)
         columns: tuple[str, ...] = ()
         for partition, info in self._infos.items():

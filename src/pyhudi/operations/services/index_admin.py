@@ -29,6 +29,7 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
 from pyhudi.metadata_table.indexes import INDEX_TYPES, dependent_partitions, in_build_order, index_for_partition, is_defined
 from pyhudi.metadata_table.indexes.expression_index import ExpressionStatsIndex
 from pyhudi.metadata_table.indexes.files_index import FilesIndex
+from pyhudi.metadata_table.lost_files import check_listing_may_be_dropped, check_no_lost_files
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import build_partitions
 from pyhudi.metadata_table.writer.metadata_store import drop_partitions, drop_store, set_partitions
@@ -215,10 +216,15 @@ def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
     """Remove the metadata table, if there is one; readers list directories after that.
 
     The next write rebuilds it, defined indexes included, unless its options set hoodie.metadata.enable=false.
+
+    Raises:
+        CorruptData: Committed files are missing or damaged, which readers of directories would not notice.
     """
     check_writable(context, retains_indexes=False)
     with context.locked(lock_wait_ms) as locked:
-        drop_store(locked.reloaded())
+        context = locked.reloaded()
+        check_listing_may_be_dropped(context)
+        drop_store(context)
 
 
 def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings, name: str | None) -> tuple[str, ...]:
@@ -232,6 +238,7 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
 
     Raises:
         InvalidRequest: The table has no such index.
+        CorruptData: Committed files are missing or damaged; the error lists them and the remedy. Nothing was changed.
     """
     check_writable(context)
     with context.locked(settings.commit.lock_wait_ms) as locked:
@@ -255,6 +262,7 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
             )
         ordered = in_build_order(sorted(requested))
         if FILES not in requested:
+            check_no_lost_files(snapshot)
             context = set_partitions(context, [p for p in existing if p not in requested])
         build_partitions(context, engine, settings.metadata, ordered, schema, schema)
     return ordered
