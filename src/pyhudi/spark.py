@@ -390,7 +390,7 @@ def sql(
     parsed = read_statement(statement, embedded=False)
     from pyhudi.sql_engine.spark_session import SparkOperations, SparkStatementSession, run
 
-    operations = SparkOperations(write=write, update=update, delete=delete, merge=merge, call=call)
+    operations = SparkOperations(write=write, update=update, delete=delete, merge=merge)
     return run(SparkStatementSession(spark, operations, storage_options, options), parsed)
 
 

@@ -59,6 +59,21 @@ CASES = (
         refused="INSERT INTO homes BY NAME SELECT 5 AS id, named_struct('street', 'A', 'door', 7, 'x', 1) AS home, NULL AS more",
     ),
     Case(
+        "partitions are deleted by patterns and lists",
+        (
+            "CREATE TABLE dropped (id INT, day STRING) USING hudi PARTITIONED BY (day) LOCATION '{root}/dropped' "
+            "TBLPROPERTIES (primaryKey = 'id')",
+            "INSERT INTO dropped VALUES (1, '2031-08-01'), (2, '2031-08-02'), (3, '2031-09-01'), (4, '2032-01-01'), "
+            "(5, '2033-01-01'), (6, '2034-01-01')",
+            "ALTER TABLE dropped DROP PARTITION (day = '2031-08-*')",
+            "TRUNCATE TABLE dropped PARTITION (day = '2031*')",
+            "CALL drop_partition(table => 'dropped', partition => 'day=2032-01-01,day=2033*,day=none')",
+        ),
+        "SELECT id FROM dropped",
+        ({"id": 6},),
+        refused="ALTER TABLE dropped DROP PARTITION (day = '2034-01-01', day = 'none')",
+    ),
+    Case(
         "numbers become decimals and text as in Java",
         (
             "CREATE TABLE numbers (id INT, d DECIMAL(10, 2), e DECIMAL(20, 10), s STRING, f FLOAT) USING hudi "
@@ -319,6 +334,19 @@ STEPS = (
     Step("INSERT OVERWRITE s (id, ts, city) VALUES (6, 1, 'y')"),
     Step("RESET hoodie.datasource.overwrite.mode"),
     Step("SELECT id, city FROM s", ({"id": 1, "city": "x"}, {"id": 4, "city": "z"}, {"id": 6, "city": "y"})),
+    Step("SET hoodie.datasource.write.commitmeta.key.prefix = job_"),
+    Step("SET job_name = nightly", ({"key": "job_name", "value": "nightly"},)),
+    Step("UPDATE s SET fare = 4 WHERE id = 4"),
+    Step("RESET job_name"),
+    Step("RESET hoodie.datasource.write.commitmeta.key.prefix"),
+    Step("CREATE TABLE k (id INT, v INT) USING hudi LOCATION '{root}/k' TBLPROPERTIES (primaryKey = 'id')"),
+    Step("INSERT INTO k VALUES (1, 1)"),
+    Step("UPDATE k SET v = 2"),
+    Step("UPDATE k SET v = 3"),
+    Step("SET hoodie.clean.commits.retained = 1"),
+    Step("CALL run_clean(table => 'k')"),
+    Step("RESET hoodie.clean.commits.retained"),
+    Step("SELECT count(*) AS n FROM hudi_query_timeline('k') WHERE Action = 'clean'", ({"n": 1},)),
     Step("CREATE VIEW v (number, place) AS SELECT id, city FROM s WHERE id > 1"),
     Step("CREATE VIEW v AS SELECT 1", error="the name exists"),
     Step("SELECT max(number) AS m FROM v AS w WHERE w.place = 'y'", ({"m": 6},)),
@@ -362,6 +390,8 @@ def check_steps(run: Run, root: str) -> None:
         found = run(text)
         if step.rows is not None:
             assert sorted(map(repr, found.to_pylist())) == sorted(repr(dict(row)) for row in step.rows), text
+    commits = hp.Table(f"{root}/s").inspect.commits()
+    assert [dict(entries).get("job_name") for entries in commits["metadata"].to_pylist()].count("nightly") == 1
     shown = run("SHOW CREATE TABLE s").column("createtab_stmt")[0].as_py()
     for part in ("fare DOUBLE COMMENT 'in euros'", "PARTITIONED BY (city)", "COMMENT 'all rides'", "'owner' = 'me'", "'5'"):
         assert part in shown, shown

@@ -234,7 +234,12 @@ def parse_partition(cursor: TokenCursor, *, needs_values: bool) -> tuple[S.Parti
         return S.PartitionValue(column, cursor.value("a value") if has_value else None, has_value)
 
     cursor.expect("PARTITION")
-    return tuple(cursor.in_parentheses(parse_value))
+    values = tuple(cursor.in_parentheses(parse_value))
+    names = [value.column.lower() for value in values]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidRequest(f"PARTITION names column {twice} twice: write one statement for each partition")
+    return values
 
 
 def truncate_table(cursor: TokenCursor) -> S.Statement:

@@ -436,7 +436,7 @@ def _explain(session: EmbeddedStatementSession, statement: S.Explain) -> pa.Tabl
 def _set_option(session: EmbeddedStatementSession, statement: S.SetOption) -> pa.Table:
     settings = session.catalog.session.settings
     if statement.value is not None and statement.key is not None:
-        check_setting(statement.key, statement.value)
+        check_setting(statement.key, statement.value, settings)
         session.set_option(statement.key, statement.value)
     values = settings if statement.key is None else {statement.key: settings.get(statement.key, "<undefined>")}
     return table_statements.key_value_rows(values)
@@ -511,7 +511,7 @@ def _show_databases(session: EmbeddedStatementSession, statement: S.ShowDatabase
 def _call(session: EmbeddedStatementSession, statement: S.CallProcedure) -> pa.Table:
     path, storage_options, arguments = called(session, statement)
     rows: pa.Table = features.load("procedures", "CALL").call(
-        statement.procedure, path=path, storage_options=storage_options, **arguments
+        statement.procedure, path=path, storage_options=storage_options, session_options=session.options, **arguments
     )
     return rows
 

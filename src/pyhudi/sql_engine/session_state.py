@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.options.supported import check_known, parse_options
-from pyhudi.options.write_options import INSERT_OPERATION, OPERATION, OVERWRITE_MODE
+from pyhudi.options.write_options import INSERT_OPERATION, METADATA_PREFIX, OPERATION, OVERWRITE_MODE
 from pyhudi.sql_engine import sql_ast as S
 
 DEFAULT_DATABASE = "default"
@@ -79,10 +79,22 @@ def merged_options(settings: Mapping[str, str], options: Mapping[str, object] | 
     return {**dict(parsed.values), **dict(parsed.extra)}
 
 
-def check_setting(key: str, value: str) -> None:
-    """Raise InvalidRequest for an option of SET that is unknown, with the nearest name, or has an illegal value."""
+def metadata_prefix(settings: Mapping[str, str]) -> str:
+    """Return the prefix of keys of SET that become entries of commits; empty for none."""
+    return settings.get(METADATA_PREFIX.key, METADATA_PREFIX.default or "")
+
+
+def check_setting(key: str, value: str, settings: Mapping[str, str]) -> None:
+    """Raise InvalidRequest for an option of SET that is unknown, with the nearest name, or has an illegal value.
+
+    Args:
+        settings: Options of the session.
+    """
     if key in _SQL_ONLY:
         StatementOptions.of({key: value}, None)
+        return
+    prefix = metadata_prefix(settings)
+    if prefix and key.startswith(prefix) and not key.startswith(("hoodie.", "pyhudi.")):
         return
     check_known(key)
     parse_options({key: value})

@@ -67,7 +67,6 @@ class SparkOperations:
     """The functions of `pyhudi.spark` that execute statements."""
 
     write: Callable[..., WriteResult]
-    call: Callable[..., DataFrame]
     update: Callable[..., WriteResult]
     delete: Callable[..., WriteResult]
     merge: Callable[..., Any]
@@ -368,7 +367,7 @@ def _set_option(session: SparkStatementSession, statement: S.SetOption) -> DataF
     """SET: options of Hudi and PyHudi are checked; all are kept in the session's configuration."""
     key, value = statement.key, statement.value
     if key is not None and value is not None and key.startswith(("hoodie.", "pyhudi.")):
-        check_setting(key, value)
+        check_setting(key, value, {})
         session.set_option(key, value)
         return small_frame(session.spark, pa.table({"key": [key], "value": [value]}))
     return session.spark.sql("SET" + ("" if key is None else f" {key}") + ("" if value is None else f"={value}"))
@@ -434,7 +433,15 @@ def _call(session: SparkStatementSession, statement: S.CallProcedure) -> DataFra
     path, storage_options, arguments = called(session, statement)
     if path is None and statement.procedure.lower() != "help":
         raise InvalidRequest(f"CALL {statement.procedure} needs table => name, or path => '/path'")
-    return session.operations.call(session.spark, statement.procedure, path=path, storage_options=storage_options, **arguments)
+    rows = features.load("procedures", "CALL").call(
+        statement.procedure,
+        path=path,
+        storage_options=storage_options,
+        spark=session.spark,
+        session_options=session.options,
+        **arguments,
+    )
+    return session.spark.createDataFrame(rows)
 
 
 _RUN: Mapping[type, Callable[[SparkStatementSession, Any], DataFrame | WriteResult]] = {

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from pyhudi.engines.spark.type_conversion import SparkSession
-from pyhudi.sql_engine.session_state import SPARK_OVERWRITE_MODE, View
+from pyhudi.sql_engine.session_state import SPARK_OVERWRITE_MODE, View, metadata_prefix
 
 _PREFIX = "pyhudi.table."
 _VIEW_PREFIX = "pyhudi.view."
@@ -60,7 +60,8 @@ def store_view(session: SparkSession, name: str, view: View | None) -> None:
 def settings(session: SparkSession) -> dict[str, str]:
     """Options of Hudi and PyHudi in the session's configuration, as SET stores them.
 
-    `spark.hoodie.*` are those of `hoodie.*` that are not set: spark-submit accepts only names that begin with spark.
+    Keys with the prefix of commit metadata are among them. `spark.hoodie.*` are those of `hoodie.*` that are not set:
+    spark-submit accepts only names that begin with spark.
     """
     configuration: Mapping[str, str] = session.conf.getAll
     from_spark = {key.removeprefix("spark."): value for key, value in configuration.items() if key.startswith("spark.hoodie.")}
@@ -69,5 +70,8 @@ def settings(session: SparkSession) -> dict[str, str]:
         for key, value in configuration.items()
         if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith((_PREFIX, _VIEW_PREFIX))
     }
+    prefix = metadata_prefix(own)
+    if prefix:
+        own |= {key: value for key, value in configuration.items() if key.startswith(prefix) and not key.startswith("spark.")}
     mode: str | None = session.conf.get(SPARK_OVERWRITE_MODE, None)
     return own if mode is None else {**own, SPARK_OVERWRITE_MODE: mode}

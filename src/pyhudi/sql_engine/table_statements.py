@@ -36,6 +36,7 @@ from pyhudi.options.table_options import (
     PARTITION_FIELDS,
     PAYLOAD,
     RECORD_KEY_FIELDS,
+    SLASH_DATES,
     STRATEGY_ID,
     TABLE_TYPE,
     USER_PREFIX,
@@ -43,7 +44,7 @@ from pyhudi.options.table_options import (
 from pyhudi.options.write_options import STATIC_PARTITIONS
 from pyhudi.records.assignments import parse_assignments
 from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.keys.partition_paths import partition_paths
+from pyhudi.records.keys.partition_paths import encode_partition_value, partition_paths
 from pyhudi.records.sql_quoting import quote_text
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.session_state import StatementOptions
@@ -153,6 +154,7 @@ def new_options(
         elif canonical in (RECORD_KEY_FIELDS.key, ORDERING.key):
             value = ",".join(_resolve_column(part.strip(), columns) for part in value.split(","))
         options[canonical] = value
+    _check_slash_dates(statement, options)
     if statement.partitioned_by:
         named = ",".join(_resolve_column(name, columns) for name in statement.partitioned_by)
         stated = str(options.setdefault(PARTITION_FIELDS.key, named))
@@ -163,6 +165,17 @@ def new_options(
         raise InvalidRequest(f"CREATE TABLE {statement.table}: use PARTITIONED BY instead of property {PARTITION_FIELDS}")
     parse_options(options)
     return options
+
+
+def _check_slash_dates(statement: S.CreateTable, options: dict[str, object]) -> None:
+    """Remove the default of Hive-style paths from options with slash-separated dates; Hudi refuses both together."""
+    if str(options.get(SLASH_DATES.key)).lower() != "true":
+        return
+    if any(_SPELLING.get(key) is HIVE_STYLE and value.lower() == "true" for key, value in statement.properties):
+        raise InvalidRequest(
+            f"CREATE TABLE {statement.table}: slash-separated dates have no names of columns in paths; remove {HIVE_STYLE}"
+        )
+    options.pop(_HIVE_STYLE, None)
 
 
 def _meant_name(key: str) -> str | None:
@@ -451,13 +464,8 @@ def resolve_partitions(table: Table, partition: tuple[S.PartitionValue, ...]) ->
     every = slices.filter(pc.greater(slices.column("file_slices"), 0)).column("partition").to_pylist()
     if not partition:
         return every
-    keys = table.config.keys
-    fields, values = partition_columns(keys), {one.column: one.value for one in static_partition_values(table, partition)}
-    unknown = [name for name in values if name not in fields]
-    if unknown:
-        raise InvalidRequest(f"{table.uri} is not partitioned by {unknown[0]}; it is by {', '.join(fields) or 'nothing'}")
-    if set(values) != set(fields[: len(values)]):
-        raise Unsupported(f"PARTITION with {', '.join(values)} only; also name the columns before them: {', '.join(fields)}")
+    keys, values = table.config.keys, _leading_values(table, partition)
+    fields = partition_columns(keys)
     if len(values) < len(fields) and any("/" in str(value) for value in values.values()):
         raise Unsupported("PARTITION with some of the columns, and a value with a slash: name all columns")
     schema = table.schema()
@@ -471,6 +479,18 @@ def resolve_partitions(table: Table, partition: tuple[S.PartitionValue, ...]) ->
     return [one for one in every if one.startswith(f"{path}/")]
 
 
+def _leading_values(table: Table, partition: tuple[S.PartitionValue, ...]) -> dict[str, S.Value]:
+    """Values of PARTITION (...) by column. Raises unless they are those of the first partition columns."""
+    fields = partition_columns(table.config.keys)
+    values = {one.column: one.value for one in static_partition_values(table, partition)}
+    unknown = [name for name in values if name not in fields]
+    if unknown:
+        raise InvalidRequest(f"{table.uri} is not partitioned by {unknown[0]}; it is by {', '.join(fields) or 'nothing'}")
+    if set(values) != set(fields[: len(values)]):
+        raise Unsupported(f"PARTITION with {', '.join(values)} only; also name the columns before them: {', '.join(fields)}")
+    return values
+
+
 def partition_scalar(value: S.Value, of: pa.Field) -> pa.Scalar:
     """Value of a partition column, in its type. Raises InvalidRequest if the type cannot hold it."""
     try:
@@ -482,10 +502,28 @@ def partition_scalar(value: S.Value, of: pa.Field) -> pa.Scalar:
 
 
 def empty_partitions(table: Table, partition: tuple[S.PartitionValue, ...]) -> WriteResult:
-    """Delete the records of the selected partitions, or of the whole table, in one commit."""
+    """Delete the records of the selected partitions, or of the whole table, in one commit. `*` matches any characters."""
     if not partition and not table.config.keys.partition_fields:
         return table.insert_overwrite_table(table.schema().empty_table())
+    if any(isinstance(one.value, str) and "*" in one.value for one in partition):
+        return table.delete_partitions(_partition_pattern(table, partition))
     return table.delete_partitions(resolve_partitions(table, partition))
+
+
+def _partition_pattern(table: Table, partition: tuple[S.PartitionValue, ...]) -> str:
+    """Pattern of the paths of PARTITION (...) for `Table.delete_partitions`. Raises as `resolve_partitions`."""
+    keys, values = table.config.keys, _leading_values(table, partition)
+    fields = partition_columns(keys)
+    texts = [str(values[name]) for name in fields[: len(values)]]
+    if len(fields) > 1 and any("/" in text for text in texts):
+        raise Unsupported("PARTITION with * and a slash in a value: name the partitions without *")
+    if keys.slash_dates:
+        texts = [text.replace("-", "/") for text in texts]
+    if keys.url_encode:
+        texts = ["*".join(map(encode_partition_value, text.split("*"))) for text in texts]
+    if keys.hive_style:
+        texts = [f"{name}={text}" for name, text in zip(fields, texts, strict=False)]
+    return "/".join([*texts, *(["*"] if len(values) < len(fields) else [])])
 
 
 def list_partitions(table: Table, statement: S.ShowPartitions) -> pa.Table:
@@ -560,9 +598,9 @@ def creation_text(table: Table, name: S.TableName) -> str:
     places = partition_columns(config.keys)
     if not set(places) <= set(schema.names):
         places = ()
-    properties = {HIVE_STYLE.key: "false"}
+    properties = {} if config.keys.slash_dates else {HIVE_STYLE.key: "false"}
     for key, value in creation_options(config).items():
-        printed = _printed_property(key)
+        printed = None if key == HIVE_STYLE.key and config.keys.slash_dates else _printed_property(key)
         is_clause = key == USER_PREFIX + COMMENT_PROPERTY or (key == PARTITION_FIELDS.key and value == ",".join(places))
         if printed is not None and not is_clause:
             properties[printed] = redact_secret(printed, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,27 @@ def test_partitions_of_a_clustering_and_of_file_sizes(tmp_path: Path) -> None:
     sizes = procedures.call("stats_file_sizes", path=table.uri)
     assert procedures.call("stats_file_sizes", path=table.uri, partition_path="/*").equals(sizes)
     assert procedures.call("stats_file_sizes", path=table.uri, partition_path="/a")["num_files"].to_pylist() == [1, 1, 1, 3]
+
+
+@pytest.mark.parametrize(("table_type", "service"), [("cow", "clustering"), ("mor", "compaction")])
+def test_a_call_that_plans_nothing_executes_pending_plans(tmp_path: Path, table_type: str, service: str) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", table_type=table_type)
+    for _ in range(2):
+        table.upsert({"id": [1, 2], "v": [1, 2]})
+    call: Any = partial(
+        procedures.call, f"run_{service}", path=table.uri, session_options={"hoodie.compact.inline.max.delta.commits": 1}
+    )
+    (planned,) = call(op="schedule").to_pylist()
+    assert planned["state"] == "REQUESTED"
+    rows = call(op="scheduleAndExecute").to_pylist()
+    assert rows == [{**planned, "state": "COMPLETED"}]
+
+
+def test_file_system_views_of_patterns_with_slashes_at_the_ends(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="part")
+    table.insert({"id": [1, 2], "part": ["a", "b"]})
+    for pattern, count in (("*/", 2), ("/a/", 1), ("*/*", 0)):
+        assert procedures.call("show_fsview_all", path=table.uri, path_regex=pattern).num_rows == count
 
 
 def test_tables(path: str, tmp_path: Path) -> None:

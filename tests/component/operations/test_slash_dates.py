@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pyhudi as hp
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 
@@ -39,6 +40,20 @@ def folders(path: Path) -> list[str]:
 
 def state(table: Table, filter: str | None = None) -> list[tuple[Any, ...]]:
     return sorted((row["id"], row["ts"], row["day"]) for row in table.scan(filter=filter).to_arrow().to_pylist())
+
+
+def test_sql_stores_paths_without_the_name_of_the_column(tmp_path: Path) -> None:
+    create = f"CREATE TABLE hudi.`{tmp_path}/t` (id INT, day STRING) USING hudi PARTITIONED BY (day) TBLPROPERTIES "
+    with pytest.raises(InvalidRequest, match="slash-separated dates have no names of columns in paths"):
+        hp.sql(f"{create}('{OPTION}' = 'true', 'hoodie.datasource.write.hive_style_partitioning' = 'true')")
+    hp.sql(f"{create}(primaryKey = 'id', '{OPTION}' = 'true')")
+    hp.sql(f"INSERT INTO hudi.`{tmp_path}/t` VALUES (1, '2031-01-05'), (2, '2032-01-05')")
+    printed = hp.sql(f"SHOW CREATE TABLE hudi.`{tmp_path}/t`").to_pylist()[0]["createtab_stmt"]
+    hp.sql(printed.replace(f"{tmp_path}/t", f"{tmp_path}/copy"))
+    assert hp.Table(tmp_path / "copy").config.keys == hp.Table(tmp_path / "t").config.keys
+    assert hp.Table(tmp_path / "t").partitions() == ("2031/01/05", "2032/01/05")
+    hp.sql(f"ALTER TABLE hudi.`{tmp_path}/t` DROP PARTITION (day = '2031-*')")
+    assert hp.Table(tmp_path / "t").scan(["day"]).to_arrow().to_pylist() == [{"day": "2032-01-05"}]
 
 
 @pytest.mark.sample(3)

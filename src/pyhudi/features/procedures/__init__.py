@@ -66,6 +66,7 @@ def call(
     path: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: Any = None,
+    session_options: Mapping[str, object] | None = None,
     **arguments: object,
 ) -> pa.Table:
     """Run a procedure on a table. The result has the columns, types and order of Hudi's.
@@ -75,6 +76,7 @@ def call(
         path: Location of the table.
         storage_options: Credentials and settings of the object store, see `docs/object-stores.md`.
         spark: Session that runs the tasks of compactions and clusterings; None for this process.
+        session_options: `hoodie.*` options that arguments of the procedure override, such as those of SET.
         arguments: Arguments of the procedure. `filter`, SQL text on the columns of the result, works for each of them.
 
     Returns:
@@ -93,8 +95,8 @@ def call(
     condition = arguments.pop(_FILTER, None)
     checked = definition.check(arguments)
     keep = None if condition in (None, "") else row_filter(parse_filter(str(condition)), definition.output)
-    table = None if definition.creates_table else Table(path, storage_options)
-    request = ProcedureCall(os.fspath(path), storage_options, table, checked, spark)
+    table = None if definition.creates_table else Table(path, storage_options, session_options)
+    request = ProcedureCall(os.fspath(path), storage_options, table, checked, spark, session_options)
     run = retry_on_stale_files(definition.run) if definition.is_read_only else definition.run
     result = run(request)
     return result if keep is None else keep.select(result)

@@ -62,6 +62,7 @@ def run_bootstrap(call: ProcedureCall) -> Rows:
     class_options = {name: option for name, option in _CLASSES.items() if call.text(name) not in (_DEFAULTS[name], "")}
     options = {
         _CLASSES["payload_class"]: _DEFAULTS["payload_class"],
+        **(call.session_options or {}),
         **call.options(table_type=TABLE_TYPE.key, **class_options),
     }
     features.load("bootstrap", "procedure run_bootstrap").bootstrap(

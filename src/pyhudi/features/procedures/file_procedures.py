@@ -181,7 +181,7 @@ def _log_files(call: ProcedureCall) -> list[LogFile]:
         for prefix in (root, re.sub(r"^\w+:/*(?=/)", "", root)):
             if pattern.startswith(prefix.rstrip("/") + "/"):
                 pattern = pattern[len(prefix.rstrip("/")) + 1 :]
-    chosen = path_glob(pattern.lstrip("/"))
+    chosen = path_glob(pattern)
     logs = []
     for info in (info for _, listing in table_folders(storage) for info in listing.files):
         name = parse_log_file(info.name)
@@ -210,8 +210,8 @@ def _plain(value: Any) -> str:
 
 
 def path_glob(pattern: str) -> re.Pattern[str]:
-    """Hadoop's glob syntax: `*` and `?` within a name, `[...]`, `{a,b}`."""
-    return re.compile("".join(_glob_parts(pattern)))
+    """Hadoop's glob syntax: `*` and `?` within a name, `[...]`, `{a,b}`. Slashes at both ends have no meaning."""
+    return re.compile("".join(_glob_parts(pattern.strip("/"))))
 
 
 def _glob_parts(pattern: str) -> Iterator[str]:

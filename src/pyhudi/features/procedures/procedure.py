@@ -60,6 +60,7 @@ class ProcedureCall:
         opened: The table; None for a procedure that creates it.
         arguments: Values of all parameters, including defaults.
         spark: Session that runs tasks; None for this process.
+        session_options: Options of the session, which the table has already.
     """
 
     path: str
@@ -67,6 +68,7 @@ class ProcedureCall:
     opened: Table | None
     arguments: Mapping[str, Value]
     spark: Any = None
+    session_options: Mapping[str, object] | None = None
 
     @property
     def table(self) -> Table:

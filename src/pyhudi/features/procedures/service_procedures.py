@@ -48,7 +48,9 @@ def show_compaction(call: ProcedureCall) -> Rows:
 
 @procedure("op string required, timestamp int, options string, instants string, limit int", _COMPACTION)
 def run_compaction(call: ProcedureCall) -> Rows:
-    """Schedule a compaction (`schedule`), execute pending ones (`run`), or both (`scheduleandexecute`)."""
+    """Schedule a compaction (`schedule`), execute pending ones (`run`), or schedule and execute the new one, else pending
+    ones (`scheduleandexecute`).
+    """
     _check_merge_on_read(call)
     operation = call.text("op").strip().lower()
     options = call.options()
@@ -59,18 +61,17 @@ def run_compaction(call: ProcedureCall) -> Rows:
         raise InvalidRequest(f"op={call.text('op')!r} of run_compaction is none of schedule, run, scheduleAndExecute")
     if wanted and operation != "run" and operation != "execute":
         raise InvalidRequest("instants of run_compaction name pending plans: they go with op=run")
-    table, planned = call.table, None
+    table = call.table
     if operation.startswith("schedule"):
         planned = table.schedule_compaction(if_due=True, options=options).planned
-        if planned is None:
+        if planned is None and operation == "schedule":
             return
-        wanted = (planned,)
-    if operation != "schedule":
-        for time in _pending(call, Action.COMPACTION, wanted):
+        # As in Hudi, pending plans are executed if no new one was needed.
+        wanted = () if planned is None else (planned,)
+    for time in _pending(call, Action.COMPACTION, wanted):
+        if operation != "schedule":
             table.compact(time, spark=call.spark, options=options)
-            yield from (row for row in _compactions(call) if row[0] == time)
-    elif planned is not None:
-        yield from (row for row in _compactions(call) if row[0] == planned)
+        yield from (row for row in _compactions(call) if row[0] == time)
 
 
 @procedure(f"limit int = 20, {_INVOLVED}", _CLUSTERING)
@@ -85,8 +86,11 @@ def show_clustering(call: ProcedureCall) -> Rows:
     _CLUSTERING,
 )
 def run_clustering(call: ProcedureCall) -> Rows:
-    """Schedule a clustering (`schedule`), execute pending ones (`execute`), or both (`scheduleandexecute`, the default)."""
-    operation = (call.text("op") or "scheduleandexecute").strip().lower()
+    """Schedule a clustering (`schedule`), execute pending ones (`execute`), or schedule and execute the new one, else
+    pending ones (`scheduleandexecute`, the default).
+    """
+    wanted = call.names("instants")
+    operation = (call.text("op") or ("execute" if wanted else "scheduleandexecute")).strip().lower()
     if operation not in ("schedule", "execute", "scheduleandexecute"):
         raise InvalidRequest(f"op={call.text('op')!r} of run_clustering is none of schedule, execute, scheduleAndExecute")
     if call.text("predicate"):
@@ -99,21 +103,16 @@ def run_clustering(call: ProcedureCall) -> Rows:
     if call.text("order_strategy"):
         # Hudi accepts z-order too.
         options[LAYOUT_OPTIMIZE_STRATEGY.key] = call.text("order_strategy").replace("-", "")
-    wanted = call.names("instants")
     if wanted and operation != "execute":
         raise InvalidRequest("instants of run_clustering name pending plans: they go with op=execute")
     table = call.table
-    chosen = wanted
     if operation.startswith("schedule"):
         planned = table.schedule_clustering(options=options).instant
-        if planned is None:
+        if planned is None and operation == "schedule":
             return
-        if operation == "schedule":
-            yield from (row for row in _clusterings(call) if row[0] == planned)
-            return
-        chosen = (planned,)
-    done = _pending(call, Action.CLUSTERING, chosen)
-    for time in done:
+        wanted = () if planned is None else (planned,)
+    done = _pending(call, Action.CLUSTERING, wanted)
+    for time in done if operation != "schedule" else ():
         table.cluster(time, spark=call.spark, options=options)
     yield from (row for row in _clusterings(call) if row[0] in done)
 

@@ -59,8 +59,8 @@ _EXPORTED = "clean,commit,deltacommit,rollback,savepoint,restore"
 
 @procedure("partition string required", "result string")
 def drop_partition(call: ProcedureCall) -> Rows:
-    """Delete all records of a partition."""
-    call.table.delete_partitions(call.text("partition"), spark=call.spark)
+    """Delete all records of partitions, separated by commas; `*` matches any characters."""
+    call.table.delete_partitions(call.names("partition"), spark=call.spark)
     yield ("Success",)
 
 
@@ -163,7 +163,8 @@ def partition_bucket_index_manager(call: ProcedureCall) -> Rows:
 def _rescale(call: ProcedureCall, rules: str, *, add: bool) -> Rows:
     if call.text("rule").lower() != "regex":
         raise Unsupported(f"rule={call.text('rule')} is not supported: rules are regular expressions (rule=regex)")
-    handle, count = TableHandle(call.path, call.storage_options, None, call.table.context.env), call.number("bucket_number")
+    handle = TableHandle(call.path, call.storage_options, call.session_options, call.table.context.env)
+    count = call.number("bucket_number")
     options = handle.parse(operation_for(WriteOperation.INSERT_OVERWRITE), call.options())
     fields = options.names(BUCKET_INDEX_HASH_FIELD)
 
@@ -210,5 +211,8 @@ def _query(call: ProcedureCall) -> Any:
     """The rows of the query that the arguments describe, as a Spark DataFrame."""
     from pyhudi import spark as hs
 
-    options = {option: call.text(name) for name, option in _QUERY.items() if call.text(name)}
+    options = {
+        **(call.session_options or {}),
+        **{option: call.text(name) for name, option in _QUERY.items() if call.text(name)},
+    }
     return hs.read(call.spark, call.path, options=options, storage_options=call.storage_options)

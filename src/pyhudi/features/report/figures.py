@@ -92,13 +92,16 @@ def spans(timeline: pa.Table, commits: pa.Table) -> tuple[Span, ...]:
     operations = dict(zip(commits["request_time"].to_pylist(), commits["operation"].to_pylist(), strict=True))
     result = []
     for row in timeline.to_pylist():
-        operation = operations.get(row["request_time"], "")
+        # A savepoint has the request time of the commit that it names.
+        is_savepoint = row["action"] == Action.SAVEPOINT
+        operation = "" if is_savepoint else operations.get(row["request_time"], "")
         start = _parse_time(row["request_time"])
         if start is None:
             continue
         end = _parse_time(row["completion_time"] or "") if row["state"] == "COMPLETED" else None
         if row["state"] == "COMPLETED" and end is None:
             end = start
+        start = end if is_savepoint and end is not None else start
         label = operation.lower() or row["action"]
         result.append(Span(_lane(row["action"], operation), label, row["request_time"], start, end))
     return tuple(result)

@@ -93,6 +93,7 @@ def test_write_amplification_includes_services_only_in_the_total() -> None:
 def test_spans_recognize_a_compaction_completed_as_commit() -> None:
     instants = [
         ("20260101000000000", "20260101000001500", "commit", "COMPLETED"),
+        ("20260101000000000", "20260101000009000", "savepoint", "COMPLETED"),
         ("20260101000100000", None, "compaction", "REQUESTED"),
         ("00000000000000", "00000000000001", "commit", "COMPLETED"),
     ]
@@ -100,9 +101,11 @@ def test_spans_recognize_a_compaction_completed_as_commit() -> None:
         [dict(zip(TIMELINE_SCHEMA.names, row, strict=True)) for row in instants], schema=TIMELINE_SCHEMA
     )
     commits = pa.Table.from_pylist([commit("20260101000000000", "COMPACT", 0, 1, is_service=True)], schema=COMMITS_SCHEMA)
-    done, pending = spans(timeline, commits)
+    done, savepoint, pending = spans(timeline, commits)
     assert (done.lane, done.label) == ("compaction", "compact")
     assert done.end_ms is not None and done.end_ms - done.start_ms == 1500
+    assert (savepoint.lane, savepoint.label, savepoint.start_ms) == ("savepoint", "savepoint", savepoint.end_ms)
+    assert savepoint.start_ms - done.start_ms == 9000
     assert (pending.lane, pending.label, pending.end_ms) == ("compaction", "compaction", None)
 
 
