@@ -168,7 +168,9 @@ def _sorted_logs(calls: Sequence[str]) -> list[str]:
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_storage_calls_of_a_small_commit(uri: str, table_type: str) -> None:
     asked = _second_upsert(uri, table_type, 2)
-    assert {**asked.calls, "under the lock": len(asked.locked)} == CALLS
+    # The first lookup in a file group with logs lists the consistent hashing metadata, which the table does not have.
+    expected = CALLS if table_type == "cow" else {**CALLS, "list": CALLS["list"] + 1}
+    assert {**asked.calls, "under the lock": len(asked.locked)} == expected
 
 
 @pytest.mark.sample(2)

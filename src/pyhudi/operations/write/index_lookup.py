@@ -11,11 +11,9 @@
     INMEMORY                 key columns, cached in this process
     HBASE                    an HBase table; global
 
-If an index cannot serve the table, the write fails; it never falls back to another index. Only RECORD_INDEX and BUCKET
-find keys that are stored in log files alone, so the other indexes refuse file groups without a base file. One kind of
-such keys occurs with every index, and all indexes look for them: a key that was deleted before a compaction was
-scheduled, and written again before the compaction ran, is stored in a log file alone after it. (Hudi does not find it,
-and inserts it a second time.)
+If an index cannot serve the table, the write fails; it never falls back to another index. The indexes other than
+RECORD_INDEX, BUCKET and HBASE refuse file groups without a base file; in other file groups they also find the keys that
+only log files hold (`keys_in_logs`).
 
 Source: docs/formats/writing.md, "Indexes used for writing".
 """
@@ -45,6 +43,7 @@ from pyhudi.metadata_table.indexes.index_events import key_reader
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.operations.write.keys_in_logs import LogsToSearch
 from pyhudi.options import index_options
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.options.index_options import (
@@ -58,7 +57,7 @@ from pyhudi.options.index_options import (
 )
 from pyhudi.options.write_options import INDEX_TYPE
 from pyhudi.planning.bucket_routing import BucketLayout, Placement, bucket_groups
-from pyhudi.table.file_slices import BaseFile, FileSlice, logs_with_uncovered_keys
+from pyhudi.table.file_slices import BaseFile, FileSlice
 from pyhudi.table.partition_buckets import load_counts, store_first
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.table.table_context import TableContext
@@ -250,13 +249,15 @@ def plan_write_lookup(
         places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in file_slices)
         return PlannedLookup(places, LookupByRecordIndex(index, by_partition), name)
     if settings.hbase is not None:
+        logs = LogsToSearch(snapshot, file_slices)
         return PlannedLookup(
-            tuple(_candidate(snapshot, s) for s in file_slices), by_hbase(settings.hbase, snapshot.timeline), "hbase"
+            tuple(_candidate(logs, s) for s in file_slices), by_hbase(settings.hbase, snapshot.timeline), "hbase"
         )
     _refuse_groups_of_logs(settings.index_type, file_slices)
     if settings.index_type in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM):
         return _plan_filters(settings, context, snapshot, file_slices)
-    places = tuple(_candidate(snapshot, s) for s in file_slices)
+    logs = LogsToSearch(snapshot, file_slices)
+    places = tuple(_candidate(logs, s) for s in file_slices)
     if settings.index_type is IndexType.INMEMORY:
         evict_keys(context.storage, {s.partition for s in file_slices}, (place.base for place in places))
         return PlannedLookup(places, LookupByKeyColumns(use_cache=True), "key columns in memory")
@@ -471,10 +472,9 @@ def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None
         )
 
 
-def _candidate(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | None = None) -> FileGroupCandidate:
+def _candidate(logs: LogsToSearch, slice_: FileSlice, key_range: tuple[str, str] | None = None) -> FileGroupCandidate:
     """Return a file slice as candidate of the lookup."""
-    logs = slice_.logs if slice_.base is None else logs_with_uncovered_keys(slice_, snapshot.timeline)
-    return FileGroupCandidate(slice_.partition, slice_.file_id, slice_, key_range, logs)
+    return FileGroupCandidate(slice_.partition, slice_.file_id, slice_, key_range, logs.of(slice_))
 
 
 def _plan_filters(
@@ -492,6 +492,7 @@ def _plan_filters(
         filters = first_result(metadata, lambda kind, name: kind.key_filters(name, metadata))
     sources.append("footers" if filters is None else filters[0])
     known = {} if ranges is None else ranges[1]
-    places = tuple(_candidate(snapshot, s, known.get((s.partition, s.base.name.text)) if s.base else None) for s in slices)
+    logs = LogsToSearch(snapshot, slices)
+    places = tuple(_candidate(logs, s, known.get((s.partition, s.base.name.text)) if s.base else None) for s in slices)
     lookup = LookupByKeyFilters(settings.prune_by_ranges, ranges is not None, None if filters is None else filters[1])
     return PlannedLookup(places, lookup, " and ".join(dict.fromkeys(sources)))
