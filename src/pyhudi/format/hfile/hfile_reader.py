@@ -151,13 +151,20 @@ class HFile:
 
     def _touched(self, ranges: _Ranges | None) -> Iterator[IndexEntry]:
         """Yield the data blocks that overlap the ranges (None: all), in file order, reading index blocks lazily."""
-        return self._descend(self.root, ranges, self.trailer.index_levels)
+        return self._descend(self.root, ranges, self.trailer.index_levels, [0] * (self.trailer.index_levels + 1))
 
-    def _descend(self, index: BlockIndex, ranges: _Ranges | None, level: int) -> Iterator[IndexEntry]:
+    def _descend(self, index: BlockIndex, ranges: _Ranges | None, level: int, ends: list[int]) -> Iterator[IndexEntry]:
+        """Yield the data blocks below an index. ends: the end of the last visited block of each level, which is changed."""
         chosen = range(len(index)) if ranges is None else np.flatnonzero(ranges.intersects(index.rows)).tolist()
         kind = BlockKind.LEAF_INDEX if level == 2 else BlockKind.INTERMEDIATE_INDEX
         for position in chosen:
             entry = index.entry(position)
+            # Blocks of a level ascend, so that the file's size bounds how many are visited.
+            if entry.offset < ends[level]:
+                raise CorruptData(
+                    "blocks of an HFile index level overlap", offset=entry.offset, expected=ends[level], found=entry.offset
+                )
+            ends[level] = entry.offset + entry.size_bytes
             if level == 1:
                 yield entry
                 continue
@@ -168,7 +175,7 @@ class HFile:
             if ranges is not None:
                 stop = index.rows[position + 1] if position + 1 < len(index) else None
                 here = ranges.within(entry.row if position else None, stop)
-            yield from self._descend(below, here, level - 1)
+            yield from self._descend(below, here, level - 1, ends)
 
     def _batches(self, entries: Iterator[IndexEntry]) -> Iterator[pa.RecordBatch]:
         """Yield the entries of the blocks, several blocks to a batch; no empty batches."""

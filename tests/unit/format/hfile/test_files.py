@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,9 @@ from pyhudi.format.hfile import (
     open_hfile_bytes,
     read_data_blocks,
 )
+from pyhudi.format.hfile.blocks import BlockKind, encode_block
+from pyhudi.format.hfile.index import IndexEntry, encode_index, encode_root_index
+from pyhudi.format.hfile.trailer import TRAILER_BYTES, encode_trailer
 from tests.support.vectors import vector
 
 OPTIONS = [
@@ -324,3 +328,49 @@ def test_files_decoded_together_have_the_entries_of_their_trailers() -> None:
     for wrong in ([(blocks, count + 1), other], [(blocks, count - 1), (other[0], 3)], [(blocks, count), (other[0], 1)]):
         with pytest.raises(CorruptData, match="number of entries"):
             decode_joined(wrong)
+
+
+def nested_references(fan_out: int, levels: int) -> bytes:
+    """An HFile in which each index block refers `fan_out` times to the one block below it."""
+    small = encoded({b"k": b"v"}, HFileOptions(codec=Codec.NONE))
+    file = open_hfile_bytes(small)
+    data = file.root.entry(0)
+    parts = [small[data.offset : data.offset + data.size_bytes]]
+    below = IndexEntry(0, data.size_bytes, b"")
+    for level in range(2, levels + 1):
+        kind = BlockKind.LEAF_INDEX if level == 2 else BlockKind.INTERMEDIATE_INDEX
+        rows = encode_index([replace(below, row=b"k%05d" % number) for number in range(fan_out)])
+        block = encode_block(kind, rows, Codec.NONE, previous_offset=-1, level=1)
+        below = IndexEntry(sum(map(len, parts)), len(block), b"")
+        parts.append(block)
+    root_offset = sum(map(len, parts))
+    root = encode_root_index([replace(below, row=b"k%05d" % number) for number in range(fan_out)])
+    for content in (root, b""):
+        parts.append(encode_block(BlockKind.ROOT_INDEX, content, Codec.NONE, previous_offset=-1, level=1))
+    info_offset = sum(map(len, parts))
+    parts.append(small[file.trailer.file_info_offset : -TRAILER_BYTES])
+    counts = {"data_index_count": fan_out, "meta_index_count": 0, "index_levels": levels, "entry_count": fan_out**levels}
+    parts.append(encode_trailer(replace(file.trailer, file_info_offset=info_offset, load_on_open_offset=root_offset, **counts)))
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    "request_rows",
+    [
+        lambda file: list(file.scan()),
+        lambda file: list(file.scan(b"k", None)),
+        lambda file: list(file.scan_prefixes([b"k"])),
+        lambda file: list(file.lookup(binary(b"k%05d" % number for number in range(100)))),
+        lambda file: file.block_rows(),
+    ],
+    ids=["scan", "range", "prefix", "lookup", "block rows"],
+)
+def test_index_blocks_that_refer_to_one_block_many_times_are_corrupt(
+    request_rows: Callable[[HFile], object], levels: int
+) -> None:
+    file = CountedFile(nested_references(100, levels))
+    opened = file.open()
+    with pytest.raises(CorruptData, match="blocks of an HFile index level overlap"):
+        request_rows(opened)
+    assert len(file.reads) <= levels + 1
