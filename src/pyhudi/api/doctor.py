@@ -217,9 +217,13 @@ def _workers() -> tuple[str, list[Finding]]:
     return f"{program}", worker_findings(program, remedy)
 
 
+# Isolated mode ignores the working directory, whose files may be anyone's. Folders that Spark's workers also search are
+# added after the standard library.
 _VERSIONS_SCRIPT = """
-import json, sys
+import json, os, site, sys
 from importlib import metadata
+folders = os.environ.get("PYTHONPATH", "").split(os.pathsep) + [site.getusersitepackages()]
+sys.path.extend(folder for folder in folders if os.path.isabs(folder))
 def version(name):
     try:
         return metadata.version(name)
@@ -239,7 +243,7 @@ def worker_findings(program: str, remedy: str) -> list[Finding]:
     names = ["pyarrow", "pyspark"]
     try:
         output = subprocess.run(
-            [program, "-c", _VERSIONS_SCRIPT, *names], capture_output=True, text=True, timeout=_WORKER_WAIT_S, check=True
+            [program, "-I", "-c", _VERSIONS_SCRIPT, *names], capture_output=True, text=True, timeout=_WORKER_WAIT_S, check=True
         ).stdout
         worker: dict[str, Any] = json.loads(output)
     except (OSError, subprocess.SubprocessError, ValueError) as error:

@@ -6,14 +6,15 @@ import csv
 import json
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from pyhudi.errors import visible
 
@@ -55,17 +56,14 @@ def print_rows(rows: pa.Table, output: Format) -> None:
         print(json.dumps(records, default=_plain, indent=2))
         return
     if output is Format.CSV:
-        # A pipe receives the values as they are; control characters are escaped for a terminal.
-        cell = _cell_line if sys.stdout.isatty() else _cell
-        writer = csv.writer(sys.stdout)
-        writer.writerow(rows.column_names)
-        writer.writerows([[cell(value) for value in record.values()] for record in records])
+        _print_csv(rows.column_names, [list(record.values()) for record in records])
         return
     table = RichTable(header_style="bold", show_lines=False)
     for field in rows.schema:
-        table.add_column(field.name, justify="right" if _is_number(field.type) else "left")
+        # Texts, because names and values may look like the markup of Rich.
+        table.add_column(Text(_cell_line(field.name)), justify="right" if _is_number(field.type) else "left")
     for record in records:
-        table.add_row(*(escape(_cell_line(value)) for value in record.values()))
+        table.add_row(*(Text(_cell_line(value)) for value in record.values()))
     console = Console(width=None if sys.stdout.isatty() else 10_000)
     if console.measure(table, options=console.options.update(width=10_000)).maximum > console.width:
         _print_vertically(console, records)
@@ -73,18 +71,26 @@ def print_rows(rows: pa.Table, output: Format) -> None:
         console.print(table)
 
 
+def _print_csv(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    # A pipe receives names and values as they are; control characters are escaped for a terminal.
+    cell = _cell_line if sys.stdout.isatty() else _cell
+    writer = csv.writer(sys.stdout)
+    writer.writerow([cell(name) for name in names])
+    writer.writerows([cell(value) for value in row] for row in rows)
+
+
 def _print_vertically(console: Console, records: list[dict[str, Any]]) -> None:
     """Print one line per value, for rows wider than the terminal; a table would break paths across lines."""
     for number, record in enumerate(records):
         if number:
             console.print()
-        width = max(len(name) for name in record)
-        for name, value in record.items():
+        names = [_cell_line(name) for name in record]
+        width = max(map(len, names))
+        for name, value in zip(names, record.values(), strict=True):
             parts = value if isinstance(value, list) else [value]
             for place, part in enumerate(parts or [""]):
-                console.print(
-                    f"[bold]{name if place == 0 else '':<{width}}[/]  {escape(_cell_line(part))}", soft_wrap=True, highlight=False
-                )
+                line = Text.assemble((f"{name if place == 0 else '':<{width}}", "bold"), f"  {_cell_line(part)}")
+                console.print(line, soft_wrap=True, highlight=False)
 
 
 def in_commands(text: str) -> str:
@@ -103,9 +109,7 @@ def print_value(value: Any, output: Format) -> None:
     if output is Format.JSON:
         print(json.dumps(fields, default=_plain, indent=2))
         return
-    writer = csv.writer(sys.stdout)
-    writer.writerow(fields)
-    writer.writerow([(_cell_line if sys.stdout.isatty() else _cell)(field) for field in fields.values()])
+    _print_csv(fields, [fields.values()])
 
 
 def print_text(value: object, *, error: bool = False) -> None:

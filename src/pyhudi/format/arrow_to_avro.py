@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.avro_resolve import Json, resolve_avro
+from pyhudi.format.avro_resolve import Json, is_avro_name, resolve_avro
 from pyhudi.format.avro_to_arrow import (
     ARROW_TYPES,
     COMMENT,
@@ -191,9 +191,7 @@ def check_name(name: str, path: str) -> None:
     Raises:
         InvalidRequest: Hudi's schema does not allow the name.
     """
-    # Java's rule, which is wider than that of the Avro specification: any Unicode letter or digit.
-    good = name and (name[0].isalpha() or name[0] == "_") and all(c.isalpha() or c.isdecimal() or c == "_" for c in name)
-    if not good:
+    if not is_avro_name(name):
         raise InvalidRequest(
             f"invalid column name {path!r}: Hudi's schema allows letters, digits and underscores in a name, "
             "and no leading digit; rename the column"

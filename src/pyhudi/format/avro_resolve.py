@@ -13,6 +13,7 @@ from pyhudi.format.json_document import parse_json
 
 Json = dict[str, Any]
 
+MAX_SCHEMA_DEPTH = 100
 _MOST_TYPES = 100_000
 """Limit on expanded types. A schema of a few kilobytes can double a named type repeatedly and expand beyond any memory."""
 
@@ -27,26 +28,39 @@ def resolve_avro(text: str) -> dict[str, Any]:
     document = parse_json(text, "the schema is")
     try:
         resolved = _resolve(document, "", {}, (), "")
-        count = _type_count(resolved, {})
+        count, depth = _measure(resolved, {})
     except RecursionError as error:
-        raise Unsupported("the schema is nested too deeply") from error
+        raise Unsupported(f"the schema is nested too deeply: more than {MAX_SCHEMA_DEPTH} levels") from error
     if not isinstance(resolved, dict) or resolved.get("type") != "record":
         raise CorruptData("the schema is not an Avro record", expected="record", found=text[:80])
+    if depth > MAX_SCHEMA_DEPTH:
+        raise Unsupported(f"the schema is nested too deeply: {depth} levels, and at most {MAX_SCHEMA_DEPTH} are supported")
     if count > _MOST_TYPES:
         raise Unsupported(f"an Avro schema of more than {_MOST_TYPES} types after its references are expanded")
     return resolved
 
 
-def _type_count(node: Any, cache: dict[int, int]) -> int:
-    """Count the types of a resolved schema with every reference expanded; equal references share one object here."""
+def is_avro_name(name: str) -> bool:
+    """Return whether Hudi's schema allows a field name."""
+    # Java's rule, which is wider than that of the Avro specification: any Unicode letter or digit.
+    return bool(name) and (name[0].isalpha() or name[0] == "_") and all(c.isalpha() or c.isdecimal() or c == "_" for c in name)
+
+
+def _measure(node: Any, cache: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return the types of a resolved schema with every reference expanded, and its depth; equal references share an object."""
     if isinstance(node, list):
-        return sum(_type_count(branch, cache) for branch in node)
+        return _total([_measure(branch, cache) for branch in node])
     if not isinstance(node, dict):
-        return 1
+        return 1, 1
     if id(node) not in cache:
         below = [node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields") or ())]
-        cache[id(node)] = 1 + sum(_type_count(part, cache) for part in below if part is not None)
+        count, depth = _total([_measure(part, cache) for part in below if part is not None])
+        cache[id(node)] = count + 1, depth + 1
     return cache[id(node)]
+
+
+def _total(measures: list[tuple[int, int]]) -> tuple[int, int]:
+    return sum(count for count, _ in measures), max((depth for _, depth in measures), default=0)
 
 
 def _resolve(node: Any, namespace: str, names: dict[str, Any], open_: tuple[str, ...], path: str) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.format.avro_resolve import Json, resolve_avro
+from pyhudi.format.avro_resolve import Json, is_avro_name, resolve_avro
 from pyhudi.format.hudi_types import HUDI_TYPE, hudi_type_name, is_vector, record_from_avro, vector_from_avro
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.meta_columns import is_meta_field
@@ -67,10 +67,23 @@ def avro_to_arrow(text: str) -> pa.Schema:
     Specification: docs/formats/base-file.md, "Types".
 
     Raises:
-        CorruptData: The text is not an Avro record.
+        CorruptData: The text is not an Avro record, or has an invalid field name.
         Unsupported: Recursive records, unions of several types, or logical types without an Arrow equivalent.
     """
-    return pa.schema(record_fields(resolve_avro(text)))
+    schema = pa.schema(record_fields(resolve_avro(text)))
+    _check_names(schema)
+    return schema
+
+
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    for field in fields:
+        type_ = field.type
+        if not is_avro_name(field.name):
+            raise CorruptData(f"the schema has the invalid column name {field.name!r}, with which Hudi reads no table")
+        if pa.types.is_map(type_):
+            _check_names([type_.item_field])
+        elif pa.types.is_nested(type_):
+            _check_names(type_.field(index) for index in range(type_.num_fields))
 
 
 def without_meta_columns(text: str) -> str:

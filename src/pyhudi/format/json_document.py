@@ -1,6 +1,7 @@
 """JSON documents: parsing, and formatting in Hudi's layout (Jackson's pretty printer).
 
-JSON escapes can encode a lone surrogate, which is not valid text in a table.
+JSON escapes can encode a lone surrogate, which is not valid text in a table. Values are nested at most MAX_JSON_DEPTH deep,
+so that code which visits them does not exceed the stack; one level of a schema takes up to four levels of JSON.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyhudi.errors import CorruptData
+
+MAX_JSON_DEPTH = 400
 
 
 def parse_json(data: bytes | bytearray | memoryview | str, description: str) -> Any:
@@ -30,7 +33,28 @@ def parse_json(data: bytes | bytearray | memoryview | str, description: str) -> 
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CorruptData(f"{description} not JSON: {error}") from error
+    # An object or list needs a character of its own, so most documents are too small to be nested deeply.
+    if _opening_count(data) > MAX_JSON_DEPTH and _is_deeper(value, MAX_JSON_DEPTH):
+        raise CorruptData(f"{description} nested more than {MAX_JSON_DEPTH} levels deep")
     return value
+
+
+def _opening_count(data: bytes | bytearray | memoryview | str) -> int:
+    if isinstance(data, str):
+        return data.count("{") + data.count("[")
+    content = bytes(data) if isinstance(data, memoryview) else data
+    return content.count(b"{") + content.count(b"[")
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Return whether a value has lists and objects at more than `depth` levels."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(depth):
+        below = [part for node in level for part in (node.values() if type(node) is dict else node)]
+        level = [part for part in below if type(part) is dict or type(part) is list]
+        if not level:
+            return False
+    return True
 
 
 def jackson_text(value: Any, depth: int = 0) -> str:

@@ -28,6 +28,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pyhudi.errors import CorruptData
+from pyhudi.format.avro_resolve import is_avro_name
 from pyhudi.format.json_document import parse_json
 
 MAX_DEPTH = 64
@@ -216,6 +217,8 @@ def _column(document: Any, depth: int) -> SchemaField:
     name, doc = (document.get("name"), document.get("doc")) if isinstance(document, dict) else (None, None)
     if not isinstance(name, str) or not (doc is None or isinstance(doc, str)):
         raise CorruptData("a column of a schema has no name", found=str(name)[:100])
+    if not is_avro_name(name):
+        raise CorruptData(f"a schema with column ids has the invalid column name {name[:100]!r}")
     return SchemaField(_int(document, "id"), name, _bool(document, "optional"), _type(document.get("type"), depth), doc)
 
 

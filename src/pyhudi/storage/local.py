@@ -34,6 +34,11 @@ writes into it: still at most one winner, but a reader may see a part of the doc
 crash.
 
 Sidecars are neither written nor verified, and folders that become empty are not deleted.
+
+Symbolic links below the root may be made by others, for example in a table that was downloaded. Reads follow them.
+Changes do not leave the root: a file whose folder is linked to another place is neither written nor deleted, and
+deleting a linked folder removes the link. The storage option `link_roots` lists folders (separated as in PATH) into
+which links may lead; with it, reads too follow no other link that leaves the root.
 """
 
 from __future__ import annotations
@@ -116,31 +121,47 @@ class Sync(StrEnum):
 class LocalStorage(UriMixin):
     """A folder of the local file system; it need not exist before the first write.
 
-    location: of scheme "file".
+    Args:
+        location: Of scheme "file".
+        sync: What is synced to disk.
+        link_roots: Folders outside of the root into which symbolic links may lead; None reads through every link.
+        within: Root of the storage of which this is a child; None if it is not a child.
     """
 
-    __slots__ = ("_root", "_sync")
+    __slots__ = ("_link_roots", "_root", "_sync", "_within")
 
-    def __init__(self, location: Location, sync: Sync = Sync.DOCUMENTS) -> None:
+    def __init__(
+        self,
+        location: Location,
+        sync: Sync = Sync.DOCUMENTS,
+        link_roots: tuple[str, ...] | None = None,
+        within: str | None = None,
+    ) -> None:
         if location.scheme != "file":
             raise InvalidRequest(f"{location.uri} is not a path of the local file system")
         super().__init__(location)
         self._root = location.file_path
         self._sync = sync
+        self._link_roots = link_roots
+        self._within = self._root if within is None or not PurePath(self._root).is_relative_to(within) else within
 
     @property
     def has_folders(self) -> bool:
         return True
 
     def spec(self) -> StorageSpec:
-        options = () if self._sync is Sync.DOCUMENTS else (("sync", self._sync.value),)
-        return StorageSpec(self.uri, options)
+        options = [] if self._sync is Sync.DOCUMENTS else [("sync", self._sync.value)]
+        if self._link_roots is not None:
+            options.append(("link_roots", os.pathsep.join(self._link_roots)))
+        if self._within != self._root:
+            options.append(("within", self._within))
+        return StorageSpec(self.uri, tuple(options))
 
     def child(self, path: str) -> LocalStorage:
-        return LocalStorage(self._location.child(check_path(path)), self._sync)
+        return LocalStorage(self._location.child(check_path(path)), self._sync, self._link_roots, self._within)
 
     def read(self, path: str) -> bytes | None:
-        with _translated("read", self.full_path(check_file_path(path))) as full:
+        with _translated("read", self._to_read(check_file_path(path))) as full:
             try:
                 with open(full, "rb") as file:
                     return file.read()
@@ -149,14 +170,14 @@ class LocalStorage(UriMixin):
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
-        with _reading(self.full_path(check_file_path(path))) as full, open(full, "rb") as file:
+        with _reading(self._to_read(check_file_path(path))) as full, open(full, "rb") as file:
             # The allocation must depend on the file, not on a length decoded from a corrupt file.
             size_bytes = os.fstat(file.fileno()).st_size
             file.seek(min(offset, size_bytes))
             return file.read(max(0, min(length, size_bytes - offset)))
 
     def stat(self, path: str) -> FileInfo | None:
-        with _translated("get the status of", self.full_path(check_file_path(path))) as full:
+        with _translated("get the status of", self._to_read(check_file_path(path))) as full:
             try:
                 status = os.stat(full)
             except (FileNotFoundError, NotADirectoryError):
@@ -167,7 +188,7 @@ class LocalStorage(UriMixin):
         files: list[FileInfo] = []
         folders: list[str] = []
         prefix = f"{folder}/" if folder else ""
-        with _translated("list", self.full_path(check_path(folder))) as full:
+        with _translated("list", self._to_read(check_path(folder))) as full:
             try:
                 entries = os.scandir(full)
             except (FileNotFoundError, NotADirectoryError):
@@ -186,7 +207,7 @@ class LocalStorage(UriMixin):
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
     def names(self, folder: str) -> tuple[str, ...]:
-        with _translated("list", self.full_path(check_path(folder))) as full:
+        with _translated("list", self._to_read(check_path(folder))) as full:
             try:
                 entries = os.scandir(full)
             except (FileNotFoundError, NotADirectoryError):
@@ -218,11 +239,11 @@ class LocalStorage(UriMixin):
         return any(os.path.lexists(above / marker) for above in (real, *real.parents))
 
     def put(self, path: str, data: bytes) -> None:
-        with _translated("write", self.full_path(check_file_path(path))) as full:
+        with _translated("write", self._to_change(check_file_path(path))) as full:
             self._put(full, data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        with _translated("write", self.full_path(check_file_path(path))) as full:
+        with _translated("write", self._to_change(check_file_path(path))) as full:
             if os.path.lexists(full):
                 return False
             _fence(full)
@@ -258,7 +279,7 @@ class LocalStorage(UriMixin):
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         if sys.platform == "win32":
             raise Unsupported("put_if_matches needs flock, which Windows lacks: choose another lock provider")
-        full = self.full_path(check_file_path(path))
+        full = self._to_change(check_file_path(path))
         with _translated("write", full):
             for attempt in range(_REPLACE_ATTEMPTS):
                 if not self._matches(path, tag):
@@ -273,12 +294,16 @@ class LocalStorage(UriMixin):
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
-            with _translated("delete", self.full_path(check_file_path(path))) as full:
+            with _translated("delete", self._to_change(check_file_path(path))) as full:
                 _unlink_sidecar(full)
                 _unlink(full)
 
     def delete_folder(self, path: str) -> None:
-        with _translated("delete", self.full_path(check_path(path))) as full:
+        with _translated("delete", self._to_change(check_path(path))) as full:
+            if os.path.islink(full):
+                if path:
+                    _unlink(full)
+                return
             # A writer may add a file while the folder is emptied; two more rounds delete late files.
             for is_last in (False, False, True):
                 try:
@@ -294,27 +319,27 @@ class LocalStorage(UriMixin):
                         raise
 
     def make_folder(self, path: str) -> None:
-        with _translated("make the folder", self.full_path(check_path(path))) as full:
+        with _translated("make the folder", self._to_change(check_path(path), follows=True)) as full:
             self._make_folders(full)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        with _reading(self.full_path(check_file_path(path))) as full:
+        with _reading(self._to_read(check_file_path(path))) as full:
             # For a folder Arrow raises an error without an error number.
             if os.path.isdir(full):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
             return pa.OSFile(full, "rb")
 
     def open_output(self, path: str) -> _LocalOutput:
-        return _LocalOutput(self, self.full_path(check_file_path(path)))
+        return _LocalOutput(self, self._to_change(check_file_path(path)))
 
     def set_modified(self, path: str, modified_ms: int) -> bool:
-        with _translated("change", self.full_path(check_file_path(path))) as full:
+        with _translated("change", self._to_change(check_file_path(path), follows=True)) as full:
             os.utime(full, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
         return True
 
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         removed_count = 0
-        full = self.full_path(check_path(folder))
+        full = self._to_change(check_path(folder), follows=True)
         absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
         with _translated("sweep", full), absent, os.scandir(full) as entries:
             for entry in entries:
@@ -328,6 +353,35 @@ class LocalStorage(UriMixin):
 
     def full_path(self, path: str) -> str:
         return os.path.join(self._root, path) if path else self._root
+
+    def _to_read(self, path: str) -> str:
+        """Return the full path of what is read."""
+        full = self.full_path(path)
+        if self._link_roots is not None:
+            self._check_links("read", full, full)
+        return full
+
+    def _to_change(self, path: str, *, follows: bool = False) -> str:
+        """Return the full path of what is changed. follows: the call follows a link at the path itself."""
+        full = self.full_path(path)
+        self._check_links("change", full, full if follows else os.path.dirname(full))
+        return full
+
+    def _check_links(self, operation: str, full: str, followed: str) -> None:
+        """Raise InvalidRequest if the path `followed` leads out of the root and the link roots."""
+        folder = self._within
+        for part in PurePath(followed).relative_to(folder).parts if len(followed) > len(folder) else ():
+            folder = os.path.join(folder, part)
+            if os.path.islink(folder):
+                break
+        else:
+            return
+        target = PurePath(os.path.realpath(followed))
+        if not any(target.is_relative_to(os.path.realpath(root)) for root in (self._within, *(self._link_roots or ()))):
+            raise InvalidRequest(
+                f"cannot {operation} {full}: {folder} is a symbolic link that leads out of {self._within}, to {target}. If "
+                f"you made it, open the table with the storage option link_roots={os.path.dirname(target)!r}"
+            )
 
     def _put(self, full: str, data: bytes) -> None:
         temporary = self._write_temporary(os.path.dirname(full), data)
@@ -494,14 +548,25 @@ class _LocalOutput:
 
 
 def open_local(location: Location, options: dict[str, str]) -> Storage:
-    """The storage of a `file:` URI.  Raises InvalidRequest for options other than `sync` (a value of `Sync`)."""
-    unknown = sorted(set(options) - {"sync"})
+    """Return the storage of a `file:` URI.
+
+    Raises InvalidRequest for options other than `sync` (a value of `Sync`) and `link_roots`, and for a relative folder in
+    the latter. The specs of children also contain `within`.
+    """
+    unknown = sorted(set(options) - {"sync", "link_roots", "within"})
     if unknown:
-        raise InvalidRequest(f"{location.uri} is local: storage option {unknown[0]!r} is not supported, only 'sync' is")
+        raise InvalidRequest(
+            f"{location.uri} is local: storage option {unknown[0]!r} is not supported, only 'sync' and 'link_roots' are"
+        )
     sync = options.get("sync", Sync.DOCUMENTS.value)
     if sync not in tuple(Sync):
         raise InvalidRequest(f"storage option sync={sync!r}: choose one of {', '.join(Sync)}")
-    return LocalStorage(location, Sync(sync))
+    link_roots = options.get("link_roots")
+    roots = None if link_roots is None else tuple(root for root in link_roots.split(os.pathsep) if root)
+    for root in roots or ():
+        if not os.path.isabs(root):
+            raise InvalidRequest(f"storage option link_roots={link_roots!r}: {root!r} is not an absolute path")
+    return LocalStorage(location, Sync(sync), roots, options.get("within"))
 
 
 def _is_of_process(folder: str) -> bool:

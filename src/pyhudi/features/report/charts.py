@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
 
 from pyhudi.features.report.figures import LANES, Span
+from pyhudi.records.html_repr import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Bar:
 def bars(label: str, heads: Sequence[str], rows: Sequence[Bar]) -> str:
     """A table of bars. label: accessible name; heads: headers of the cells, the bar has none."""
     widest = max((sum(value for _, value in row.parts) for row in rows), default=0) or 1
-    lines = [f'<table class="bars"><caption class="unseen">{escape(label)}</caption><thead><tr>']
-    lines += [f'<th scope="col">{escape(head)}</th>' for head in heads]
+    lines = [f'<table class="bars"><caption class="unseen">{escaped(label)}</caption><thead><tr>']
+    lines += [f'<th scope="col">{escaped(head)}</th>' for head in heads]
     lines.append('<th scope="col"><span class="unseen">as a bar</span></th></tr></thead><tbody>')
     for row in rows:
         first, *others = row.cells
-        cells = f'<th scope="row">{escape(first)}</th>' + "".join(f'<td class="number">{escape(cell)}</td>' for cell in others)
+        cells = f'<th scope="row">{escaped(first)}</th>' + "".join(f'<td class="number">{escaped(cell)}</td>' for cell in others)
         drawn = "".join(
             f'<span class="{part}" style="width:{100 * value / widest:.2f}%"></span>' for part, value in row.parts if value > 0
         )
@@ -43,7 +43,7 @@ def bars(label: str, heads: Sequence[str], rows: Sequence[Bar]) -> str:
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
     """Legend of colours. entries: (class, text)."""
-    items = "".join(f'<li><span class="swatch {entry_class}"></span>{escape(text)}</li>' for entry_class, text in entries)
+    items = "".join(f'<li><span class="swatch {entry_class}"></span>{escaped(text)}</li>' for entry_class, text in entries)
     return f'<ul class="legend">{items}</ul>'
 
 
@@ -57,7 +57,7 @@ def lanes(spans: Sequence[Span]) -> str:
     length = max(1, end - start)
     bottom = _TOP + len(used) * _LANE
     parts = [
-        f'<svg class="lanes" viewBox="0 0 {_WIDTH} {bottom + 30}" role="img" aria-label="{escape(_summary(spans, used))}">',
+        f'<svg class="lanes" viewBox="0 0 {_WIDTH} {bottom + 30}" role="img" aria-label="{escaped(_summary(spans, used))}">',
     ]
 
     def x(moment_ms: float) -> float:
@@ -103,7 +103,7 @@ def _mark(span: Span, left: float, right: float, top: float) -> str:
     mark_class = f"mark {span.lane}" + (" pending" if pending else "")
     return (
         f'<rect class="{mark_class}" x="{left:.1f}" y="{top + 6}" width="{width:.1f}" height="{_LANE - 12}" rx="2">'
-        f"<title>{escape(title)}</title></rect>"
+        f"<title>{escaped(title)}</title></rect>"
     )
 
 

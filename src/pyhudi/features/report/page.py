@@ -16,7 +16,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from html import escape
 from importlib import resources
 from typing import Any
 
@@ -36,6 +35,7 @@ from pyhudi.features.report.figures import (
     storage_shares,
 )
 from pyhudi.operations.admin.validate import ValidationResult, ValidationSeverity
+from pyhudi.records.html_repr import escaped
 
 MAX_ROWS = 200
 """Maximum rows of a table on the page."""
@@ -96,9 +96,9 @@ class _Report:
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
-            f'<title>{escape(name)}: table report</title><link rel="icon" href="data:,"><style>{_STYLE}</style></head><body>'
+            f'<title>{escaped(name)}: table report</title><link rel="icon" href="data:,"><style>{_STYLE}</style></head><body>'
             '<a class="skip" href="#main">Skip to the report</a>'
-            f'<header><h1>{escape(name)}</h1><p class="uri">{escape(self._table.uri)}</p><p class="made">As of {now}, '
+            f'<header><h1>{escaped(name)}</h1><p class="uri">{escaped(self._table.uri)}</p><p class="made">As of {now}, '
             f"by PyHudi</p></header>"
             f'<nav aria-label="Sections"><ul>{links}</ul></nav><main id="main" tabindex="-1">{body}</main>'
             f"<script>{_SCRIPT}</script></body></html>\n"
@@ -130,7 +130,7 @@ class _Report:
         ]
         return (
             '<dl class="cards">'
-            + "".join(f"<div><dt>{a}</dt><dd>{escape(b)}<small>{escape(c)}</small></dd></div>" for a, b, c in cards)
+            + "".join(f"<div><dt>{a}</dt><dd>{escaped(b)}<small>{escaped(c)}</small></dd></div>" for a, b, c in cards)
             + "</dl>"
         )
 
@@ -262,7 +262,7 @@ class _Report:
             until = lock["valid_until_ms"]
             when = f", for another {max(0, until - now_ms) / 1000:,.0f} s" if lock["is_held"] and until else ""
             state = f"held by {lock['owner'] or 'an unknown owner'}{when}" if lock["is_held"] else "free"
-            parts.append(f"<li><code>{escape(lock['path'])}</code>: {escape(state)}</li>")
+            parts.append(f"<li><code>{escaped(lock['path'])}</code>: {escaped(state)}</li>")
         text = f"<ul>{''.join(parts)}</ul>" if parts else "<p>No lock object is stored with the table.</p>"
         if not markers.num_rows:
             return text + "<p>No write has left markers: nothing is half done.</p>"
@@ -281,7 +281,7 @@ class _Report:
             ("merge mode", str(config.merge.mode)),
             ("metadata table", ", ".join(config.metadata_partitions) or "(off)"),
         ]
-        return '<dl class="facts">' + "".join(f"<dt>{a}</dt><dd>{escape(b)}</dd>" for a, b in facts) + "</dl>"
+        return '<dl class="facts">' + "".join(f"<dt>{a}</dt><dd>{escaped(b)}</dd>" for a, b in facts) + "</dl>"
 
 
 def _cached_result(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
@@ -302,20 +302,20 @@ def _guarded(part: Callable[[], str]) -> str:
     try:
         return part()
     except HudiError as error:
-        return f'<p class="bad">This part cannot be read. {escape(type(error).__name__)}: {escape(str(error))}</p>'
+        return f'<p class="bad">This part cannot be read. {escaped(type(error).__name__)}: {escaped(str(error))}</p>'
 
 
 def _table(key: str, caption: str, heads: Iterable[str], rows: _Rows, command: str) -> str:
     """A table that scrolls and sorts. Numbers are right-aligned; command: command that prints the truncated rows."""
     if not rows:
-        return f"<p>{escape(caption)}: none.</p>"
-    head = "".join(f'<th scope="col"><button type="button">{escape(name.replace("_", " "))}</button></th>' for name in heads)
+        return f"<p>{escaped(caption)}: none.</p>"
+    head = "".join(f'<th scope="col"><button type="button">{escaped(name.replace("_", " "))}</button></th>' for name in heads)
     lines = []
     for row in rows[:MAX_ROWS]:
         cells = "".join(_cell(value) for value in row)
         lines.append(f"<tr>{cells}</tr>")
     table = (
-        f'<table class="sorted" id="{key}"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
+        f'<table class="sorted" id="{key}"><caption>{escaped(caption)}</caption><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
     )
     return _scroll(caption, table) + _cut(len(rows[:MAX_ROWS]), len(rows), "rows", command)
@@ -324,15 +324,15 @@ def _table(key: str, caption: str, heads: Iterable[str], rows: _Rows, command: s
 def _cell(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f'<td class="number" data-v="{value}">{value:,}</td>'
-    return f"<td>{escape('' if value is None else str(value))}</td>"
+    return f"<td>{escaped('' if value is None else str(value))}</td>"
 
 
 def _scroll(label: str, inner: str) -> str:
-    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{inner}</div>'
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escaped(label)}">{inner}</div>'
 
 
 def _details(summary: str, inner: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>{inner}</details>"
+    return f"<details><summary>{escaped(summary)}</summary>{inner}</details>"
 
 
 def _cut(limit: int, total: int, description: str, command: str) -> str:

@@ -65,17 +65,25 @@ def parse_schema(text: str) -> Schema:
         Unsupported: A recursive schema, or more than 100,000 types after references are expanded, because values of
             such a schema can exceed any memory.
     """
-    root = _parse(parse_json(text, "an Avro schema is"), "", {}, 0)
-    if _type_count(root, {}) > _MOST_TYPES:
+    document = parse_json(text, "an Avro schema is")
+    try:
+        root = _parse(document, "", {}, 0)
+        count, depth = _measure(root, {})
+    except RecursionError as error:
+        raise CorruptData("an Avro schema is nested too deeply", expected=_MAX_DEPTH) from error
+    if depth > _MAX_DEPTH:
+        raise CorruptData("an Avro schema is nested too deeply", expected=_MAX_DEPTH, found=depth)
+    if count > _MOST_TYPES:
         raise Unsupported(f"Avro schemas of more than {_MOST_TYPES} types after their references are expanded are not supported.")
     return Schema(root, text)
 
 
-_MAX_DEPTH: Final = 64
+_MAX_DEPTH: Final = 100
 _MOST_TYPES: Final = 100_000
 
 
-def _type_count(node: Node, cache: dict[int, int]) -> int:
+def _measure(node: Node, cache: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return the number of types with every reference expanded, and the depth."""
     if id(node) not in cache:
         below: tuple[Node, ...] = ()
         if isinstance(node, Union):
@@ -86,7 +94,9 @@ def _type_count(node: Node, cache: dict[int, int]) -> int:
             below = (node.values,)
         elif isinstance(node, Record):
             below = tuple(item.node for item in node.fields)
-        cache[id(node)] = 1 + sum(_type_count(part, cache) for part in below)
+        measures = [_measure(part, cache) for part in below]
+        depth = 1 + max((depth for _, depth in measures), default=0)
+        cache[id(node)] = 1 + sum(count for count, _ in measures), depth
     return cache[id(node)]
 
 

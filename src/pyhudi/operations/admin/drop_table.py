@@ -1,18 +1,27 @@
 """Delete a table with all of its files.
 
 The properties are removed first, under the lock: from then on there is no table, and writers that have it open fail
-when they reload it. A crash leaves files without a table, which the next creation at the location removes or refuses.
+when they reload it. The rest of `.hoodie` follows, then the data and the empty folder. A crash leaves files without a
+table, which the next creation at the location removes or refuses. After an error in the data the properties are stored
+again: the table then has no rows and no commits, and the call can be repeated.
 """
 
 from __future__ import annotations
 
-from pyhudi.errors import TableState
-from pyhudi.format.paths import META_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE
+from pyhudi.errors import HudiError, TableState
+from pyhudi.format.paths import META_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, TIMELINE_FOLDER
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.transaction import check_same_version
+from pyhudi.options import table_options as props
+from pyhudi.table.table_config import create_table_files
 from pyhudi.table.table_context import TableContext
+
+_TIMELINE_FOLDERS = (META_FOLDER, TIMELINE_FOLDER)
+_OF_METADATA_TABLE = frozenset(
+    option.stored_as for option in (props.METADATA_PARTITIONS, props.METADATA_INFLIGHT, props.INDEX_DEFINITIONS_PATH)
+)
 
 
 @observed("drop_table")
@@ -32,9 +41,29 @@ def run_drop_table(context: TableContext, settings: CommitSettings) -> None:
                 "Wait for it, or roll it back with Table.rollback"
             )
         locked.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
-    listing = context.storage.list("")
-    for folder in listing.folders:
-        if folder != META_FOLDER:
-            context.storage.delete_folder(folder)
-    context.storage.delete([file.path for file in listing.files])
-    context.storage.delete_folder(META_FOLDER)
+    storage = context.storage
+    try:
+        storage.delete_folder(META_FOLDER)
+        listing = storage.list("")
+        for folder in listing.folders:
+            storage.delete_folder(folder)
+        storage.delete([file.path for file in listing.files])
+        remaining = storage.list("")
+        if storage.has_folders and not remaining.files and not remaining.folders:
+            storage.delete_folder("")
+    except HudiError as error:
+        error.add_note(_keep_as_empty_table(context))
+        raise
+
+
+def _keep_as_empty_table(context: TableContext) -> str:
+    """Store the properties again, so that the call can be repeated, and return advice."""
+    storage = context.storage
+    try:
+        if not any(storage.list(folder).files for folder in {context.config.timeline_path, *_TIMELINE_FOLDERS}):
+            values = {key: value for key, value in context.config.properties if key not in _OF_METADATA_TABLE}
+            create_table_files(storage, values, context.env)
+            return f"the table at {storage.uri} has no rows left, but some of its files exist: drop it again"
+    except HudiError as error:
+        return f"the table at {storage.uri} is partly deleted; delete its folder to remove the rest ({error})"
+    return f"the table at {storage.uri} is partly deleted; delete its folder to remove the rest"
