@@ -35,10 +35,7 @@ crash.
 
 Sidecars are neither written nor verified, and folders that become empty are not deleted.
 
-Symbolic links below the root may be made by others, for example in a table that was downloaded. Reads follow them.
-Changes do not leave the root: a file whose folder is linked to another place is neither written nor deleted, and
-deleting a linked folder removes the link. The storage option `link_roots` lists folders (separated as in PATH) into
-which links may lead; with it, reads too follow no other link that leaves the root.
+Changes do not leave the root through symbolic links (symbolic_links.py). Deleting a linked folder removes the link.
 """
 
 from __future__ import annotations
@@ -62,6 +59,7 @@ from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavail
 from pyhudi.format.paths import HEARTBEAT_FOLDER, LOCK_FOLDER
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.symbolic_links import check_links, parse_link_roots
 from pyhudi.storage.temporary_names import is_temporary, is_temporary_orphaned, temporary_file_missing_error, temporary_name
 from pyhudi.storage.uris import Location, UriMixin
 
@@ -358,30 +356,15 @@ class LocalStorage(UriMixin):
         """Return the full path of what is read."""
         full = self.full_path(path)
         if self._link_roots is not None:
-            self._check_links("read", full, full)
+            check_links("read", full, full, self._within, self._link_roots)
         return full
 
     def _to_change(self, path: str, *, follows: bool = False) -> str:
         """Return the full path of what is changed. follows: the call follows a link at the path itself."""
         full = self.full_path(path)
-        self._check_links("change", full, full if follows else os.path.dirname(full))
+        followed = full if follows else os.path.dirname(full)
+        check_links("change", full, followed, self._within, self._link_roots)
         return full
-
-    def _check_links(self, operation: str, full: str, followed: str) -> None:
-        """Raise InvalidRequest if the path `followed` leads out of the root and the link roots."""
-        folder = self._within
-        for part in PurePath(followed).relative_to(folder).parts if len(followed) > len(folder) else ():
-            folder = os.path.join(folder, part)
-            if os.path.islink(folder):
-                break
-        else:
-            return
-        target = PurePath(os.path.realpath(followed))
-        if not any(target.is_relative_to(os.path.realpath(root)) for root in (self._within, *(self._link_roots or ()))):
-            raise InvalidRequest(
-                f"cannot {operation} {full}: {folder} is a symbolic link that leads out of {self._within}, to {target}. If "
-                f"you made it, open the table with the storage option link_roots={os.path.dirname(target)!r}"
-            )
 
     def _put(self, full: str, data: bytes) -> None:
         temporary = self._write_temporary(os.path.dirname(full), data)
@@ -561,12 +544,7 @@ def open_local(location: Location, options: dict[str, str]) -> Storage:
     sync = options.get("sync", Sync.DOCUMENTS.value)
     if sync not in tuple(Sync):
         raise InvalidRequest(f"storage option sync={sync!r}: choose one of {', '.join(Sync)}")
-    link_roots = options.get("link_roots")
-    roots = None if link_roots is None else tuple(root for root in link_roots.split(os.pathsep) if root)
-    for root in roots or ():
-        if not os.path.isabs(root):
-            raise InvalidRequest(f"storage option link_roots={link_roots!r}: {root!r} is not an absolute path")
-    return LocalStorage(location, Sync(sync), roots, options.get("within"))
+    return LocalStorage(location, Sync(sync), parse_link_roots(options.get("link_roots")), options.get("within"))
 
 
 def _is_of_process(folder: str) -> bool:

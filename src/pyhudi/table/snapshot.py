@@ -57,6 +57,8 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 P = ParamSpec("P")
 R = TypeVar("R")
 
+EMPTY_COMMIT = "the file of a completed commit has 0 bytes, so what it changed is unknown"
+
 _RELOADS = 4
 _COMMIT_WORDS = frozenset(action.value for action in COMMIT_LIKE)
 
@@ -328,10 +330,22 @@ def retry_on_stale_files(function: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
-def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
-    """Read the metadata of a completed commit-like instant.  Raises CorruptData that names the file."""
+def read_commit(store: TimelineStore, instant: Instant, *, needs_content: bool = False) -> CommitMetadata:
+    """Read the metadata of a completed commit-like instant.
+
+    Args:
+        store: The timeline.
+        instant: The instant.
+        needs_content: Raise for a file of 0 bytes, which a power failure can leave: it does not list what it changed.
+
+    Raises:
+        CorruptData: The file is damaged; the error names it.
+    """
     with store.errors_with_path(instant):
-        return CommitMetadata.decode(store.read(instant))
+        data = store.read(instant)
+        if needs_content and not data:
+            raise CorruptData(EMPTY_COMMIT)
+        return CommitMetadata.decode(data)
 
 
 def double_written_logs(store: TimelineStore, timeline: Timeline, instant: Instant) -> frozenset[str]:
@@ -413,7 +427,7 @@ def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple
     """Map (partition, file id) of each replaced file group to the request time of the newest replace commit that replaces it."""
     replaced: dict[tuple[str, str], str] = {}
     for instant in timeline.completed(Action.REPLACECOMMIT):
-        for partition, file_ids in (read_commit(store, instant).partition_to_replace_file_ids or {}).items():
+        for partition, file_ids in (read_commit(store, instant, needs_content=True).partition_to_replace_file_ids or {}).items():
             for file_id in file_ids:
                 replaced[partition, file_id] = instant.request_time
     return replaced

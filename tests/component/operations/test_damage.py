@@ -196,3 +196,28 @@ def test_torn_logs_of_uncommitted_instants_are_skipped(tmp_path: Path) -> None:
     assert table.scan().to_arrow().sort_by("id") == seen
     table.compact()
     assert table.scan().to_arrow().sort_by("id") == seen
+
+
+def test_a_completed_commit_without_content_is_reported(tmp_path: Path) -> None:
+    options = {"hoodie.metadata.enable": False, "hoodie.table.cdc.enabled": True}
+    table = Table.create(tmp_path / "t", record_key="id", options=options)
+    results = [table.upsert(rows(range(number, number + 1), number)) for number in range(3)]
+    timeline = tmp_path / "t" / table.config.timeline_path
+    next(timeline.glob(f"{results[1].instant}*.commit")).write_bytes(b"")
+    table = Table(tmp_path / "t")
+    assert table.count() == 3
+    reads: list[Callable[[], object]] = [
+        lambda: table.incremental(after="0").to_arrow(),
+        lambda: table.changes(after="0").to_arrow(),
+    ]
+    for read in reads:
+        with pytest.raises(CorruptData, match=rf"completed commit has 0 bytes.*{results[1].instant}"):
+            read()
+    assert table.incremental(after=results[1]).count() == 1
+    report = table.validate()
+    assert [(finding.severity.value, results[1].instant in finding.path) for finding in report.findings] == [("error", True)]
+    overwritten = table.insert_overwrite(rows(range(5, 6), 5))
+    next(timeline.glob(f"{overwritten.instant}*.replacecommit")).write_bytes(b"")
+    # Which file groups it replaced is unknown.
+    with pytest.raises(CorruptData, match="completed commit has 0 bytes"):
+        Table(tmp_path / "t").count()

@@ -62,7 +62,7 @@ from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.markers import files_being_written
 from pyhudi.table.committed_files import find_lost_files, names_of_pending_cleans
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
+from pyhudi.table.snapshot import EMPTY_COMMIT, Snapshot, directory_listing, load_snapshot, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 
@@ -80,6 +80,7 @@ whole table.
 
 _SAMPLE_SEED = 20
 
+_EMPTY_COMMIT_ADVICE = "incremental and change data queries of it fail; restore the file from a backup"
 _ORPHANED_FILES_MESSAGE = "orphaned files: no query reads them; a repair deletes them"
 
 
@@ -274,6 +275,10 @@ class _Validation:
             if never is not None:
                 path = self._context.timeline.path(plan)
                 self._warn("timeline", path, f"a clustering that can never run, and that the next writer drops: {never}")
+        store, empty = self._context.timeline, CommitMetadata.decode(b"")
+        for instant in self._timeline.completed_writes():
+            if commits[instant.request_time] == empty and not store.read(instant):
+                self._error("timeline", store.path(instant), EMPTY_COMMIT, _EMPTY_COMMIT_ADVICE)
         self.checks.append(("timeline", f"{len(self._files):,} files, {len(commits):,} commits"))
 
     def check_base_files(self) -> None:

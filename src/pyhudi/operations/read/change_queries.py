@@ -116,7 +116,7 @@ def plan_change_query(
     check_checkpoint_not_restored(snapshot, range_)
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
-    commits = {instant: read_commit(context.timeline, instant) for instant in active}
+    commits = {instant: read_commit(context.timeline, instant, needs_content=True) for instant in active}
     commits.update({instant: _archived_commit(snapshot, instant) for instant in archived})
     chosen = {instant: metadata for instant, metadata in commits.items() if changes_records(metadata)}
     snapshot = with_latest_columns(snapshot, chosen)

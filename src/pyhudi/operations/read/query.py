@@ -259,7 +259,7 @@ def plan_incremental_query(
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
     instants = (*archived, *active)
-    commits = {} if archived else {instant: read_commit(context.timeline, instant) for instant in active}
+    commits = {} if archived else {instant: read_commit(context.timeline, instant, needs_content=True) for instant in active}
     snapshot_then = with_latest_columns(snapshot, commits)
     if snapshot_then is not snapshot and not historical_columns:
         check_columns_compatible(snapshot, commits)

@@ -86,7 +86,7 @@ def next_position(context: TableContext, start: str, limits: BatchLimits, until:
     check_checkpoint_not_restored(snapshot, range_, by_stream=True)
     steps = []
     for instant in select_instants(snapshot.timeline, range_):
-        metadata = read_commit(context.timeline, instant)
+        metadata = read_commit(context.timeline, instant, needs_content=True)
         if changes_records(metadata):
             steps.append(_step(instant.completion_time or instant.request_time, metadata))
     for instant in archived_instants(snapshot, range_):
