@@ -276,9 +276,9 @@ class _Validation:
                 path = self._context.timeline.path(plan)
                 self._warn("timeline", path, f"a clustering that can never run, and that the next writer drops: {never}")
         store, empty = self._context.timeline, CommitMetadata.decode(b"")
-        for instant in self._timeline.completed_writes():
-            if commits[instant.request_time] == empty and not store.read(instant):
-                self._error("timeline", store.path(instant), EMPTY_COMMIT, _EMPTY_COMMIT_ADVICE)
+        for write in self._timeline.completed_writes():
+            if commits[write.request_time] == empty and not store.read(write):
+                self._error("timeline", store.path(write), EMPTY_COMMIT, _EMPTY_COMMIT_ADVICE)
         self.checks.append(("timeline", f"{len(self._files):,} files, {len(commits):,} commits"))
 
     def check_base_files(self) -> None:
