@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.consistent_hashing.validate_hashing import REWRITE, check_consistent_hashing
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file, parse_log_file
