@@ -1,7 +1,7 @@
 """JSON documents: parsing, and formatting in Hudi's layout (Jackson's pretty printer).
 
 JSON escapes can encode a lone surrogate, which is not valid text in a table. Values are nested at most MAX_JSON_DEPTH deep,
-so that code which visits them does not exceed the stack; one level of a schema takes up to four levels of JSON.
+so that recursive code does not exceed the stack; one level of a schema takes up to four levels of JSON.
 """
 
 from __future__ import annotations
