@@ -29,7 +29,7 @@ def check_links(operation: str, full: str, followed: str, root: str, link_roots:
     """Check that links below the root lead into the root or into a link root.
 
     Args:
-        operation: Verb, for the error.
+        operation: What is done, for the error.
         full: Full path of the file or folder, for the error.
         followed: Full path whose links are followed, at the root or below it.
         root: Root of the storage.
