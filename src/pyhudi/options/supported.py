@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from pyhudi import features
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.properties import redact_secret
 from pyhudi.options import (
     bootstrap_options,
@@ -249,8 +249,24 @@ def storable_option(key: str, value: str) -> tuple[str, str]:
     return option.key, _check_value(key, option, value)
 
 
+def parse_stored_option(option: Option, value: str) -> str:
+    """Return the checked value of an option that a table stores. Raises CorruptData for one that no table can store."""
+    try:
+        check_storable_option(option)
+        return _check_value(table_options.OPTION_PREFIX + option.key, option, value)
+    except InvalidRequest as error:
+        raise CorruptData(
+            f"hoodie.properties stores an illegal option: {error}. Open the table with stored_options=False, and remove the "
+            f'option with set_properties({{"{table_options.OPTION_PREFIX}{option.key}": None}})'
+        ) from error
+
+
 def check_storable_option(option: Option) -> None:
     """Raise InvalidRequest for an option that a table must not store."""
+    if option == table_options.STORED_OPTIONS:
+        raise InvalidRequest(f"option {option} decides which options of a table are used, and is not stored in tables")
+    if option.stored_as:
+        raise InvalidRequest(f"option {option} is the table property {option.stored_as}, and is stored under that name")
     if option.chooses:
         raise InvalidRequest(
             f"option {option} selects what one call reads or writes, and is not stored in tables; pass it with options="
@@ -335,7 +351,12 @@ def _report_unknown(key: str) -> None:
         raise InvalidRequest(
             f"option {key} is unknown: neither Hudi nor PyHudi has it{nearest_name(key)}. See docs/reference/options.md"
         )
-    warnings.warn(f"option {key} is unknown and has no effect{nearest_name(key)}", UserWarning, stacklevel=_depth_of_caller())
+    warn_caller(f"option {key} is unknown and has no effect{nearest_name(key)}")
+
+
+def warn_caller(message: str) -> None:
+    """Issue a UserWarning that refers to the line which called PyHudi."""
+    warnings.warn(message, UserWarning, stacklevel=_depth_of_caller())
 
 
 def _depth_of_caller() -> int:

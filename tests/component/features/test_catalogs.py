@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,16 +54,91 @@ def test_a_configured_catalog(configured: hp.Catalog, tmp_path: Path, monkeypatc
         configured_fresh.create_table("n.t")
 
 
-def test_the_first_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "here").mkdir()
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The user's own configuration file, and that of the working directory."""
+    monkeypatch.delenv("PYHUDI_CONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("home", "here"):
+        (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "home" / ".pyhudi.toml", tmp_path / "here" / ".pyhudi.toml"
+
+
+def test_the_working_directory_does_not_shadow_the_users_catalogs(places: tuple[Path, Path], tmp_path: Path) -> None:
+    own, here = places
     with pytest.raises(hp.InvalidRequest, match=r"no catalog lake in the configuration, which has none: add \[catalog\.lake\]"):
         hp.Catalog("lake")
-    for place in ("home", "here"):
-        (tmp_path / place / ".pyhudi.toml").write_text(f"[catalog.lake]\nuri = 'sqlite:///{place}.db'\n")
-        assert f"{place}.db" in repr(hp.Catalog("lake"))
+    here.write_text("[catalog.lake]\nuri = 'sqlite:///here.db'\nwarehouse = 'tables'\n[catalog.more]\nuri = 'sqlite:///m.db'\n")
+    assert "here.db" in repr(hp.Catalog("lake"))
+    own.write_text("[catalog.LAKE]\nuri = 'sqlite:///home.db'\n")
+    assert "home.db" in repr(hp.Catalog("lake")) and "m.db" in repr(hp.Catalog("more"))
+
+
+def test_an_environment_variable_replaces_a_catalog_of_the_working_directory(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places[1].write_text("[catalog.lake]\nuri = 'sqlite:///here.db'\n")
+    monkeypatch.setenv("PYHUDI_CATALOG__LAKE__PASSWORD", "hunter-two")
+    with pytest.raises(hp.InvalidRequest, match="catalog lake has no uri"):
+        hp.Catalog("lake")
+
+
+LAKE = "[catalog.lake]\nuri = 'sqlite:///x.db'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (LAKE + "profile = 'p'\n[profile.p]\nendpoint = 'http://h'", "section 'profile'"),
+        (LAKE + "[trust]\ntables = ['/']", "section 'trust'"),
+        (LAKE + "password = { env = 'HOME' }", "sets 'password'"),
+        (LAKE + "warehouse = { file = '/etc/hostname' }", "sets 'warehouse'"),
+        (LAKE + "warehouse = 's3://bucket/x'", "warehouse .* not located below"),
+        (LAKE + "warehouse = '../x'", "warehouse .* not located below"),
+        (LAKE + "warehouse = 'link/x'", "warehouse .* not located below"),
+        ("[catalog.lake]\nuri = 'postgresql://h/d'", "no SQLite file"),
+        ("[catalog.lake]\nuri = 'sqlite:////etc/x.db'", "uri .* not located below"),
+        ("[catalog.lake]\nuri = 'thrift://h:1'", "no SQLite file"),
+        ("[catalog", "no valid TOML"),
+        ("catalog = 1", "must be sections"),
+    ],
+)
+def test_a_file_of_the_working_directory_that_names_something_else_is_not_used(
+    text: str, reason: str, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (places[1].parent / "link").symlink_to("/tmp")
+    places[1].write_text(text)
+    with (
+        pytest.warns(UserWarning, match=rf"\.pyhudi\.toml is not used: .*{reason}.*set PYHUDI_CONFIG"),
+        pytest.raises(hp.HudiError),
+    ):
+        hp.Catalog("lake")
+    if text.startswith(LAKE):
+        monkeypatch.setenv("PYHUDI_CONFIG", ".pyhudi.toml")
+        assert "x.db" in repr(hp.Catalog("lake"))
+
+
+def test_tables_of_a_catalog_of_the_working_directory_are_local(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "hunter-two")
+    writer = hp.Catalog("lake", uri="sqlite:///x.db")
+    writer.create_namespace("n")
+    writer.create_table("n.plain", "plain")
+    for name, options in (("a", {"sync": {"env": "SECRET"}}), ("b", {"sync": "all"}), ("c", None)):
+        location = f"memory://working-directory/{name}" if name == "c" else name
+        writer.create_table(f"n.{name}", location, storage_options=None if name == "a" else options)
+    with sqlite3.connect("x.db") as database:
+        database.execute("""UPDATE pyhudi_tables SET storage_options = '{"sync": {"env": "SECRET"}}' WHERE table_key = 'a'""")
+        database.execute("UPDATE pyhudi_tables SET profile = 'p' WHERE table_key = 'b'")
+    places[0].write_text("[profile.p]\nsync = 'all'\n")
+    places[1].write_text(LAKE)
+    lake = hp.Catalog("lake")
+    assert lake.load_table("n.plain").uri == f"file:{places[1].parent}/plain"
+    for name in "abc":
+        with pytest.raises(hp.InvalidRequest, match="the working directory defines catalog lake, so its tables must be local"):
+            hp.open(f"lake.n.{name}")
 
 
 def test_the_name_of_a_table_is_not_a_path(configured: hp.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +195,8 @@ def refused_texts() -> list[tuple[str, str]]:
         ("[catalog.lake]\nuri = 'postgresql://h/d?password=hunter-two'", "uri may hold a secret"),
         (f"[catalog.lake]\n{uri}\npassword = {{ env = 'NOT_SET' }}", "NOT_SET"),
         (f"[catalog.lake]\n{uri}\npassword = {{ value = 'hunter-two' }}", "password is no reference"),
+        ("[trust]\ntables = '/data'", "a list of location prefixes"),
+        ("[trust]\ntable = ['/data']", "the one key tables"),
         (f"[catalog.lake]\n{uri}\nprofile = 'disk'\n[profile.disc]\nsync = 'all'", "did you mean disc"),
         (f"[catalog.lake]\n{uri}\nprofile = 'disk'\n[profile.disk]\nsecret_key = 'hunter-two'", "secret_key may hold a secret"),
         ("[catalogs.lake]\nuri = 'x'", "unknown section 'catalogs'; did you mean catalog"),
@@ -133,7 +211,8 @@ def refused_texts() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("text", "message"), refused_texts())
 def test_configurations_that_are_refused(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".pyhudi.toml").write_text(text)
+    monkeypatch.setenv("PYHUDI_CONFIG", str(tmp_path / "pyhudi.toml"))
+    (tmp_path / "pyhudi.toml").write_text(text)
     with pytest.raises(hp.InvalidRequest, match=message) as caught:
         lake = hp.Catalog("lake")
         lake.create_namespace("n")

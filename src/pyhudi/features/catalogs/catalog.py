@@ -327,7 +327,7 @@ class Catalog(SessionCatalog):
 
     def _storage_options(self, entry: TableEntry) -> dict[str, str]:
         assert self._settings is not None, "a stored entry has a catalog with settings"
-        return resolved_storage_options(entry.storage_options, entry.profile or self._settings.profile)
+        return self._settings.storage_options(entry.location, entry.storage_options, entry.profile)
 
 
 def _settings(name: str | None, given: Mapping[str, object]) -> CatalogSettings:

@@ -1,6 +1,6 @@
 """Catalogs and profiles of the configuration file and the environment.
 
-    # the file that PYHUDI_CONFIG names, else .pyhudi.toml of the working directory, else ~/.pyhudi.toml
+    # ~/.pyhudi.toml, or the file that PYHUDI_CONFIG names (see `storage.user_configuration`)
     [catalog.lake]
     uri = "postgresql://catalog-host/lake"
     warehouse = "s3://bucket/lake"
@@ -21,20 +21,18 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.features.catalogs.catalog_store import CatalogStore, Reference, check_name
 from pyhudi.features.catalogs.metastore_store import MetastoreStore
 from pyhudi.features.catalogs.sql_store import SqlStore
 from pyhudi.format.properties import redact_secret
-from pyhudi.storage.config_file import nearest, parse_section, read_toml, resolved
-from pyhudi.storage.uris import without_secrets
+from pyhudi.options.supported import warn_caller
+from pyhudi.storage.config_file import nearest, parse_section, resolved
+from pyhudi.storage.uris import parse_uri, without_secrets
+from pyhudi.storage.user_configuration import UserConfiguration, load_configuration
 
-_FILE_VARIABLE = "PYHUDI_CONFIG"
 _PREFIX = "PYHUDI_CATALOG__"
-_FILE = ".pyhudi.toml"
-_SECTIONS = ("catalog", "profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +47,7 @@ class CatalogSettings:
         user: User of the database.
         password: Password of the database.
         options: `hoodie.*` options of catalog sync, for Hive metastore and Glue.
+        is_local: The working directory defines the catalog, so its tables are local and get no storage options.
     """
 
     name: str
@@ -58,6 +57,21 @@ class CatalogSettings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_local: bool = False
+
+    def storage_options(self, location: str, options: Mapping[str, Reference], profile: str | None) -> dict[str, str]:
+        """Return the storage options of a table, with values in place of references.
+
+        Raises:
+            InvalidRequest: The table refers to files, variables or hosts, and the working directory defines the catalog.
+        """
+        named = profile or self.profile
+        if self.is_local and (options or named or parse_uri(location).scheme != "file"):
+            raise InvalidRequest(
+                f"the working directory defines catalog {self.name}, so its tables must be local and have no storage options, "
+                f"unlike {location}. If the catalog is yours, define it in ~/.pyhudi.toml"
+            )
+        return resolved_storage_options(options, named)
 
     def open_store(self) -> CatalogStore:
         """Return the store. Raises InvalidRequest for an unknown scheme, or if a package is not installed."""
@@ -71,38 +85,46 @@ class CatalogSettings:
         )
 
 
-def parse_settings(name: str, values: Mapping[str, object]) -> CatalogSettings:
+def parse_settings(name: str, values: Mapping[str, object], *, is_local: bool = False) -> CatalogSettings:
     """Build the settings of a catalog. Raises InvalidRequest for an unknown key, and for a secret in clear."""
     where = f"catalog {check_name('catalog', name)}"
     check_references({key: value for key, value in values.items() if key != "options"}, where, ("env", "file"))
     options = values.get("options")
     if isinstance(options, Mapping):
         check_references(options, f"options of {where}", ("env", "file"))
-    return parse_section(CatalogSettings, values, where, {"name": name})
+    return parse_section(CatalogSettings, values, where, {"name": name, "is_local": is_local})
 
 
 def configured_settings(name: str) -> CatalogSettings | None:
     """Return the settings of a catalog of the configuration; None if it has no catalog of that name."""
-    document, _ = _configuration()
-    sections = document["catalog"]
-    name = next((key for key in sections if key.lower() == name.lower()), name.lower())
-    values = dict(sections.get(name, {}))
+    configuration = load_configuration()
+    sections = configuration.catalogs
     prefix = f"{_PREFIX}{name.upper()}__"
-    values |= {variable[len(prefix) :].lower(): {"env": variable} for variable in os.environ if variable.startswith(prefix)}
-    return parse_settings(name, values) if values else None
+    variables = {variable[len(prefix) :].lower(): {"env": variable} for variable in os.environ if variable.startswith(prefix)}
+    is_local = name.lower() in configuration.local
+    if is_local and variables:
+        # The environment defines the catalog, and is the user's own.
+        return parse_settings(name.lower(), variables)
+    name = next((key for key in sections if key.lower() == name.lower()), name.lower())
+    values = {**sections.get(name, {}), **variables}
+    if not values:
+        _warn_if_ignored(configuration)
+        return None
+    return parse_settings(name, values, is_local=is_local)
 
 
 def configured_names() -> list[str]:
     """Return the names of the catalogs of the configuration, sorted."""
     variables = {name[len(_PREFIX) :].partition("__")[0].lower() for name in os.environ if name.startswith(_PREFIX)}
-    return sorted(variables | {name.lower() for name in _configuration()[0]["catalog"]})
+    return sorted(variables | {name.lower() for name in load_configuration().catalogs})
 
 
 def profile_options(name: str) -> dict[str, str]:
     """Return the storage options of a profile, with values in place of references. Raises InvalidRequest if there is none."""
-    document, where = _configuration()
-    profiles = document["profile"]
+    configuration = load_configuration()
+    profiles, where = configuration.profiles, configuration.location
     if name not in profiles:
+        _warn_if_ignored(configuration)
         raise InvalidRequest(f"there is no section [profile.{name}] in {where}{nearest(name, profiles)}")
     check_references(profiles[name], f"profile {name} of {where}", ("env", "file"))
     return {key: str(resolved(value)) for key, value in profiles[name].items()}
@@ -125,21 +147,10 @@ def _holds_secret(key: str, value: str) -> bool:
     return without_secrets(value) != value or any(redact_secret(name, "x") != "x" for name in (key, *names))
 
 
-def _configuration() -> tuple[dict[str, dict[str, Any]], str]:
-    """The sections of the configuration, and its file for messages."""
-    named = os.environ.get(_FILE_VARIABLE)
-    files = (named,) if named else (os.path.abspath(_FILE), os.path.join(os.path.expanduser("~"), _FILE))
-    path = named or next((file for file in files if os.path.isfile(file)), None)
-    document = {} if path is None else read_toml(path, "configuration")
-    where = path or " or ".join(files)
-    for section in document:
-        if section not in _SECTIONS:
-            raise InvalidRequest(f"{where} has the unknown section {section!r}{nearest(section, _SECTIONS)}")
-    for section_type in _SECTIONS:
-        parts = document.setdefault(section_type, {})
-        if not isinstance(parts, dict) or not all(isinstance(part, dict) for part in parts.values()):
-            raise InvalidRequest(f"{where}: {section_type} must be sections [{section_type}.NAME]")
-    return document, where
+def _warn_if_ignored(configuration: UserConfiguration) -> None:
+    """Warn about a file of the working directory that is not used, where a name is missing."""
+    if configuration.ignored is not None:
+        warn_caller(configuration.ignored)
 
 
 def resolved_storage_options(options: Mapping[str, Reference], profile: str | None) -> dict[str, str]:
