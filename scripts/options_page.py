@@ -48,15 +48,19 @@ def render() -> str:
     lines = [
         _HEAD + "## Supported\n",
         "The column `where` names the part that reads an option. A table property is stored at creation under its name, or the",
-        "one given; a version is the first table version that has it.\n",
-        "| option | where | default | meaning | chooses | other spellings |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "one given; a version is the first table version that has it. The column `origin` is `table` where a table may store a",
+        "default for all its users; other stored values apply only to",
+        "[callers who trust the table](../untrusted-tables.md).\n",
+        "| option | where | default | meaning | origin | chooses | other spellings |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for key, option in sorted(SUPPORTED.items()):
         default = "" if option.default is None else f"`{option.default}`"
         chosen = {"read": "rows of a read", "write": "kind of write"}.get(option.chooses, "")
         aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
-        lines.append(f"| `{key}` | {_place(option)} | {default} | {option.description} | {chosen} | {aliases} |")
+        lines.append(
+            f"| `{key}` | {_place(option)} | {default} | {option.description} | {option.origin} | {chosen} | {aliases} |"
+        )
     lines += [
         "\n## No effect\n",
         "Valid in Hudi. The table comes out the same for every value. `*` is any rest of a name.\n",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
+from tests.support.properties import edit_properties
 
 Run = Callable[[str], pa.Table]
 
@@ -436,6 +438,41 @@ def check_like(run: Run, root: str) -> None:
     assert copy.config.is_cow and (copy.config.property("owner"), copy.config.property("more")) == ("you", "1")
     run("INSERT INTO types2 VALUES (1, ARRAY(CAST(1 AS FLOAT), CAST(2 AS FLOAT)), NULL, parse_json('[1]'), 0)")
     assert run("SELECT id, emb, to_json(v) AS j FROM types2").to_pylist() == [{"id": 1, "emb": [1.0, 2.0], "j": "[1]"}]
+
+
+def check_stored_defaults(run: Run, root: str) -> None:
+    """Defaults have the values of their literals in INSERT, UPDATE and MERGE, and SQL that a table stores is never executed."""
+    path = f"{root}/defaults"
+    run(
+        f"CREATE TABLE defaults (id INT, s STRING, d DATE, at TIMESTAMP_NTZ, n TINYINT) USING hudi LOCATION '{path}' "
+        "TBLPROPERTIES (primaryKey = 'id', 'hoodie.write.table.version' = '9')"
+    )
+    values = {"s": r"'it''s \n'", "d": "DATE '2024-03-10'", "at": "'2024-03-10 02:30:00.000001'", "n": "7"}
+    edit_properties(path, {f"pyhudi.table.defaults.{name}": text for name, text in values.items()})
+    run("INSERT INTO defaults (id) VALUES (1)")
+    run("INSERT INTO defaults VALUES (2, NULL, NULL, NULL, NULL)")
+    run("UPDATE defaults SET s = DEFAULT, d = DEFAULT, at = DEFAULT, n = DEFAULT WHERE id = 2")
+    run("MERGE INTO defaults t USING (SELECT 3 AS id) u ON t.id = u.id WHEN NOT MATCHED THEN INSERT (id) VALUES (u.id)")
+    rows = {tuple(row.values())[1:] for row in run("SELECT id, s, d, at, n FROM defaults").to_pylist()}
+    assert rows == {(r"it's \n", date(2024, 3, 10), datetime(2024, 3, 10, 2, 30, 0, 1), 7)}
+    for hostile in (
+        "java_method('java.lang.System', 'exit', '1')",
+        "(SELECT max(id) FROM defaults)",
+        "id",
+        "'x' || 'y'",
+        "'x'); DROP TABLE defaults",
+    ):
+        edit_properties(path, {"pyhudi.table.defaults.s": hostile})
+        for statement in (
+            "INSERT INTO defaults (id) VALUES (9)",
+            "UPDATE defaults SET s = DEFAULT",
+            "MERGE INTO defaults t USING (SELECT 9 AS id) u ON t.id = u.id WHEN NOT MATCHED THEN INSERT (id) VALUES (u.id)",
+            "SHOW CREATE TABLE defaults",
+        ):
+            with pytest.raises(hp.CorruptData, match=r"property pyhudi\.table\.defaults\.s is no default of column 's'"):
+                run(statement)
+    run("ALTER TABLE defaults ALTER COLUMN s DROP DEFAULT")
+    assert run("SELECT * FROM defaults").num_rows == 3
 
 
 def check_metadata_rows(run: Run, root: str) -> None:

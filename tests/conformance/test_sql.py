@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pyhudi as hp
-from tests.conformance.sql_suite import CASES, Case, check, check_metadata_rows, check_steps
+from tests.conformance.sql_suite import CASES, Case, check, check_metadata_rows, check_steps, check_stored_defaults
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -24,3 +24,8 @@ def test_statements_of_a_session(tmp_path: Path) -> None:
 def test_metadata_rows(tmp_path: Path) -> None:
     catalog = hp.Catalog()
     check_metadata_rows(lambda text: hp.sql(text, catalog=catalog), str(tmp_path))
+
+
+def test_stored_defaults(tmp_path: Path) -> None:
+    catalog = hp.Catalog()
+    check_stored_defaults(lambda text: hp.sql(text, catalog=catalog), str(tmp_path))

@@ -11,7 +11,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from tests.conformance.sql_suite import CASES, Case, check, check_metadata_rows, check_steps
+from tests.conformance.sql_suite import CASES, Case, check, check_metadata_rows, check_steps, check_stored_defaults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,3 +48,11 @@ def test_metadata_rows(session: SparkSession, tmp_path: Path) -> None:
         return found.toArrow() if found.columns else pa.table({})
 
     check_metadata_rows(run, str(tmp_path))
+
+
+def test_stored_defaults(session: SparkSession, tmp_path: Path) -> None:
+    def run(text: str) -> pa.Table:
+        found = hs.sql(session, text)
+        return found.toArrow() if found.columns else pa.table({})
+
+    check_stored_defaults(run, str(tmp_path))

@@ -17,6 +17,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.operations.read.query import plan_snapshot_query, table_schema
 from pyhudi.options.declaration import Options
 from pyhudi.options.read_options import AS_OF
+from pyhudi.options.table_options import STORED_OPTIONS
 from pyhudi.options.write_options import ONCE
 from pyhudi.planning.instant_arguments import InstantArgument, format_as_of
 from pyhudi.storage.environment import Environment
@@ -37,6 +38,8 @@ class OpenedTable:
         *,
         as_of: InstantArgument | None = None,
         environment: Environment | None = None,
+        trusted: bool = False,
+        stored_options: bool = True,
     ) -> None:
         """Open a table.
 
@@ -46,13 +49,17 @@ class OpenedTable:
             options: `hoodie.*` options that apply to every method of this object.
             as_of: Default time of scans, as in `scan`. The table is then read only.
             environment: Clock, id generator and sleep function; the system's by default.
+            trusted: Use every option that the table stores, also those that name code, SQL, hosts, paths, locks or memory,
+                as if you had passed it (`pyhudi.stored.options=trusted`).
+            stored_options: False ignores all options that the table stores (`pyhudi.stored.options=none`).
 
         Raises:
             TableNotFound: No table exists at the URI.
             Unsupported: The table version cannot be read.
-            CorruptData: `hoodie.properties` is damaged.
+            CorruptData: `hoodie.properties` is damaged, or stores an illegal option; `stored_options=False` ignores it.
             InvalidRequest: An option contradicts the table.
         """
+        options = with_trust(options, trusted=trusted, stored_options=stored_options)
         self._open = TableHandle(uri, storage_options, options, environment)
         if as_of is not None:
             self._open.options = with_as_of(self._open.options, as_of, self._open.context.config.zone)
@@ -107,6 +114,17 @@ class OpenedTable:
     def partitions(self) -> tuple[str, ...]:
         """Return all partition paths, sorted."""
         return self._open.snapshot().listing.partitions()
+
+
+def with_trust(options: Mapping[str, object] | None, *, trusted: bool, stored_options: bool) -> Mapping[str, object] | None:
+    """Return the options with the use of stored options. Raises InvalidRequest if the arguments contradict each other."""
+    if stored_options and not trusted:
+        return options
+    mode = "trusted" if trusted else "none"
+    option = (options or {}).get(STORED_OPTIONS.key, mode)
+    if option != mode or (trusted and not stored_options):
+        raise InvalidRequest(f"trusted=True, stored_options=False and option {STORED_OPTIONS} exclude each other: pass one")
+    return {**(options or {}), STORED_OPTIONS.key: mode}
 
 
 def with_as_of(options: Options, as_of: InstantArgument | None, zone: tzinfo) -> Options:

@@ -124,6 +124,7 @@ class TableAdmin(TableServices):
         and writer sees the properties in `config.properties`, and Hudi preserves them.
 
         The key `pyhudi.table.options.<option>` stores a default of an option for all later reads and writes of PyHudi.
+        Options of origin `caller`, which name code, hosts, paths, locks or memory, apply to those who trust the table only.
 
         Args:
             properties: Values by key, such as `{"owner": "fares"}` or `{"hoodie.table.name": "rides"}`; None removes a

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.admin.open_table import open_context
+from pyhudi.operations.admin.open_table import open_context, open_table_lock
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.stored_settings import with_stored_options
 from pyhudi.operations.commit.check_writable import check_writable
@@ -22,9 +22,10 @@ from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.options.declaration import Options
 from pyhudi.options.scope import TableOperation, check_call_options, check_table_options
 from pyhudi.options.supported import parse_options
+from pyhudi.options.table_options import STORED_OPTIONS
 from pyhudi.options.write_options import THREADS
 from pyhudi.storage.environment import Environment
-from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.storage.locks import LockSettings
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.snapshot_cache import SnapshotCache
 from pyhudi.table.table_context import TableContext
@@ -50,7 +51,7 @@ class TableHandle:
         """Read `hoodie.properties` only. Arguments and errors as in `Table`."""
         call_options = parse_options(options)
         self.context = open_context(uri, storage_options, call_options, environment)
-        self.options = with_stored_options(call_options, self.context.config)
+        self.options = with_stored_options(call_options, self.context.config, self.uri)
         self.background: BackgroundServices | None = None
         self.snapshot_cache = SnapshotCache()
 
@@ -70,6 +71,8 @@ class TableHandle:
         further = parse_options(options, base_options=self.options)
         merged = self.options.merged(dict(further.values), dict(further.extra))
         check_against_table(merged, self.context.config)
+        if further.explicit(STORED_OPTIONS) is not None:
+            merged = with_stored_options(merged, self.context.config, self.uri)
         other = self.at(self.load_context(merged))
         other.options = merged
         return other
@@ -95,15 +98,14 @@ class TableHandle:
     def load_context(self, parsed: Options) -> TableContext:
         """Reload the table configuration, with the lock provider that the options name."""
         context, name = with_metrics(self.context.reloaded(), parsed), self.context.config.name
-        lock_settings = LockSettings.of(parsed, name)
-        if lock_settings == LockSettings.of(self.options, name):
+        if LockSettings.of(parsed, name) == LockSettings.of(self.options, name):
             return context
         if context.holds_lock:
             raise InvalidRequest(
                 f"options of this call name another lock than the one that exclusive() holds on {self.uri}; "
                 "pass lock options to Table(...)"
             )
-        return replace(context, lock=open_lock(lock_settings, context.storage, context.env))
+        return replace(context, lock=open_table_lock(parsed, context.config, context.storage, context.env))
 
     def writable(self, parsed: Options, *, retains_indexes: bool = True) -> TableContext:
         """Load the context for an operation that changes the table. Raises Unsupported if PyHudi cannot write it."""

@@ -117,6 +117,6 @@ def _no_partitions(_: Any) -> list[str]:
 def table_columns(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> pa.Schema | None:
     """Return the columns of the table; None if there is no table, or no column yet."""
     try:
-        return Table(path, storage_options).schema()
+        return Table(path, storage_options, stored_options=False).schema()
     except TableState:
         return None

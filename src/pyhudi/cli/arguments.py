@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from pyhudi.api.table import Table
 from pyhudi.cli.output import Format
 from pyhudi.errors import InvalidRequest
+from pyhudi.options.table_options import STORED_OPTIONS
 from pyhudi.sql_engine.sql_ast import TableName
 from pyhudi.sql_engine.sql_catalog import stored_table
 
@@ -29,10 +31,10 @@ StorageOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Execute. Without it the command only reports what it would do.")]
 
 
-def open_table(uri: str, storage: list[str] | None = None) -> Table:
+def open_table(uri: str, storage: list[str] | None = None, options: Mapping[str, str] | None = None) -> Table:
     """Open the table of a command."""
     stored = stored_table(table_name(uri))
-    table: Table = Table(uri, parse_pairs(storage)) if stored is None else stored.open(parse_pairs(storage))
+    table: Table = Table(uri, parse_pairs(storage), options) if stored is None else stored.open(parse_pairs(storage), options)
     return table
 
 
@@ -47,9 +49,13 @@ def table_name(text: str) -> TableName:
 
 
 def open_for_call(uri: str, storage: list[str] | None, options: list[str] | None) -> tuple[Table, dict[str, str]]:
-    """Open the table of a command, and parse the options, which are passed with the call and validated there."""
+    """Open the table of a command, and parse the options, which are passed with the call and validated there.
+
+    The use of stored options is one of the table.
+    """
     parsed = parse_pairs(options)
-    return open_table(uri, storage), parsed
+    of_table = {key: parsed.pop(key) for key in (STORED_OPTIONS.key,) if key in parsed}
+    return open_table(uri, storage, of_table), parsed
 
 
 def parse_pairs(pairs: list[str] | None) -> dict[str, str]:

@@ -47,6 +47,9 @@ class Option:
         stored_as: The table property that stores it at creation, "" if none does; later values are compared with it.
         fixed: Callers cannot choose the property; a value must equal that of a new table.
         since: The first table version that has the property.
+        origin: Where a value may come from. `table`: a fact of the format, or a setting that only shapes the table's own
+            files, so a table may store it for all its users. `caller`: it names code, SQL, a host, a path, a credential, a
+            lock, or memory and threads of the process; a stored value is used only if the caller trusts the table.
     """
 
     key: str
@@ -60,6 +63,7 @@ class Option:
     stored_as: str = ""
     fixed: bool = False
     since: int = OLDEST_VERSION
+    origin: Literal["table", "caller"] = "caller"
 
     def __post_init__(self) -> None:
         known = REGISTRY.setdefault(self.key, self)

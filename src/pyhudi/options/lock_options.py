@@ -34,7 +34,11 @@ DYNAMODB_TABLE_CREATION_TIMEOUT = Option(
 )
 
 FILESYSTEM_EXPIRE = Option(
-    "hoodie.write.lock.filesystem.expire", int, "0", "minutes after which a file system lock counts as orphaned; 0: never"
+    "hoodie.write.lock.filesystem.expire",
+    int,
+    "0",
+    "minutes after which a file system lock counts as orphaned; 0: never",
+    origin="table",
 )
 FILESYSTEM_PATH = Option(
     "hoodie.write.lock.filesystem.path", str, None, "folder of the file system lock; unset: the table's .hoodie"
@@ -51,15 +55,16 @@ HEARTBEAT_INTERVAL_MS = Option(
     "60000",
     "milliseconds between two renewals of a lock of the Hive metastore",
     at_least=1,
+    origin="table",
 )
 
-LOCK_WAIT = Option("hoodie.write.lock.wait_time_ms", int, "60000", "milliseconds to wait for the lock")
+LOCK_WAIT = Option("hoodie.write.lock.wait_time_ms", int, "60000", "milliseconds to wait for the lock", origin="table")
 PROVIDER = Option(
     "hoodie.write.lock.provider", str, None, "class of the lock that writers share; unset: a lease in the table's storage"
 )
 
 STORAGE_VALIDITY_TIMEOUT_SECS = Option(
-    "hoodie.write.lock.storage.validity.timeout.secs", int, "30", "validity of a lease, in seconds", at_least=1
+    "hoodie.write.lock.storage.validity.timeout.secs", int, "30", "validity of a lease, in seconds", at_least=1, origin="table"
 )
 STORAGE_HEARTBEAT_POLL_SECS = Option(
     "hoodie.write.lock.storage.heartbeat.poll.secs",
@@ -68,6 +73,7 @@ STORAGE_HEARTBEAT_POLL_SECS = Option(
     "seconds between two renewals of a lease",
     aliases=("hoodie.write.lock.storage.renew.interval.secs",),
     at_least=1,
+    origin="table",
 )
 
 ZOOKEEPER_URL = Option("hoodie.write.lock.zookeeper.url", str, None, "servers of ZooKeeper, host:port, with commas between them")
@@ -91,3 +97,10 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS = Option(
     "milliseconds to wait for an answer of ZooKeeper",
     at_least=1,
 )
+
+LOCK_LOCATION = (
+    *(PROVIDER, FILESYSTEM_PATH, ZOOKEEPER_URL, ZOOKEEPER_BASE_PATH, ZOOKEEPER_LOCK_KEY, HIVEMETASTORE_URIS),
+    *(HIVEMETASTORE_DATABASE, HIVEMETASTORE_TABLE, DYNAMODB_TABLE, DYNAMODB_PARTITION_KEY, DYNAMODB_REGION),
+    DYNAMODB_ENDPOINT_URL,
+)
+"""Options that decide where writers lock: all writers of a table need the same values."""

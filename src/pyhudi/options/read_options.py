@@ -9,6 +9,7 @@ FILE_INDEX_DATA_SKIPPING_FAILURE_MODE = Option(
     ("fallback", "strict"),
     "fallback",
     "a filtered read with damaged indexes reads everything, or fails",
+    origin="table",
 )
 INDEXED_IN_UTC = Option(
     "pyhudi.expression.index.utc",
@@ -16,9 +17,10 @@ INDEXED_IN_UTC = Option(
     "false",
     "all writers evaluated expression indexes in UTC, as filters are; otherwise indexes that depend on the time zone "
     "are not used",
+    origin="table",
 )
 ENABLE_DATA_SKIPPING = Option(
-    "hoodie.enable.data.skipping", bool, "true", "a filtered read prunes files with indexes and statistics"
+    "hoodie.enable.data.skipping", bool, "true", "a filtered read prunes files with indexes and statistics", origin="table"
 )
 READ_CHECKSUMS = Option(
     "pyhudi.read.checksums",
@@ -26,6 +28,7 @@ READ_CHECKSUMS = Option(
     "once",
     "reads verify page checksums of Parquet base files at each read of a column of a row group, once for each file of "
     "the same path, size and modification time while the table is open, or never; writes and table services verify always",
+    origin="table",
 )
 
 QUERY_TYPE = Option(
@@ -56,18 +59,21 @@ RANGE_VERSION = Option(
     None,
     "bounds of an incremental query: completion times (8, 9), or request times with the start excluded (6); unset: by "
     "the version of the table",
+    origin="table",
 )
 READ_INCR_FALLBACK_FULLTABLESCAN_ENABLE = Option(
     "hoodie.datasource.read.incr.fallback.fulltablescan.enable",
     bool,
     "true",
     "if files of an incremental query were cleaned, it reads records of the latest state instead; false raises an error",
+    origin="table",
 )
 VALUES_FROM_PATH = Option(
     "hoodie.datasource.read.extract.partition.values.from.path",
     bool,
     "false",
     "partition columns are read from the path and not from the files",
+    origin="table",
 )
 COLUMNS = Option("pyhudi.columns", str, None, "columns that a read returns; unset: all", chooses="read")
 FILTER = Option("pyhudi.filter", str, None, "filter on the rows of a read", chooses="read")
@@ -88,7 +94,11 @@ START_OFFSET = Option(
 )
 
 STREAM_MAX_INSTANTS = Option(
-    "pyhudi.stream.max.instants", int, None, "instants that a batch of a stream reads at most", at_least=1
+    "pyhudi.stream.max.instants", int, None, "instants that a batch of a stream reads at most", at_least=1, origin="table"
 )
-STREAM_MAX_FILES = Option("pyhudi.stream.max.files", int, None, "files that a batch of a stream reads at most", at_least=1)
-STREAM_MAX_BYTES = Option("pyhudi.stream.max.bytes", int, None, "bytes that a batch of a stream reads at most", at_least=1)
+STREAM_MAX_FILES = Option(
+    "pyhudi.stream.max.files", int, None, "files that a batch of a stream reads at most", at_least=1, origin="table"
+)
+STREAM_MAX_BYTES = Option(
+    "pyhudi.stream.max.bytes", int, None, "bytes that a batch of a stream reads at most", at_least=1, origin="table"
+)

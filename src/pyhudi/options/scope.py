@@ -53,6 +53,7 @@ from pyhudi.options.read_options import (
     VALUES_FROM_PATH,
 )
 from pyhudi.options.supported import SUPPORTED
+from pyhudi.options.table_options import STORED_OPTIONS
 from pyhudi.options.write_options import ONCE, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, THREADS
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage.locks import LockSettings
@@ -143,7 +144,7 @@ _MAX_LISTED = 6
 
 def _list_operations(option: Option) -> str:
     """The operations that use an option, as half a sentence."""
-    names = [operation.name for operation in TABLE_OPERATIONS.values() if option in operation.accepted]
+    names = [operation.name for operation in TABLE_OPERATIONS.values() if option in operation.accepted] or ["Table(...)"]
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return f"it is used by {', '.join(names[:_MAX_LISTED])}{more}"
 
@@ -275,7 +276,7 @@ TABLE_OPERATIONS: Mapping[str, TableOperation] = {
         _computed_upsert("pyhudi.spark.update"),
         replace(_write("delete", WriteOperation.DELETE), name="pyhudi.spark.delete"),
         _computed_upsert("pyhudi.spark.merge"),
-        TableOperation("pyhudi.spark.sql", OperationFamily.WRITE, _ANY_WRITE),
+        TableOperation("pyhudi.spark.sql", OperationFamily.WRITE, _ANY_WRITE | {STORED_OPTIONS}),
         TableOperation(
             "pyhudi.spark.write_stream",
             OperationFamily.WRITE,

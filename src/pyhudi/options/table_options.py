@@ -40,11 +40,11 @@ def _stored(
 ) -> Option:
     """An option that is stored as the property ``key``. option: its name, if that differs."""
     names = (key, *aliases) if option else aliases
-    return Option(option or key, kind, default, description, aliases=names, stored_as=key, since=since)
+    return Option(option or key, kind, default, description, aliases=names, stored_as=key, since=since, origin="table")
 
 
 def _fixed(key: str, kind: type | tuple[str, ...], default: str | None, *aliases: str, since: int = OLDEST_VERSION) -> Option:
-    return Option(key, kind, default, _FIXED_MEANING, aliases=aliases, stored_as=key, fixed=True, since=since)
+    return Option(key, kind, default, _FIXED_MEANING, aliases=aliases, stored_as=key, fixed=True, since=since, origin="table")
 
 
 NAME = _stored(
@@ -208,10 +208,17 @@ FORCE = Option(
     "false",
     "create a table in a folder that contains another table, or data files of other programs",
 )
+STORED_OPTIONS = Option(
+    "pyhudi.stored.options",
+    ("safe", "trusted", "none"),
+    "safe",
+    "which options that the table stores are used: those of origin table; all of them, as if the caller had passed them; or none",
+)
 WITHOUT_ZONE = Option(
     "pyhudi.timestamps.without.zone",
     ("refuse", "utc", "local"),
     None,
     "timestamps without a zone: refused, instants in UTC, or columns without one; unset: local in table version 9, else refuse",
     operations=("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table", "delete"),
+    origin="table",
 )

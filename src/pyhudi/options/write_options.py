@@ -20,6 +20,7 @@ CONCURRENCY = Option(
     ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", "NON_BLOCKING_CONCURRENCY_CONTROL"),
     "SINGLE_WRITER",
     "whether other processes write concurrently, and to the same file groups; if they do, cleans roll failed writes back",
+    origin="table",
 )
 FAILED_WRITES = Option(
     "hoodie.clean.failed.writes.policy",
@@ -27,27 +28,35 @@ FAILED_WRITES = Option(
     None,
     "when failed writes are rolled back: by the next writer, by a clean, or never; unset: by the concurrency mode",
     aliases=("hoodie.cleaner.policy.failed.writes",),
+    origin="table",
 )
 PREWRITE_CLEANER = Option(
     "hoodie.prewrite.cleaner.policy",
     ("NONE", "CLEAN", "ROLLBACK_FAILED_WRITES"),
     "NONE",
     "what a write does before it takes its instant: clean the table, or roll back failed writes",
+    origin="table",
 )
 CLOCK_SKEW = Option(
     "hoodie.time.generator.max_expected_clock_skew_ms",
     int,
     None,
     "maximum clock difference between writers in milliseconds; each new instant time waits that long",
+    origin="table",
 )
 TIME_GENERATOR = Option(
-    "hoodie.time.generator.type", str, "WAIT_TO_ADJUST_SKEW", "source of instant times: the clock, or a registered time generator"
+    "hoodie.time.generator.type",
+    str,
+    "WAIT_TO_ADJUST_SKEW",
+    "source of instant times: the clock, or a registered time generator",
+    origin="table",
 )
 ROLLING_METADATA_KEYS = Option(
     "hoodie.write.rolling.metadata.keys",
     str,
     None,
     "keys of extra metadata that commits without them copy from earlier commits",
+    origin="table",
 )
 ROLLING_METADATA_LOOKBACK = Option(
     "hoodie.write.rolling.metadata.timeline.lookback.commits",
@@ -55,13 +64,18 @@ ROLLING_METADATA_LOOKBACK = Option(
     "10",
     "commits in which hoodie.write.rolling.metadata.keys are searched, from the newest on",
     at_least=1,
+    origin="table",
 )
 METADATA_PREFIX = Option(
     "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options with this prefix are stored in the commit metadata"
 )
-DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value marks a row as a delete")
+DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value marks a row as a delete", origin="table")
 DELETE_MARKER = Option(
-    "hoodie.payload.delete.marker", str, None, "value that marks a delete in the column of hoodie.payload.delete.field"
+    "hoodie.payload.delete.marker",
+    str,
+    None,
+    "value that marks a delete in the column of hoodie.payload.delete.field",
+    origin="table",
 )
 INDEX_TYPE = Option(
     "hoodie.index.type",
@@ -79,6 +93,7 @@ INDEX_TYPE = Option(
     ),
     "SIMPLE",
     "how a write locates existing records",
+    origin="table",
 )
 ONCE = Option(
     "pyhudi.write.once",
@@ -93,6 +108,7 @@ GROUP = Option(
     "never",
     "small batches of several writers become one commit: never; auto: where possible; always: other writes are refused",
     operations=("upsert", "insert", "bulk_insert", "delete"),
+    origin="table",
 )
 MEMORY_BUDGET = Option(
     "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes of rows in memory before they spill to local disk", at_least=1
@@ -104,6 +120,7 @@ NUM_RETRIES_ON_CONFLICT_FAILURES = Option(
     "10",
     "maximum number of times that a write is planned again after a conflict",
     at_least=0,
+    origin="table",
 )
 CONFLICT_RESOLUTION = Option(
     "hoodie.write.lock.conflict.resolution.strategy",
@@ -112,6 +129,7 @@ CONFLICT_RESOLUTION = Option(
     "class that decides between a write and a pending clustering of the same file groups: "
     "SimpleConcurrentFileWritesConflictResolutionStrategy (the write is planned again) or "
     "PreferWriterConflictResolutionStrategy (the clustering backs off)",
+    origin="table",
 )
 EXCLUSIVE_AFTER_CONFLICTS = Option(
     "pyhudi.write.exclusive.after.conflicts",
@@ -119,6 +137,7 @@ EXCLUSIVE_AFTER_CONFLICTS = Option(
     "3",
     "conflicts after which a write holds the table lock from planning to commit; more than the number of retries: never",
     at_least=0,
+    origin="table",
 )
 
 MARKERS_TYPE = Option(
@@ -126,13 +145,18 @@ MARKERS_TYPE = Option(
     ("DIRECT", "TIMELINE_SERVER_BASED"),
     "DIRECT",
     "how a write marks its data files: by a file each, or by lines of lists, as Hudi's timeline server does",
+    origin="table",
 )
 
 CLIENT_HEARTBEAT_INTERVAL_IN_MS = Option(
-    "hoodie.client.heartbeat.interval_in_ms", int, "60000", "milliseconds between two heartbeats of a writer"
+    "hoodie.client.heartbeat.interval_in_ms", int, "60000", "milliseconds between two heartbeats of a writer", origin="table"
 )
 CLIENT_HEARTBEAT_TOLERABLE_MISSES = Option(
-    "hoodie.client.heartbeat.tolerable.misses", int, "2", "heartbeats that may fail before a writer counts as dead"
+    "hoodie.client.heartbeat.tolerable.misses",
+    int,
+    "2",
+    "heartbeats that may fail before a writer counts as dead",
+    origin="table",
 )
 
 CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE = Option(
@@ -140,18 +164,21 @@ CONCURRENCY_EARLY_CONFLICT_DETECTION_ENABLE = Option(
     bool,
     "false",
     "a write stops before it writes to a file group that an older pending write is writing to",
+    origin="table",
 )
 CONCURRENCY_EARLY_CONFLICT_DETECTION_STRATEGY = Option(
     "hoodie.write.concurrency.early.conflict.detection.strategy",
     str,
     "SimpleDirectMarkerBasedDetectionStrategy",
     "class that detects conflicts early; PyHudi treats all of Hudi's classes alike: it checks markers before each file",
+    origin="table",
 )
 CONCURRENCY_EARLY_CONFLICT_CHECK_COMMIT_CONFLICT = Option(
     "hoodie.write.concurrency.early.conflict.check.commit.conflict",
     bool,
     "false",
     "with early conflict detection, concurrent commits stop a write before its first file too",
+    origin="table",
 )
 
 OPERATION = Option(
@@ -189,6 +216,7 @@ DUPLICATE_POLICY = Option(
     "none",
     "what an insert does with rows whose keys exist in the table: adds them, skips them, or fails",
     operations=("insert",),
+    origin="table",
 )
 INSERT_DROP_DUPLICATES = Option(
     "hoodie.datasource.write.insert.drop.duplicates",
@@ -197,6 +225,7 @@ INSERT_DROP_DUPLICATES = Option(
     "same as hoodie.datasource.insert.dup.policy=drop and hoodie.combine.before.insert=true; turns an upsert into an insert, "
     "so that hoodie.combine.before.upsert has no effect",
     operations=("upsert", "insert", "bulk_insert"),
+    origin="table",
 )
 COMBINE_BEFORE_UPSERT = Option(
     "hoodie.combine.before.upsert",
@@ -204,12 +233,18 @@ COMBINE_BEFORE_UPSERT = Option(
     "true",
     "an upsert combines rows of one key into the one that wins by the merge mode",
     operations=("upsert",),
+    origin="table",
 )
 COMBINE_BEFORE_DELETE = Option(
-    "hoodie.combine.before.delete", bool, "true", "a delete ignores repeated keys", operations=("delete",)
+    "hoodie.combine.before.delete", bool, "true", "a delete ignores repeated keys", operations=("delete",), origin="table"
 )
 COMBINE_BEFORE_INSERT = Option(
-    "hoodie.combine.before.insert", bool, "false", "an insert or overwrite combines rows of one key", operations=WITH_ROWS
+    "hoodie.combine.before.insert",
+    bool,
+    "false",
+    "an insert or overwrite combines rows of one key",
+    operations=WITH_ROWS,
+    origin="table",
 )
 SCHEMA_MODE = Option(
     "pyhudi.schema.mode",
@@ -218,6 +253,7 @@ SCHEMA_MODE = Option(
     "which changes of the table's columns the rows may make: none, lossless ones (merge), also nulls in required columns "
     "(widen), or those that Hudi makes by default",
     operations=WITH_ROWS,
+    origin="table",
 )
 TIMESTAMPS_NANOSECONDS = Option(
     "pyhudi.timestamps.nanoseconds",
@@ -225,6 +261,7 @@ TIMESTAMPS_NANOSECONDS = Option(
     "refuse",
     "how timestamps finer than microseconds are handled: refused, or truncated",
     operations=(*WITH_ROWS, "delete"),
+    origin="table",
 )
 SET_NULL_FOR_MISSING_COLUMNS = Option(
     "hoodie.write.set.null.for.missing.columns",
@@ -232,6 +269,7 @@ SET_NULL_FOR_MISSING_COLUMNS = Option(
     "false",
     "columns that the rows of a write lack become null; false refuses such rows",
     operations=WITH_ROWS,
+    origin="table",
 )
 RECONCILE_SCHEMA = Option(
     "hoodie.datasource.write.reconcile.schema",
@@ -239,6 +277,7 @@ RECONCILE_SCHEMA = Option(
     "false",
     "the same as hoodie.write.set.null.for.missing.columns",
     operations=WITH_ROWS,
+    origin="table",
 )
 SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP = Option(
     "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
@@ -246,6 +285,7 @@ SCHEMA_ALLOW_AUTO_EVOLUTION_COLUMN_DROP = Option(
     "false",
     "a write whose rows lack columns drops them from the table",
     operations=WITH_ROWS,
+    origin="table",
 )
 PAYLOAD_EVENT_TIME_FIELD = Option(
     "hoodie.payload.event.time.field",
@@ -253,6 +293,7 @@ PAYLOAD_EVENT_TIME_FIELD = Option(
     None,
     "event time column: commits record the earliest and latest value of each file (minEventTime, maxEventTime)",
     operations=WITH_ROWS,
+    origin="table",
 )
 TRACK_EVENT_TIME_WATERMARK = Option(
     "hoodie.write.track.event.time.watermark",
@@ -260,6 +301,7 @@ TRACK_EVENT_TIME_WATERMARK = Option(
     "true",
     "record the event time in commits; Hudi 1.1 records it only if this is true, Hudi 1.0 does not know the option",
     operations=WITH_ROWS,
+    origin="table",
 )
 DRIVER_BATCH = Option(
     "pyhudi.spark.driver.batch.bytes",
@@ -299,6 +341,7 @@ CLUSTERING_UPDATES_STRATEGY = Option(
     str,
     "SparkRejectUpdateStrategy",
     "class that decides whether a write may change files of a pending clustering",
+    origin="table",
 )
 MERGE_ALLOW_DUPLICATE_ON_INSERTS = Option(
     "hoodie.merge.allow.duplicate.on.inserts",
@@ -306,6 +349,7 @@ MERGE_ALLOW_DUPLICATE_ON_INSERTS = Option(
     "true",
     "inserts into a small file stay records of their own if their keys exist; false merges them",
     operations=("insert",),
+    origin="table",
 )
 BULKINSERT_SORT_MODE = Option(
     "hoodie.bulkinsert.sort.mode",
@@ -313,6 +357,7 @@ BULKINSERT_SORT_MODE = Option(
     "NONE",
     "how a bulk insert sorts and distributes its rows",
     operations=("bulk_insert",),
+    origin="table",
 )
 BULKINSERT_SHUFFLE_PARALLELISM = Option(
     "hoodie.bulkinsert.shuffle.parallelism",
@@ -320,19 +365,22 @@ BULKINSERT_SHUFFLE_PARALLELISM = Option(
     "0",
     "number of tasks of a bulk insert; 0: the engine decides",
     operations=("bulk_insert",),
+    origin="table",
 )
-ALLOW_EMPTY_COMMIT = Option("hoodie.allow.empty.commit", bool, "true", "a write without changes creates a commit")
+ALLOW_EMPTY_COMMIT = Option("hoodie.allow.empty.commit", bool, "true", "a write without changes creates a commit", origin="table")
 CLUSTERING_ROLLBACK_PENDING_REPLACECOMMIT_ON_CONFLICT = Option(
     "hoodie.clustering.rollback.pending.replacecommit.on.conflict",
     bool,
     "false",
     "a write to files of a pending clustering, if it is allowed, drops the plan",
+    origin="table",
 )
 CLUSTERING_EXPIRATIONS = Option(
     "hoodie.clustering.enable.expirations",
     bool,
     "false",
     "under the LAZY policy, cleans, clusterings and writes that they block drop pending clusterings that no live process runs",
+    origin="table",
 )
 CLUSTERING_EXPIRATION_THRESHOLD = Option(
     "hoodie.clustering.expiration.threshold.mins",
@@ -340,6 +388,7 @@ CLUSTERING_EXPIRATION_THRESHOLD = Option(
     "60",
     "minutes since its request after which a clustering can expire",
     at_least=0,
+    origin="table",
 )
 
 STREAMING_CHECKPOINT_IDENTIFIER = Option(
@@ -347,13 +396,17 @@ STREAMING_CHECKPOINT_IDENTIFIER = Option(
     str,
     None,
     "the stream's name in commits; unset: the id of the query in its checkpoint",
+    origin="table",
 )
-STREAMING_RETRY_COUNT = Option("hoodie.datasource.write.streaming.retry.count", int, "3", "retries of a failed batch", at_least=0)
+STREAMING_RETRY_COUNT = Option(
+    "hoodie.datasource.write.streaming.retry.count", int, "3", "retries of a failed batch", at_least=0, origin="table"
+)
 STREAMING_RETRY_INTERVAL_MS = Option(
     "hoodie.datasource.write.streaming.retry.interval.ms",
     int,
     "2000",
     "milliseconds before the first retry of a failed batch; doubles with each retry",
+    origin="table",
 )
 STREAMING_IGNORE_FAILED_BATCH = Option(
     "hoodie.datasource.write.streaming.ignore.failed.batch",
@@ -362,35 +415,52 @@ STREAMING_IGNORE_FAILED_BATCH = Option(
     "a batch whose last retry failed is dropped, and the stream continues",
 )
 STREAMING_DISABLE_COMPACTION = Option(
-    "hoodie.datasource.write.streaming.disable.compaction", bool, "false", "no compaction runs in the stream"
+    "hoodie.datasource.write.streaming.disable.compaction", bool, "false", "no compaction runs in the stream", origin="table"
 )
 
 MAX_FILE_SIZE = Option(
-    "hoodie.parquet.max.file.size", int, "125829120", "the size in bytes at which a base file is closed", at_least=1
+    "hoodie.parquet.max.file.size",
+    int,
+    "125829120",
+    "the size in bytes at which a base file is closed",
+    at_least=1,
+    origin="table",
 )
 SMALL_FILE_LIMIT = Option(
     "hoodie.parquet.small.file.limit",
     int,
     "104857600",
     "base files below this size in bytes take inserts before new files are begun; 0 or less: none does",
+    origin="table",
 )
 COPYONWRITE_RECORD_SIZE_ESTIMATE = Option(
-    "hoodie.copyonwrite.record.size.estimate", int, "1024", "assumed bytes of a record while no commit records them", at_least=1
+    "hoodie.copyonwrite.record.size.estimate",
+    int,
+    "1024",
+    "assumed bytes of a record while no commit records them",
+    at_least=1,
+    origin="table",
 )
 RECORD_SIZE_ESTIMATION_THRESHOLD = Option(
     "hoodie.record.size.estimation.threshold",
     float,
     "1.0",
     "commits of more bytes than this part of the small file limit are used to estimate the size of a record",
+    origin="table",
 )
 RECORD_SIZE_ESTIMATOR_AVERAGE_METADATA_SIZE = Option(
     "hoodie.record.size.estimator.average.metadata.size",
     int,
     "0",
     "bytes of a base file that are not records, for the estimate of a record's size",
+    origin="table",
 )
 COPYONWRITE_INSERT_AUTO_SPLIT = Option(
-    "hoodie.copyonwrite.insert.auto.split", bool, "true", "new files take as many inserts as fit by the estimated size"
+    "hoodie.copyonwrite.insert.auto.split",
+    bool,
+    "true",
+    "new files take as many inserts as fit by the estimated size",
+    origin="table",
 )
 COPYONWRITE_INSERT_SPLIT_SIZE = Option(
     "hoodie.copyonwrite.insert.split.size",
@@ -398,12 +468,14 @@ COPYONWRITE_INSERT_SPLIT_SIZE = Option(
     "500000",
     "inserts of a new file when hoodie.copyonwrite.insert.auto.split is off",
     at_least=1,
+    origin="table",
 )
 MERGE_SMALL_FILE_GROUP_CANDIDATES_LIMIT = Option(
     "hoodie.merge.small.file.group.candidates.limit",
     int,
     "1",
     "file slices of a merge-on-read partition that take inserts as small files",
+    origin="table",
 )
 SMALL_FILE_GROWTH = Option(
     "pyhudi.small.file.growth",
@@ -412,6 +484,7 @@ SMALL_FILE_GROWTH = Option(
     "a base file of a merge-on-read table takes inserts that are at least this part of it; fewer inserts start a "
     "small file; 0: always take them, as in Hudi",
     at_least=0,
+    origin="table",
 )
 SMALL_FILE_ALWAYS_REWRITTEN = Option(
     "pyhudi.small.file.always.rewritten",
@@ -419,4 +492,5 @@ SMALL_FILE_ALWAYS_REWRITTEN = Option(
     "262144",
     "base files of a merge-on-read table up to this size in bytes take inserts however few",
     at_least=0,
+    origin="table",
 )

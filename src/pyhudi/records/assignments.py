@@ -63,6 +63,24 @@ def parse_assignments(values: Any, table: pa.Schema, other_schema: pa.Schema) ->
     return tuple(_assignment(name, value, table, other_schema) for name, value in values.items())
 
 
+def parse_literal(text: str, column: pa.Field) -> pa.Scalar:
+    """Parse the default of a column, a literal in filter syntax, in the type of the column.
+
+    Raises:
+        InvalidRequest: Syntax error, a column name, or a value that the column cannot store.
+        Unsupported: Functions, arithmetic, subqueries and conditions.
+    """
+    return _literal(column.name, literal_value(text), column.type)
+
+
+def literal_value(text: str) -> Any:
+    """Parse a literal in filter syntax, without the type of a column. Raises as `parse_literal`."""
+    value = parse_value(text)
+    if isinstance(value, ColumnRef):
+        raise InvalidRequest(f"{text!r} is no literal (text needs single quotes)")
+    return value
+
+
 def assigned_columns(assignments: tuple[Assignment, ...], other_schema: pa.Schema) -> pa.Schema:
     """Return the fields of the copied columns, under the names of the columns they are assigned to."""
     copied = [(a.column, a.value.name) for a in assignments if isinstance(a.value, ColumnRef)]

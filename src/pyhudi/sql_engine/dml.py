@@ -23,7 +23,7 @@ from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.operations.admin.stored_settings import default_sql
+from pyhudi.operations.admin.stored_settings import column_default
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, semi_join_filter
@@ -367,13 +367,15 @@ def _assigned(
             raise InvalidRequest(f"column {column} cannot be assigned: the table has {', '.join(columns.names)}")
         if name in values:
             raise InvalidRequest(f"column {name} is assigned twice")
+        if value is None:
+            default = column_default(config, columns.field(name))
+            value = default if default.is_valid else S.SelectQuery(S.Fragment("NULL"), ())
         if isinstance(value, pa.Scalar):
             literal = database.new_name()
             database.add(literal, pa.table({"value": pa.array([value.as_py()], value.type)}))
             values[name] = f"SELECT value FROM {literal}"
             continue
-        default = S.SelectQuery(S.Fragment(default_sql(config, name)), ())
-        values[name] = prepare(database, default if value is None else value, expression=True)
+        values[name] = prepare(database, value, expression=True)
     return values
 
 

@@ -387,7 +387,7 @@ def _insert(session: EmbeddedStatementSession, statement: S.Insert) -> WriteResu
 
 def _assignable(session: EmbeddedStatementSession, table: Table) -> pa.Schema:
     """The columns that a statement assigns: nullable if the options let the write make them so."""
-    options = with_stored_options(parse_options(session.options), table.config)
+    options = with_stored_options(parse_options(session.options), table.config, table.uri)
     lifts = options.value_or_default(SCHEMA_MODE) in (SchemaMode.WIDEN, SchemaMode.EVOLVE)
     schema = table.schema()
     return pa.schema([field.with_nullable(True) for field in schema]) if lifts else schema

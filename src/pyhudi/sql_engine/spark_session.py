@@ -31,10 +31,11 @@ from pyhudi.engines.spark.type_conversion import (
     sql_refused,
     stored_frame,
     to_arrow_schema,
+    typed_literal,
     without_rows,
 )
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.admin.stored_settings import default_sql
+from pyhudi.operations.admin.stored_settings import column_default
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.clauses import Clause, ClauseAction, MergeStatement
 from pyhudi.options.read_options import BLOB_ROOTS
@@ -325,24 +326,26 @@ def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResul
     return result
 
 
-def _clause_values(table: Table, change: MergeStatement, clause: Clause, source_columns: list[str]) -> dict[str, str] | None:
+def _clause_values(table: Table, change: MergeStatement, clause: Clause, source_columns: list[str]) -> dict[str, Any] | None:
     """Values of a clause as Spark SQL; those of an insert include the defaults of columns that it omits."""
     values = None if clause.values is None else _values(table, clause.values)
     if clause.outcome is not ClauseAction.INSERT:
         return values
     assigned = {name.lower() for name in (source_columns if values is None else values)}
-    defaults = table_statements.omitted_defaults(table, assigned)
+    omitted = table_statements.omitted_defaults(table, assigned)
+    defaults = {name: typed_literal(value) for name, value in omitted.items()}
     if values is None and defaults:
         values = {name: f"{quote_name(change.source_alias)}.{quote_name(name)}" for name in source_columns}
     return values if values is None else {**values, **defaults}
 
 
-def _values(table: Table, assignments: Mapping[str, S.SelectQuery | None]) -> dict[str, str]:
-    """The assigned values as Spark SQL, by table column."""
-    values: dict[str, str] = {}
+def _values(table: Table, assignments: Mapping[str, S.SelectQuery | None]) -> dict[str, Any]:
+    """The assigned values by table column: Spark SQL of the statement, and literals for DEFAULT."""
+    values: dict[str, Any] = {}
+    schema = table.schema()
     for column, value in assignments.items():
         name = table_statements.resolve_table_column(table, column)
-        values[name] = default_sql(table.config, name) if value is None else _text(value)
+        values[name] = typed_literal(column_default(table.config, schema.field(name))) if value is None else _text(value)
     return values
 
 

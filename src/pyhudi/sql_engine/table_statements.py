@@ -18,8 +18,8 @@ from pyhudi.format.paths import parent_folder
 from pyhudi.format.properties import redact_secret
 from pyhudi.operations.admin.stored_settings import (
     COMMENT_PROPERTY,
+    column_default,
     column_defaults,
-    default_sql,
     table_constraints,
 )
 from pyhudi.operations.admin.table_definition import MERGE_RULE, creation_options
@@ -42,7 +42,7 @@ from pyhudi.options.table_options import (
     USER_PREFIX,
 )
 from pyhudi.options.write_options import STATIC_PARTITIONS
-from pyhudi.records.assignments import parse_assignments
+from pyhudi.records.assignments import parse_literal
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import encode_partition_value, partition_paths
 from pyhudi.records.sql_quoting import quote_text
@@ -131,7 +131,7 @@ def new_options(
         options[USER_PREFIX + COMMENT_PROPERTY] = statement.comment
     for column in statement.columns:
         if column.default is not None:
-            parse_assignments({column.name: column.default}, (schema := pa.schema([(column.name, column.type)])), schema)
+            parse_literal(column.default, pa.field(column.name, column.type))
             options[DEFAULT_PREFIX + column.name] = column.default
     for key, value in statement.properties:
         option = _SPELLING.get(_SHORT.get(key.lower(), key))
@@ -202,6 +202,9 @@ def create(statement: S.CreateTable, path: str, storage_options: Mapping[str, st
     )
 
 
+_OF_CALLERS = {key for key, option in SUPPORTED.items() if option.origin == "caller"}
+
+
 def create_like(
     statement: S.CreateTable, source: Table, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool
 ) -> Table:
@@ -210,6 +213,8 @@ def create_like(
     exist_ok: as in `create`.
     """
     schema, copied = source.schema(), creation_options(source.config)
+    # The creator does not vouch for options that only callers may set.
+    copied = {key: value for key, value in copied.items() if key.removeprefix(OPTION_PREFIX) not in _OF_CALLERS}
     named = new_options(statement, schema.names, {})
     merge_rule = {option.key for option in MERGE_RULE}
     if not merge_rule.isdisjoint(named):
@@ -301,23 +306,17 @@ def insert_columns(table: Table, statement: S.Insert, names: Iterable[str]) -> t
 def constant_values(table: Table, statement: S.Insert) -> dict[str, pa.Scalar]:
     """Values of columns that the query of an INSERT does not have: those of PARTITION, and defaults."""
     schema = table.schema()
-    values = {name: default_scalar(text, schema.field(name)) for name, text in column_defaults(table.config).items()}
+    values = {name: column_default(table.config, schema.field(name)) for name in column_defaults(table.config)}
     for part in static_partition_values(table, statement.partition):
         values[part.column] = partition_scalar(part.value, schema.field(part.column))
     return values
 
 
-def omitted_defaults(table: Table, assigned: Collection[str]) -> dict[str, str]:
-    """Defaults as Spark SQL of the columns that an insert does not assign. assigned: names in lower case."""
-    defaults = column_defaults(table.config)
-    return {name: default_sql(table.config, name) for name in defaults if name.lower() not in assigned}
-
-
-def default_scalar(text: str, of: pa.Field) -> pa.Scalar:
-    """The default of a column, in its type."""
-    (assignment,) = parse_assignments({of.name: text}, (schema := pa.schema([of])), schema)
-    assert isinstance(assignment.value, pa.Scalar), "a default is a literal"
-    return assignment.value
+def omitted_defaults(table: Table, assigned: Collection[str]) -> dict[str, pa.Scalar]:
+    """Defaults of the columns that an insert does not assign. assigned: names in lower case."""
+    schema = table.schema()
+    names = [name for name in column_defaults(table.config) if name.lower() not in assigned]
+    return {name: column_default(table.config, schema.field(name)) for name in names}
 
 
 def static_partition_values(table: Table, partition: tuple[S.PartitionValue, ...]) -> tuple[S.PartitionValue, ...]:
@@ -415,7 +414,7 @@ def set_default(table: Table, statement: S.AlterDefault) -> None:
     """Set or remove the default of a column. Raises InvalidRequest if the column cannot hold it."""
     name, schema = resolve_table_column(table, statement.column), table.schema()
     if statement.default is not None:
-        parse_assignments({name: statement.default}, schema, schema)
+        parse_literal(statement.default, schema.field(name))
     table.set_properties({DEFAULT_PREFIX + name: statement.default})
 
 
@@ -581,6 +580,12 @@ def key_value_rows(values: Mapping[str, str]) -> pa.Table:
     return pa.table({"key": pa.array(keys, pa.string()), "value": pa.array([values[key] for key in keys], pa.string())})
 
 
+def _default_text(table: Table, column: pa.Field) -> str:
+    """The default of a column as Spark SQL, where a backslash is an escape. Raises CorruptData if it is no literal."""
+    column_default(table.config, column)
+    return column_defaults(table.config)[column.name].replace("\\", "\\\\")
+
+
 def creation_text(table: Table, name: S.TableName) -> str:
     """CREATE TABLE statement that creates an empty table with the columns and properties of this one.
 
@@ -592,7 +597,7 @@ def creation_text(table: Table, name: S.TableName) -> str:
         comment = (column.metadata or {}).get(COMMENT)
         parts = [f"  {backquoted(column.name)} {column_type_text(column)}"]
         parts += [] if column.nullable else ["NOT NULL"]
-        parts += [f"DEFAULT {default_sql(config, column.name)}"] if column.name in defaults else []
+        parts += [f"DEFAULT {_default_text(table, column)}"] if column.name in defaults else []
         parts += [] if comment is None else [f"COMMENT {quote_text(comment.decode())}"]
         lines.append(" ".join(parts))
     places = partition_columns(config.keys)

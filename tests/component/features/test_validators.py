@@ -192,4 +192,6 @@ def test_a_table_can_store_its_validators() -> None:
     table = new_table("memory://validated-stored/t")
     table.set_properties({f"pyhudi.table.options.{key}": value for key, value in LIMIT.items()})
     with pytest.raises(hp.ValidationFailed):
+        hp.Table(table.uri, trusted=True).upsert(ROWS)
+    with pytest.warns(UserWarning, match=r"not used: hoodie\.precommit\.validators"):
         hp.Table(table.uri).upsert(ROWS)

@@ -18,7 +18,7 @@ import pytest
 
 import pyhudi
 import pyhudi.api.services
-import pyhudi.api.table_handle
+import pyhudi.operations.admin.open_table
 import pyhudi.spark
 from pyhudi import Table
 from pyhudi.api.alter import Alter
@@ -300,7 +300,7 @@ def test_the_lock_that_a_call_names_is_the_one_it_takes(table: Table, name: str,
         wanted.append(settings.provider)
         return opened(settings, *others)
 
-    monkeypatch.setattr(pyhudi.api.table_handle, "open_lock", noting)
+    monkeypatch.setattr(pyhudi.operations.admin.open_table, "open_lock", noting)
     before = files(table)
     if name == "serve":
         monkeypatch.setattr(pyhudi.api.services, "run_loop", lambda once, stop, rest_seconds: once())

@@ -192,7 +192,7 @@ def _open_table(user_options: Mapping[str, str]) -> tuple[TableContext, Options]
     """The table of a source's options, and the options of Hudi and PyHudi among them."""
     options, storage_options, path = _divided_options(user_options)
     context = open_context(path, storage_options, options)
-    return context, with_stored_options(options, context.config)
+    return context, with_stored_options(options, context.config, context.storage.uri)
 
 
 def _target(user_options: Mapping[str, str], schema: StructType, mode: str) -> SinkTarget:

@@ -193,7 +193,7 @@ def stored_frame(
     }
     casts = {f.name: column(f.name).cast(aligned[f.name]) for f in renamed.schema.fields if f.dataType != aligned[f.name]}
     rows = (renamed.withColumns(casts) if casts else renamed).to(nullable)
-    values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
+    values = {f.name: typed_literal(fixed[f.name]).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
     return rows.withColumns(values).select(*map(quote_name, columns.names)) if values else rows
 
 
@@ -230,6 +230,17 @@ def with_names_of(kind: T.DataType, target: T.DataType, path: str, *, by_name: b
         type_ = with_names_of(field.dataType, child.dataType, f"{path}.{child.name}", by_name=by_name)
         fields[position] = T.StructField(child.name, type_, field.nullable, field.metadata)
     return T.StructType(fields)
+
+
+def typed_literal(value: pa.Scalar) -> Column:
+    """A value of a table column as a literal of its type; a null has none."""
+    python_value = value.as_py()
+    if python_value is None:
+        return F.lit(None)
+    if pa.types.is_timestamp(value.type) and value.type.tz is None:
+        # PySpark converts a time without a zone by the zone of this process.
+        python_value = python_value.isoformat(sep=" ")
+    return F.lit(python_value).cast(to_spark_schema(pa.schema([pa.field("value", value.type)])).fields[0].dataType)
 
 
 def _with_nullable_parts(field: pa.Field) -> pa.Field:

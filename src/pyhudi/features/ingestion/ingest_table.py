@@ -186,7 +186,7 @@ class TableIngestion:
         storage_options = self._job.storage_options or None
         if not Table.exists(self._job.path, storage_options):
             return None
-        return Table(self._job.path, storage_options).config.keys.record_fields or None
+        return Table(self._job.path, storage_options, stored_options=False).config.keys.record_fields or None
 
     def _error_table(self) -> Table:
         path = self._job.error_table

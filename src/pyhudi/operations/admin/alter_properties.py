@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.properties import redact_secret
+from pyhudi.operations.admin.stored_settings import check_default
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
@@ -85,9 +86,14 @@ def _stored(key: str, value: str | None) -> tuple[str, str | None]:
     """The property as stored: options have a prefix. Raises InvalidRequest for properties that cannot change."""
     bare = key.removeprefix(OPTION_PREFIX)
     option = next((option for option in SUPPORTED.values() if bare in option.all_names), None)
+    if value is None and key.startswith(OPTION_PREFIX) and option not in _LOCK_OPTIONS:
+        # Whatever another program stored can be removed.
+        return OPTION_PREFIX + (bare if option is None else option.key), None
     if option is None or option in TABLE_OPTIONS or option.stored_as:
         if not key.startswith(DEFAULT_PREFIX):
             _check(key, value)
+        elif value is not None:
+            check_default(key, value)
         return key, value
     if option in _LOCK_OPTIONS:
         raise InvalidRequest(

@@ -15,14 +15,14 @@ from pyhudi.format.names import BASE_EXTENSIONS, parse_base_file, parse_log_file
 from pyhudi.format.paths import META_FOLDER, PROPERTIES_FILE, file_name, join_path, split_path
 from pyhudi.operations.admin.create_table import check_new_table, create_table, name_from_uri
 from pyhudi.operations.admin.option_consistency import check_against_table
-from pyhudi.operations.admin.stored_settings import with_stored_options
+from pyhudi.operations.admin.stored_settings import stored_options, warn_of_unused_options, with_stored_options
 from pyhudi.operations.commit.metrics_settings import with_metrics
 from pyhudi.options.declaration import Options
 from pyhudi.options.table_options import FORCE, NAME
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
-from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.storage.locks import LockProvider, LockSettings, RefusedLock, open_lock, unconfigured_lock_options
 from pyhudi.table.table_config import TableConfig, check_properties_not_lost, load_table_config
 from pyhudi.table.table_context import TableContext
 
@@ -65,20 +65,39 @@ def open_context(
 ) -> TableContext:
     """Open the table at a URI. Reads `hoodie.properties` only.
 
-    The lock is that of the options, or of the options that the table stores.
+    The lock is that of the options, or of the options that the table stores and the caller accepts. Stored options that are
+    not used are named by one warning.
 
     Raises:
         TableNotFound: There is no table.
         Unsupported: The table version is not supported.
         InvalidRequest: Options contradict the table.
+        CorruptData: The table stores an illegal option.
     """
     storage = open_storage(*resolve_location(uri, storage_options))
     env = environment or SystemEnvironment()
     config = load_config_or_describe(storage, env)
     check_against_table(options, config)
-    stored = with_stored_options(options, config)
-    lock = open_lock(LockSettings.of(stored, config.name), storage, env)
+    stored = with_stored_options(options, config, storage.uri)
+    warn_of_unused_options(options, config, storage.uri)
+    lock = open_table_lock(stored, config, storage, env)
     return with_metrics(TableContext(storage, env, config, lock), stored)
+
+
+def open_table_lock(options: Options, config: TableConfig, storage: Storage, env: Environment) -> LockProvider:
+    """Open the lock of an existing table.
+
+    Args:
+        options: Options of the caller, with the stored ones that apply.
+
+    Returns:
+        The lock that the options configure. If the table stores another lock, of which the options contain no part, a lock
+        that refuses: the caller would write without excluding the writers that use the stored lock.
+    """
+    missing = unconfigured_lock_options(options, stored_options(config))
+    if missing:
+        return RefusedLock(storage.uri, missing)
+    return open_lock(LockSettings.of(options, config.name), storage, env)
 
 
 def load_config_or_describe(storage: Storage, env: Environment) -> TableConfig:
@@ -143,7 +162,7 @@ def existing_table_error(
     """
     storage, env = open_storage(uri, storage_options), SystemEnvironment()
     config = load_table_config(storage, env)
-    context = TableContext(storage, env, config, open_lock(LockSettings.of(options, config.name), storage, env))
+    context = TableContext(storage, env, config, open_table_lock(options, config, storage, env))
     message = f"there is a Hudi table at {storage.uri} already"
     if any(instant.action is not Action.ROLLBACK for instant in context.timeline.load().instants):
         return TableExists(f"{message}; {instead}")

@@ -26,8 +26,10 @@ def check_writable(context: TableContext, *, retains_indexes: bool = True) -> No
 
     Raises:
         Unsupported: PyHudi must not write the table.
+        InvalidRequest: The table stores a lock that the caller did not configure.
     """
     config, uri = context.config, context.storage.uri
+    context.lock.check_usable()
     if not config.version.is_writable:
         raise Unsupported(
             f"cannot write the table at {uri}: it has version {int(config.version)}, and PyHudi writes versions "

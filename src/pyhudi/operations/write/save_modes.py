@@ -108,9 +108,9 @@ class Save:
         uri, storage_options = resolve_location(uri, storage_options)
         existing: TableConfig | None = None
         with suppress(TableNotFound):
-            existing = load_table_config(open_storage(uri, storage_options))
+            existing = load_table_config(storage := open_storage(uri, storage_options))
         call_options = options
-        options = with_new_options(options) if existing is None else with_stored_options(options, existing)
+        options = with_new_options(options) if existing is None else with_stored_options(options, existing, storage.uri)
         if existing is not None and mode == "errorifexists":
             raise existing_table_error(uri, storage_options, options, "mode append adds to it")
         operation = _operation(options, columns, existing)

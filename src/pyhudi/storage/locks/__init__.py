@@ -11,6 +11,7 @@ fifo_queue          waiting writers in order of arrival
 retained_lock       a lock that a writer retains from its read to its commit
   hold_notices      the notice about it for waiting writers
 lock_registry       options, provider selection, combined locks
+refused_lock        the lock of a table whose stored lock the caller did not configure
 """
 
 from __future__ import annotations
@@ -28,7 +29,15 @@ from pyhudi.storage.locks.lock_audit import (
     set_audit_enabled,
 )
 from pyhudi.storage.locks.lock_provider import LockProvider
-from pyhudi.storage.locks.lock_registry import CombinedLock, LockFactory, LockSettings, open_lock, register_lock_provider
+from pyhudi.storage.locks.lock_registry import (
+    CombinedLock,
+    LockFactory,
+    LockSettings,
+    open_lock,
+    register_lock_provider,
+    unconfigured_lock_options,
+)
+from pyhudi.storage.locks.refused_lock import RefusedLock
 from pyhudi.storage.locks.retained_lock import RetainedLock
 from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
 
@@ -52,9 +61,11 @@ __all__ = [
     "LockSettings",
     "StorageLock",
     "StorageLockSettings",
+    "RefusedLock",
     "RetainedLock",
     "is_audit_enabled",
     "open_lock",
     "register_lock_provider",
     "set_audit_enabled",
+    "unconfigured_lock_options",
 ]

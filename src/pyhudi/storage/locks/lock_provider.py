@@ -41,6 +41,10 @@ class LockProvider(ABC):
         """Reset the lock in a forked child, which does not hold its parent's locks.  Called for each lock in the child."""
         return
 
+    def check_usable(self) -> None:
+        """Raise InvalidRequest for a lock that nothing may be written under; called before a write does anything."""
+        return
+
     @abstractmethod
     def acquire(self, timeout_ms: int | None = None) -> None:
         """Acquire the lock.

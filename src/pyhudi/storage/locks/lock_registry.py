@@ -6,7 +6,7 @@ A new provider is a module of its own, a row in `_FACTORIES`, and a field of `Lo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -132,6 +132,22 @@ def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> Loc
     among_processes = factory(settings, storage, env)
     among_processes.table = storage
     return CombinedLock(threads, among_processes, env=env, wait_ms=settings.wait_ms)
+
+
+def unconfigured_lock_options(options: Options, stored: Mapping[str, str]) -> dict[str, str]:
+    """Return the stored options that decide where writers lock, and that the options do not set.
+
+    An explicit provider decides which lock is used; stored options of other providers are then irrelevant.
+    """
+    missing = {
+        option.key: stored[option.key]
+        for option in lock_options.LOCK_LOCATION
+        if option.key in stored and options.explicit(option) is None
+    }
+    provider = options.explicit(lock_options.PROVIDER)
+    if provider is None:
+        return {} if set(missing.items()) <= {(lock_options.PROVIDER.key, _STORAGE_PROVIDER)} else missing
+    return {key: value for key, value in missing.items() if key.split(".")[3] in provider.lower()}
 
 
 def register_lock_provider(class_name: str, factory: LockFactory) -> None:
